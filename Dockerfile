@@ -7,12 +7,12 @@
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[postgres]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[all]"
 
 FROM python:3.13-slim
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels "acphold[postgres]" \
+    pip install --no-cache-dir --no-index --find-links /wheels "acphold[all]" \
     && useradd --create-home --uid 1000 acphold \
     && install --directory --owner acphold --group acphold --mode 700 /data
 USER 1000

@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs release
 PAGE := src/acphold/web/page
 
-.PHONY: demo page pictures test format lint types docs conformance check slow postgresql interop soak release bench clean
+.PHONY: demo page pictures test format lint types docs conformance check slow heldout postgresql interop soak release bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -27,10 +27,13 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed $(PAGE)/node_modules/.package-lock.json
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PAGE)/node_modules/.bin/tsc --project $(PAGE)
-	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
-	$(BIN)/pyright
+	$(MAKE) --jobs 2 mypy mypy-darwin pyright
 	$(BIN)/python -m tests.public_types
+
+.PHONY: mypy mypy-darwin pyright
+mypy:; $(BIN)/mypy
+mypy-darwin:; $(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
+pyright:; $(BIN)/pyright
 
 # The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed
@@ -50,10 +53,12 @@ conformance: $(VENV)/.installed
 	$(MAKE) --jobs 4 $(CHECKS:%=conforms-%)
 
 ACPHOLD := $(BIN)/acphold
+BEHIND := --baseline tests/conformance/behind_acphold.txt
+SERVED := --baseline tests/conformance/at_serve.txt
 define checked
 set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder; \
-conforms() { $(ACPHOLD) check --timeout 30 "$$@" >$$folder/said 2>&1 || failed=$$?; cat $$folder/said; return $${failed:-0}; };
+conforms() { $(ACPHOLD) check --fail-on expected --timeout 30 "$$@" >$$folder/said 2>&1 || failed=$$?; cat $$folder/said; return $${failed:-0}; };
 endef
 define served
 $(checked) \
@@ -64,11 +69,11 @@ read -r told <$$folder/told; \
 url=$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/');
 endef
 conforms-agent:; $(checked) conforms -- $(ACPHOLD) demo-agent
-conforms-agent-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent
-conforms-library:; $(checked) conforms -- $(ACPHOLD) run examples/echo.py
-conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py
-conforms-websocket:; $(served) conforms --server "$$url"
-conforms-http:; $(served) conforms --server "$$url?transport=http"
+conforms-agent-behind-wrap:; $(checked) conforms $(BEHIND) -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent
+conforms-library:; $(checked) conforms -- $(ACPHOLD) run-agent examples/echo.py
+conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) run-agent examples/echo.py
+conforms-websocket:; $(served) conforms $(SERVED) --server "$$url"
+conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 
 check: lint types test slow postgresql conformance
 
@@ -76,7 +81,12 @@ check: lint types test slow postgresql conformance
 # megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
+
+# All faults of the held-out corpus; `slow` tries one for each rule.
+heldout: export HELDOUT = all
+heldout: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow tests/conformance/heldout $(PYTEST)
 
 # What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
 # part of the repository. A wheel and an sdist get theirs by hatch_build.py.
@@ -116,7 +126,7 @@ bench: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	touch $@
 
 clean:

@@ -60,9 +60,12 @@ def figures(run: Run) -> Iterator[Figure]:
         for _ in search_index.forget(with_index):
             pass
         with_index.close()
-    seconds, mib, written = _call("index", many)
-    _call("index", few)
-    what = f"index, all of {sizes[1]:,} sessions"
+    nothing = many.with_name("empty")
+    nothing.mkdir(exist_ok=True)
+    wait = f"import --wait --from {nothing}"
+    seconds, mib, written = _call(wait, many)
+    _call(wait, few)
+    what = f"import --wait, the index of {sizes[1]:,} sessions"
     yield Figure(what, "s", [seconds])
     yield Figure("  memory", "MiB", [mib], goals=(Goal(MOST_MIB),))
     share = written / many.stat().st_size
@@ -70,7 +73,7 @@ def figures(run: Run) -> Iterator[Figure]:
     half = f"prune --keep {sizes[1] // 2} --yes"
     yield from _compared(half, (), few, many, sizes)
     before = many.stat().st_size
-    yield from _compared("shrink", (), few, many, sizes)
+    yield from _compared("compact", (), few, many, sizes)
     left = many.stat().st_size / before
     yield Figure("  what is left of the file, of half", "of it", [left], goals=(Goal(0.6),))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acphold.imports import Home, Intake, reader
 from acphold.journal.compression import zstd
-from acphold.journal.packing import LEVEL, packed, plain
+from acphold.journal.frames import LEVEL, packed, plain
 from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill
@@ -72,7 +72,7 @@ async def _import(home: Path, path: Path) -> None:
     for name in ("claude", "codex"):
         for source in reader(name).find(Home(home)):
             await intake.take(source, reader(name))
-    while await journal.catch_up(60.0):
+    while await journal.index.catch_up(60.0):
         pass
     await journal.aclose()
 

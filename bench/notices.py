@@ -1,7 +1,7 @@
 """A notice: from the agent's question to the push service that has it, beyond the time it is held.
 
-The server, and the process of it that sends, are as they are, but that the push service is one on
-this machine, which no address of the public network leads to.
+The server is as it is, but that the push service is one on this machine, which no address of the
+public network leads to.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import httpx2
 
-from acphold.web import notices, push_process, push_sender
-from acphold.web.push_message import Order, Outcome
+from acphold.web import notices, push_sender
+from acphold.web.push_message import Order, PushOutcome
 from bench.far_wire import FarSocket
 from bench.run import Run
 from bench.serve import Server, serving
@@ -51,7 +51,7 @@ def figures(run: Run) -> Iterator[Figure]:
             client.prompt(f"ask {run.rounds + 1}")
             taken = [_noticed(client, browser, arrived) for _ in range(run.rounds + 1)]
             client.close()
-    # The first one has the process started that sends.
+    # With the first one the libraries are imported.
     told = "a question, until its notice is with the push service, beyond the time it is held"
     yield Figure(told, "ms", taken[1:], goals=(Goal(300),))
 
@@ -118,8 +118,17 @@ def _serve() -> None:
     """`acphold` itself, which has its messages sent to that one."""
     from acphold.__main__ import main
 
-    sending = [sys.executable, "-m", "bench.notices", "send"]
-    vars(push_sender).update(own_python=lambda *_: sending)
+    found, send = socket.getaddrinfo, push_sender.send
+    context, port = ssl.create_default_context(cafile=os.environ[CA]), int(os.environ[PORT])
+
+    def look_up(host: str, *rest: Any, **more: Any) -> Any:
+        return found("127.0.0.1" if host == HOST else host, *rest, **more)
+
+    async def send_here(order: Order) -> PushOutcome:
+        return await send(order, lambda _: True, port, context)
+
+    vars(socket).update(getaddrinfo=look_up)
+    vars(push_sender).update(send=send_here)
     vars(notices).update(APART_SECONDS=0.0)
     defaults = notices.Notices.__init__.__kwdefaults__
     assert defaults is not None
@@ -127,21 +136,5 @@ def _serve() -> None:
     main()
 
 
-def _send() -> None:
-    """The process that sends."""
-    found, send = socket.getaddrinfo, push_process.send
-    context, port = ssl.create_default_context(cafile=os.environ[CA]), int(os.environ[PORT])
-
-    def look_up(host: str, *rest: Any, **more: Any) -> Any:
-        return found("127.0.0.1" if host == HOST else host, *rest, **more)
-
-    async def send_here(order: Order) -> Outcome:
-        return await send(order, lambda _: True, port, context)
-
-    vars(socket).update(getaddrinfo=look_up)
-    vars(push_process).update(send=send_here)
-    push_process.main()
-
-
 if __name__ == "__main__":
-    _send() if sys.argv[1:] == ["send"] else _serve()
+    _serve()

@@ -147,7 +147,7 @@ class _Filled:
         before = path.stat().st_size
         self._journal = open_journal(path)
         began = perf_counter()
-        self._loop.run_until_complete(self._journal.catch_up(3600))
+        self._loop.run_until_complete(self._journal.index.catch_up(3600))
         self.seconds = perf_counter() - began
         self._connection = sqlite3.connect(path)
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -206,7 +206,7 @@ class _Filled:
 
         async def search() -> float:
             began = perf_counter()
-            await self._journal.search(sought)
+            await self._journal.index.search(sought)
             return (perf_counter() - began) * 1e6
 
         self._loop.run_until_complete(search())  # what is asked twice is in memory

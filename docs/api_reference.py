@@ -80,6 +80,7 @@ ROLES = {
             "Connecting": "connect connect_over Options Folder Handler",
             "The agent": "RemoteAgent",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
+            "What waits in it": "RemoteQueue PromptQueue WaitingPrompt EndedPrompt",
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
@@ -94,6 +95,7 @@ ROLES = {
             "Connecting": "sync.connect sync.ConnectOptions",
             "The agent": "sync.RemoteAgent",
             "A session": "sync.RemoteSession",
+            "What waits in it": "sync.RemoteQueue",
             "A turn": "sync.RemoteTurn",
         },
     ),
@@ -124,7 +126,7 @@ ROLES = {
             "Opening one": "stores.register stores.OpenStore stores.ReadTranscript"
             " stores.Transcripts stores.open_journal",
             "The seams": "stores.Journal stores.Owners stores.Entries stores.Sessions stores.Links"
-            " stores.Index stores.Arrivals stores.Access",
+            " stores.Index stores.Arrivals stores.Access stores.BaseJournal stores.Records",
             "What is written": "stores.NewSession stores.Lease stores.Append stores.RowChange"
             " stores.Run stores.Listed stores.Origin stores.PastEntry",
             "What is read": "stores.SessionRow stores.ListFilter stores.ListKey stores.RowChanges"
@@ -407,7 +409,7 @@ def _members(found: type) -> Iterator[Function]:
     """The public methods and properties that say what they are for, inherited ones too."""
     seen: set[str] = set()
     for kind in _kinds(found):
-        if kind.name != found.__name__ and kind.name in acphold.__all__:
+        if kind.name != found.__name__ and kind.name in (*acphold.__all__, "Journal"):
             return  # what it inherits from there stands there
         for node in kind.body:
             if isinstance(node, Function) and node.name not in seen and _is_public(node):

@@ -7,6 +7,7 @@ What they mean is in `acphold.serve_options`. The other rows of these tables are
 
 from __future__ import annotations
 
+from argparse import Action
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -14,36 +15,50 @@ from typing import Final
 from msgspec.structs import FieldInfo, fields
 
 from acphold.cli.main import parser_of
-from acphold.serve_options import AgentOptions, Option, ServeOptions
+from acphold.cli.wrap import TYPED, settings_parser
+from acphold.serve_options import OptionHelp, ServeOptions
 
 
 def reference(text: str) -> str:
     """The reference with the options as they are now."""
-    shared = fields(ServeOptions)
-    own = fields(AgentOptions)[len(shared) :]
-    as_for_wrap = f"| {', '.join(map(_flag, shared))} | | as for `wrap` |"
-    text = _with(text, "### `acphold wrap ", map(_row, shared))
-    return _with(text, "### `acphold run ", [as_for_wrap, *map(_row, own)])
+    typed = [field for field in fields(ServeOptions) if field.name in TYPED]
+    return _with(text, "### `acphold wrap ", map(_row, typed))
 
 
 def settings(text: str) -> str:
     """The page with the settings file, with the options as they are now."""
-    valued: list[str] = []
-    switches: list[str] = []
-    for action in parser_of("wrap").actions:
-        for flag in action.option_strings:
-            if flag.startswith("--") and flag != "--help":
-                key = f"`{flag[2:].replace('-', '_')}`"
-                (switches if action.nargs == 0 else valued).append(key)
-    told = "the options of `wrap`, with `_` for `-`; numbers, or texts as on a command line"
-    return _with(
-        text,
-        "## The settings file",
-        [
-            f'| {", ".join(valued)} | {told} (`"64M"`) |',
-            f"| {', '.join(switches)} | the options of `wrap` without a value: `true` or `false` |",
-        ],
-    )
+    typed = [action for action in parser_of("wrap").actions if action.dest in _OPTIONS]
+    only = [action for action in settings_parser().actions if action.dest not in _dests(typed)]
+    rows = [
+        f"| {', '.join(_keys(action for action in typed if action.nargs != 0))} | the options of "
+        "`wrap`, with `_` for `-`; numbers, or texts as on a command line |",
+        f"| {', '.join(_keys(action for action in typed if action.nargs == 0))} | the options of "
+        "`wrap` without a value: `true` or `false` |",
+    ]
+    for action in only:
+        if action.dest in _OPTIONS:
+            [key] = _keys([action])
+            told = str(action.help).replace("[default: ", "(default: ").removesuffix("]")
+            rows.append(f"| {key} | {told}{')' * ('(default: ' in told)} |")
+    return _with(text, "## The settings file", rows)
+
+
+_OPTIONS: Final = {action.dest for action in settings_parser().actions if action.option_strings} - {
+    "help"
+}
+
+
+def _dests(actions: Iterable[Action]) -> set[str]:
+    return {action.dest for action in actions}
+
+
+def _keys(actions: Iterable[Action]) -> list[str]:
+    return [
+        f"`{flag[2:].replace('-', '_')}`"
+        for action in actions
+        for flag in action.option_strings
+        if flag.startswith("--")
+    ]
 
 
 def _with(text: str, heading: str, rows: Iterable[str]) -> str:
@@ -76,9 +91,9 @@ def _flag(field: FieldInfo) -> str:
     return f"`--{field.name.replace('_', '-')}{' ' if value else ''}{value}`"
 
 
-def _about(field: FieldInfo) -> Option:
+def _about(field: FieldInfo) -> OptionHelp:
     about = field.type.__metadata__[0]
-    assert isinstance(about, Option)
+    assert isinstance(about, OptionHelp)
     return about
 
 

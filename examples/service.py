@@ -1,6 +1,6 @@
 """A service: one agent for many people, each with conversations that nobody else sees.
 
-    pip install acphold starlette uvicorn
+    pip install 'acphold[serve]' starlette
     SERVICE_KEYS="secret-of-ann:ann secret-of-bob:bob" python examples/service.py --port 8700
 
 Whoever has a key talks to it with any client of ACP's remote transport, at ws://HOST/agents/acp or

@@ -1,8 +1,8 @@
 """Write a Homebrew formula for a release: `python -m release.formula SDIST URL >acphold.rb`.
 
-SDIST is the file of `make release`, URL is where it can be downloaded. What acphold depends on is
-resolved by pip as for a new install, on this platform, and listed with the sdists of the package
-index (its JSON form, PEP 691). Homebrew builds those itself.
+SDIST is the file of `make release`, URL is where it can be downloaded. What acphold with EXTRAS
+depends on is resolved by pip as for a new install, on this platform, and listed with the sdists of
+the package index (its JSON form, PEP 691). Homebrew builds those itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import httpx2
 
 INDEX = "https://pypi.org/simple"
 """The package index; ACPHOLD_RELEASE_INDEX names another one."""
+
+EXTRAS = "mcp,serve"
+"""Without `postgres`: the driver with its C library comes as a wheel alone."""
 
 SECONDS = 60.0
 
@@ -68,7 +71,7 @@ def main() -> None:
 def required(sdist: Path) -> list[tuple[str, str]]:
     """The packages that pip would install with it: names and versions, by name."""
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    report = subprocess.check_output([*words, "--report", "-", str(sdist)], text=True)
+    report = subprocess.check_output([*words, "--report", "-", f"{sdist}[{EXTRAS}]"], text=True)
     named = [(it["metadata"]["name"], it["metadata"]["version"]) for it in _of(report)]
     return sorted(it for it in named if it[0] != "acphold")
 

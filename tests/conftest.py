@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import json
 import os
 import re
 import signal
@@ -40,6 +41,23 @@ Agent = Callable[[str], list[str]]
 TypeChecker = Callable[[Path], tuple[str, int]]
 
 
+Defaults = Callable[..., Path]
+
+
+@pytest.fixture
+def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Defaults:
+    """`defaults(unstable=True)`: a settings file with these options for all agents; its path."""
+
+    def written(**options: object) -> Path:
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in options.items()]
+        path = tmp_path / "defaults.toml"
+        path.write_text("".join(["[defaults]\n", *lines]))
+        monkeypatch.setenv("ACPHOLD_SETTINGS", str(path))
+        return path
+
+    return written
+
+
 class Url(type(Path())):  # type: ignore[misc]
     """A path where a test would keep its journal; it is at a URL, which its text is."""
 
@@ -51,7 +69,7 @@ class Url(type(Path())):  # type: ignore[misc]
     __fspath__ = __str__
 
 
-ON_BOTH = ("tests/hub/", "tests/server/")
+ON_BOTH = ("tests/hub/", "tests/reading/", "tests/server/")
 """The rooms of which the tests run on each store, but for those that are marked as of a file."""
 
 

@@ -8,19 +8,14 @@ import pytest
 from msgspec.structs import fields
 
 import acphold
-from acphold.cli.main import parser_of
+from acphold.cli.wrap import settings_parser
 from acphold.serve_options import AgentOptions, ServeOptions
 
 
-@pytest.mark.parametrize(
-    ("command", "options"), [("wrap", ServeOptions), ("run", AgentOptions)], ids=["wrap", "run"]
-)
-def test_a_command_takes_each_option_with_its_default(
-    command: str, options: type[ServeOptions]
-) -> None:
-    given = {action.dest: action.default for action in parser_of(command).actions}
-    assert {field.name: given[field.name] for field in fields(options)} == {
-        field.name: field.default for field in fields(options)
+def test_the_settings_of_an_agent_have_each_option_with_its_default() -> None:
+    given = {action.dest: action.default for action in settings_parser().actions}
+    assert {field.name: given[field.name] for field in fields(ServeOptions)} == {
+        field.name: field.default for field in fields(ServeOptions)
     }
 
 

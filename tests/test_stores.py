@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import acphold
 from acphold import stores
@@ -49,6 +50,23 @@ async def test_a_store_that_keeps_them_passes_and_one_that_has_no_fence_fails_wh
     await words.check(lambda: Forgetful.open(tmp_path / "3.db"))
     with pytest.raises(AssertionError, match="raised no LeaseLostError"):
         await fence.check(lambda: Forgetful.open(tmp_path / "4.db"))
+
+
+class Nameless(Tiny):
+    """One that keeps no titles."""
+
+    async def session(self, session_id: str, *, counted: bool = False) -> stores.SessionRow:
+        return replace(await super().session(session_id, counted=counted), title=None)
+
+
+async def test_a_broken_promise_says_what_should_hold_and_what_is(tmp_path: Path) -> None:
+    new = promise("a new session is as it was created")
+    with pytest.raises(AssertionError) as caught:
+        await new.check(lambda: Nameless.open(tmp_path / "1.db"))
+    told = str(caught.value)
+    assert told.startswith("The store breaks a promise: a new session is as it was created.\n")
+    assert 'assert (row.title, row.created_at, row.updated_at) == ("Title", 1234, 1234)' in told
+    assert "    row = SessionRow(session_id='s1', agent='gemini'" in told
 
 
 def test_the_promises_have_names_of_their_own() -> None:

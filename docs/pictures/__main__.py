@@ -2,7 +2,8 @@
 
 A shell on a terminal of its own runs what a person would: a small editor with an agent behind
 `acphold wrap`, which is killed in the middle of a turn; `acphold`, and the conversation goes on.
-The agent is a script, so that no account is needed; everything else is what everybody has.
+The agent is a script, so that no account is needed; everything else is what everybody has. The page
+is filmed by `docs.pictures.phone`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
+from docs.pictures.phone import filmed
 from docs.pictures.terminal_svg import Frame, frame, svg
 from tests.cli.screen_terminal import Terminal
 
@@ -161,7 +163,7 @@ def screens(terminal: Terminal) -> dict[str, Frame]:
     """Three things to look at, in the journal of the story."""
     camera = Camera(terminal)
     terminal.type("\x04")
-    terminal.until("To go on")
+    terminal.until("To continue")
     camera.still("acphold ask 'Name the release' coder", "mends the clock.", "$")
     found = camera.still("acphold list", "TITLE", "$")
     [told] = re.findall(r"flaky\? +(\w+)", terminal.text)
@@ -187,3 +189,6 @@ def pictures() -> tuple[dict[str, str], list[Frame]]:
 if __name__ == "__main__":
     for file, text in pictures()[0].items():
         (HERE / file).write_text(text, encoding="utf-8")
+    film, _, picture = filmed()
+    (HERE / "phone.webp").write_bytes(film)
+    (HERE / "page.png").write_bytes(picture)

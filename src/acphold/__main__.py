@@ -27,6 +27,10 @@ def _run(arguments: list[str]) -> None:
         from acphold.cli.packed_words import unpacked
 
         arguments = unpacked(arguments[1:])
+    if arguments and arguments[0].startswith("--journal"):
+        from acphold.cli.main import behind_command
+
+        arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
         sys.exit(_wrap(arguments[1:]))
     if arguments[:1] == ["owner"] and len(arguments) > 2:

@@ -14,6 +14,8 @@
     ├── RemoteRefusalError         a server far away does not let us in
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
+    │   └── MissingExtraError      an optional package is not installed
+    │   └── MissingExtraError      … or an optional package is not installed
     ├── AuthRequiredError          the person has to sign in first                   -32000
     ├── ForbiddenError             the token of this connection does not permit it   -32003
     ├── IncidentError              an author's code failed; only the log says how
@@ -196,6 +198,17 @@ class SettingsError(AcpholdError):
     """The settings file cannot be used, or has no agent of that name; names the line or key."""
 
 
+class MissingExtraError(SettingsError):
+    """A package of the optional `extra` is not installed; the message says how to install it."""
+
+    def __init__(self, needy: str, extra: str) -> None:
+        super().__init__(
+            f"{needy} needs: pip install 'acphold[{extra}]' (the same with `pipx install --force` "
+            "or `uv tool install`, or from a checkout with '.[all]')"
+        )
+        self.extra = extra
+
+
 class AuthRequiredError(AcpholdError):
     """The person has to sign in before this can be done."""
 
@@ -326,7 +339,7 @@ class FolderElsewhereError(AgentError):
             f"this session is at work in {folder!r}, which is not on this machine ({host}); it can "
             "be read here. To go on, open it where that folder is; or take a copy for a folder of "
             f"this machine: acphold fork --cwd FOLDER {session_id}, or for another agent "
-            f"acphold handover --cwd FOLDER {session_id} AGENT"
+            f"acphold handoff --cwd FOLDER {session_id} AGENT"
         )
         self.folder = folder
 

@@ -20,6 +20,7 @@ class KnownAgent(NamedTuple):
     agent's own names, in `agentInfo.name`, today's first and those of earlier releases after it;
     its sessions are kept under them. `commands` are tried in order; `package` is its npm package
     with arguments, or empty. `install` and `sign_in` are the commands that a person types for that.
+    `registry_id` is its id in ACP's registry, from which editors install agents.
     `is_imported` is True if `acphold import` reads the agent's conversations on disk.
     """
 
@@ -30,6 +31,7 @@ class KnownAgent(NamedTuple):
     package: tuple[str, ...]
     install: str
     sign_in: str
+    registry_id: str
     is_imported: bool = False
 
     @property
@@ -53,6 +55,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             f"npm install -g {_CLAUDE}",
             "claude /login",
             is_imported=True,
+            registry_id="claude-acp",
         ),
         KnownAgent(
             "codex",
@@ -63,6 +66,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             f"npm install -g {_CODEX}",
             "codex login",
             is_imported=True,
+            registry_id="codex-acp",
         ),
         KnownAgent(
             "gemini",
@@ -73,6 +77,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g @google/gemini-cli",
             "gemini",
             is_imported=True,
+            registry_id="gemini",
         ),
         KnownAgent(
             "opencode",
@@ -83,6 +88,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g opencode-ai",
             "opencode auth login",
             is_imported=True,
+            registry_id="opencode",
         ),
         KnownAgent(
             "qwen",
@@ -93,6 +99,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g @qwen-code/qwen-code",
             "qwen",
             is_imported=True,
+            registry_id="qwen-code",
         ),
         KnownAgent(
             "goose",
@@ -103,6 +110,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "brew install block-goose-cli",
             "goose configure",
             is_imported=True,
+            registry_id="goose",
         ),
         KnownAgent(
             "cline",
@@ -113,6 +121,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g cline",
             "cline auth",
             is_imported=True,
+            registry_id="cline",
         ),
         KnownAgent(
             "copilot",
@@ -123,6 +132,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g @github/copilot",
             "copilot login",
             is_imported=True,
+            registry_id="github-copilot-cli",
         ),
         KnownAgent(
             "cursor",
@@ -133,6 +143,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "curl https://cursor.com/install -fsS | bash",
             "cursor-agent login",
             is_imported=True,
+            registry_id="cursor",
         ),
         KnownAgent(
             "hermes",
@@ -143,6 +154,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             'uv tool install "hermes-agent[acp]"',
             "hermes setup",
             is_imported=True,
+            registry_id="hermes-agent",
         ),
         KnownAgent(
             "kilo",
@@ -153,6 +165,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g @kilocode/cli",
             "kilo auth login",
             is_imported=True,
+            registry_id="kilo",
         ),
         KnownAgent(
             "pi",
@@ -163,6 +176,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g pi-acp @earendil-works/pi-coding-agent",
             "pi",
             is_imported=True,
+            registry_id="pi-acp",
         ),
         KnownAgent(
             "vibe",
@@ -172,6 +186,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             (),
             "uv tool install mistral-vibe",
             "vibe --setup",
+            registry_id="mistral-vibe",
         ),
         KnownAgent(
             "auggie",
@@ -182,6 +197,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             "npm install -g @augmentcode/auggie",
             "auggie login",
             is_imported=True,
+            registry_id="auggie",
         ),
         KnownAgent(
             "kimi",
@@ -191,6 +207,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             (),
             "uv tool install kimi-cli",
             "kimi login",
+            registry_id="kimi",
         ),
         KnownAgent(
             "droid",
@@ -200,6 +217,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             (),
             "npm install -g droid",
             "droid",
+            registry_id="factory-droid",
         ),
     )
 }

@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer
-
+from acphold.extras import require
 from acphold.library.definition import StopTurn
 from acphold.library.form import FormAnswer, Visit
 from acphold.library.permission import Decision
 from acphold.version import __version__
+
+require("otel", "acphold.otel")
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer  # noqa: E402 - there
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

@@ -1,8 +1,8 @@
 """The options of serving agents, each once, for the command line, the settings file and Python.
 
-A field is an option of `wrap` and of `run`, a key of the settings file, an argument of `Agent.run`,
-and a line in the tables of docs/reference.md, docs/use.md and docs/api-agent.md, which `make docs`
-writes. To add an option, add a line here, and the code that heeds it.
+A field is a key of the settings file, an argument of `Agent.run`, an option of `wrap` if it is in
+`wrap.TYPED`, and a line in the tables of docs/reference.md, docs/use.md and docs/api-agent.md,
+which `make docs` writes. To add an option, add a line here, and the code that heeds it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Struct
 
 
-class Option(NamedTuple):
+class OptionHelp(NamedTuple):
     """The help on an option, for people.
 
     `value` names the value, "" for a switch; `otherwise` describes the default in words, if the
@@ -30,7 +30,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
     journal: Annotated[
         str | PathLike[str] | None,
-        Option(
+        OptionHelp(
             "where conversations are kept: a path, or sqlite:////absolute/path",
             value="URL",
             otherwise="ACPHOLD_JOURNAL, else a file in the data folder",
@@ -38,22 +38,30 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     ] = None
     cancel_grace: Annotated[
         float,
-        Option(
+        OptionHelp(
             "how long the agent may take to end a cancelled turn before acphold answers for it",
             value="SECONDS",
         ),
     ] = 10.0
     when_detached: Annotated[
         Literal["wait", "reject"],
-        Option(
+        OptionHelp(
             "what to do with a permission request or form that no connected client can "
             "show: wait for a client, or reject it at once",
             value="wait|reject",
         ),
     ] = "wait"
+    when_limited: Annotated[
+        Literal["hold", "wait"],
+        OptionHelp(
+            "what to do when a turn ends at the vendor's usage limit: hold the prompts that wait, "
+            "or go on by itself once the limit resets, if the agent told when",
+            value="hold|wait",
+        ),
+    ] = "hold"
     answer_timeout: Annotated[
         float | None,
-        Option(
+        OptionHelp(
             "reject a question that nobody has answered after this long",
             value="SECONDS",
             otherwise="never",
@@ -61,21 +69,21 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     ] = None
     all_agents: Annotated[
         bool,
-        Option(
+        OptionHelp(
             "list the sessions of all agents; a session of another agent moves to this one "
             "when you prompt it here"
         ),
     ] = False
     unstable: Annotated[
         bool,
-        Option(
+        OptionHelp(
             "experimental: offer methods that are not in the protocol yet: session/fork, "
             "set_title, archive, unarchive, and the list's filter"
         ),
     ] = False
     max_message: Annotated[
         int,
-        Option(
+        OptionHelp(
             "longest message in either direction; a longer one is refused, the connection "
             "stays open",
             value="BYTES",
@@ -88,5 +96,6 @@ class AgentOptions(ServeOptions, frozen=True, kw_only=True):
     """The options of serving an agent of the library."""
 
     mcp_timeout: Annotated[
-        float, Option("how long each MCP server of a session may take to start", value="SECONDS")
+        float,
+        OptionHelp("how long each MCP server of a session may take to start", value="SECONDS"),
     ] = 10.0

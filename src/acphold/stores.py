@@ -1,8 +1,9 @@
 """A journal that is kept in a place of your own.
 
-Sessions are kept through seven seams, which together are a `Journal`. A class of yours
-that implements them is a store; `acphold.testing.JOURNAL_PROMISES` tests if it keeps what acphold
-relies on. It is opened for URLs with a scheme that it claims:
+Sessions are kept through seven seams, which together are a `Journal`. A class of yours that
+implements them is a store. On `BaseJournal` it only keeps records, bytes under keys, with four
+methods. `acphold.testing.JOURNAL_PROMISES` tests if it keeps what acphold relies on. It is opened
+for URLs with a scheme that it claims:
 
     acphold.stores.register("mine", open_mine)
     agent.run(journal="mine://somewhere")
@@ -34,6 +35,7 @@ from acphold.errors import (
 from acphold.history.entries import Entry, PastEntry, Run, Segment
 from acphold.history.fold import Summary
 from acphold.journal.access import Access, AccessToken, Deed, Share
+from acphold.journal.base import BaseJournal
 from acphold.journal.in_file import InFile, Large, Repaired, Sizes
 from acphold.journal.journal import (
     Append,
@@ -75,6 +77,7 @@ from acphold.journal.owners import (
     Silent,
     Whose,
 )
+from acphold.journal.records.draft import Records
 from acphold.journal.stores import OpenStore, open_journal, register
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
@@ -88,6 +91,7 @@ __all__ = [
     "Archived",
     "Arrivals",
     "At",
+    "BaseJournal",
     "Deed",
     "Entries",
     "Entry",
@@ -121,6 +125,7 @@ __all__ = [
     "PastEntry",
     "ReadOnlyJournalError",
     "ReadTranscript",
+    "Records",
     "Repaired",
     "RewrittenError",
     "RowChange",

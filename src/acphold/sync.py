@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
     from acphold.history.fold import SessionState
+    from acphold.history.prompt_queue import PromptQueue
     from acphold.history.timeline import Item, ToolCall
     from acphold.schema import (
         AgentCapabilities,
@@ -54,7 +55,14 @@ if TYPE_CHECKING:
     from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
 
-__all__ = ["ConnectOptions", "RemoteAgent", "RemoteSession", "RemoteTurn", "connect"]
+__all__ = [
+    "ConnectOptions",
+    "RemoteAgent",
+    "RemoteQueue",
+    "RemoteSession",
+    "RemoteTurn",
+    "connect",
+]
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -384,6 +392,11 @@ class RemoteSession:
         """True while a turn of ours runs."""
         return _look(lambda: self._session.in_turn)
 
+    @property
+    def queue(self) -> RemoteQueue:
+        """The prompts that wait in it, which acphold keeps and begins one after the other."""
+        return RemoteQueue(self._session.queue)
+
     def cancel(self) -> None:
         """Cancel the running turn, from another thread or between two of its updates."""
         _look(self._session.cancel)
@@ -439,6 +452,64 @@ class RemoteSession:
     def title(self) -> str | None:
         """The session's title in lists."""
         return _look(lambda: self._session.title)
+
+
+class RemoteQueue:
+    """The prompts that wait in a session: calls the `acphold.types.RemoteQueue`."""
+
+    def __init__(self, queue: acphold.client.RemoteQueue) -> None:
+        self._queue = queue
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
+
+    @property
+    def is_kept(self) -> bool:
+        """True if there is an acphold at the other end that keeps it."""
+        return self._queue.is_kept
+
+    @property
+    def state(self) -> PromptQueue:
+        """The queue now; empty if nobody keeps one."""
+        return _look(lambda: self._queue.state)
+
+    def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
+        """Add a prompt; returns its id."""
+        return _background.run(self._queue.add(*content, at=at, before=before))
+
+    def edit(self, prompt_id: str, *content: Content) -> None:
+        """Replace the content of a prompt; its place stays."""
+        _background.run(self._queue.edit(prompt_id, *content))
+
+    def reschedule(self, prompt_id: str, at: int | None) -> None:
+        """Have a prompt begin not before a moment, in ms since the epoch; None for when its turn
+        comes."""
+        _background.run(self._queue.reschedule(prompt_id, at))
+
+    def move(self, prompt_id: str, before: str = "") -> None:
+        """Put a prompt in front of the one with the id `before`; by default, last."""
+        _background.run(self._queue.move(prompt_id, before))
+
+    def drop(self, prompt_id: str) -> None:
+        """Take a prompt out of the queue: it never begins."""
+        _background.run(self._queue.drop(prompt_id))
+
+    def hold(self) -> None:
+        """Begin nothing more until `go`; a running turn goes on."""
+        _background.run(self._queue.hold())
+
+    def go(self) -> None:
+        """Go on with what waits, whatever it was held for."""
+        _background.run(self._queue.go())
+
+    def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
+        """Say whether it goes on behind a turn that failed or was refused, and whether it goes on
+        when another process opens the session; None leaves that as it is."""
+        _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
+
+    def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
+        """Return the content of a prompt that waits."""
+        return _background.run(self._queue.content(prompt_id))
 
 
 class RemoteTurn:

@@ -13,10 +13,12 @@ from acphold.client.duties import Handler
 from acphold.client.form_answers import AskForm, AskPage, Filled
 from acphold.client.policy import AskPermission, Kind, PermissionAnswer, Policy, Rule
 from acphold.client.prompt_content import Content
+from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_session import ConfigOption
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.history.display_terminals import DisplayTerminal
 from acphold.history.fold import TurnState
+from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
 from acphold.history.raw_update import Role as MessageRole
 from acphold.history.timeline import Item, TurnOutcome
 from acphold.journal.access import Scope
@@ -54,6 +56,7 @@ __all__ = [
     "ConfigOption",
     "Content",
     "DisplayTerminal",
+    "EndedPrompt",
     "Filled",
     "Folder",
     "Handler",
@@ -78,6 +81,8 @@ __all__ = [
     "PermissionAnswer",
     "PlainSocket",
     "Policy",
+    "PromptQueue",
+    "RemoteQueue",
     "Replay",
     "Rule",
     "Scope",
@@ -89,4 +94,5 @@ __all__ = [
     "TurnState",
     "UpdateStream",
     "Value",
+    "WaitingPrompt",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.agents.capabilities import (
-    Offer,
+    ClientOffer,
     forks,
     in_version_1,
     offer_of,
@@ -30,12 +30,12 @@ def introduction(can: Any) -> bytes:
     return json.dumps({"protocolVersion": 1, "clientCapabilities": can}).encode()
 
 
-def offered(can: Any) -> Offer:
+def offered(can: Any) -> ClientOffer:
     params = introduction(can)
     return offer_of(decode(InitializeRequest, params).value, params)
 
 
-def asked(offer: Offer) -> set[str]:
+def asked(offer: ClientOffer) -> set[str]:
     said = {
         "acphold/begun": offer.begun,
         "acphold/watches": offer.watches,

@@ -113,7 +113,10 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
     ("command", "name"),
     [
         (["acphold", "demo-agent"], "acphold demo-agent"),
-        (["/opt/bin/acphold", "run", "--unstable", "agent.py"], "/opt/bin/acphold run"),
+        (
+            ["/opt/bin/acphold", "run-agent", "--log-level=info", "agent.py"],
+            "/opt/bin/acphold run-agent",
+        ),
         (["npx", "-y", "@zed/claude-acp@1.2"], "npx @zed/claude-acp"),
         (["/opt/bin/gemini", "--acp"], "/opt/bin/gemini"),
         (["python3", "agent.py"], "python3"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acphold.agents import Notified, Updates
 from acphold.agents.runs import runs, session_of
-from acphold.rpc import Cut, NotificationReceived
+from acphold.rpc import CutNotification, NotificationReceived
 
 
 def told(method: str, params: Any) -> NotificationReceived:
@@ -111,6 +111,6 @@ def test_a_mark_is_taken_out_wherever_it_stands_in_a_read(mark: bytes, place: in
 
 def test_what_is_over_a_limit_is_of_a_session_only_if_it_is_an_update() -> None:
     params = {"sessionId": b'"a"'}
-    assert session_of(Cut("session/update", "", params, b"")) == "a"
-    assert session_of(Cut("session/update", "", {"sessionId": b"1"}, b"")) is None
-    assert session_of(Cut("_x/y", "", params, b"")) is None
+    assert session_of(CutNotification("session/update", "", params, b"")) == "a"
+    assert session_of(CutNotification("session/update", "", {"sessionId": b"1"}, b"")) is None
+    assert session_of(CutNotification("_x/y", "", params, b"")) is None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Answered, Asked, Event, Exchange, Notified, Updates, ask
+from acphold.agents import AgentExchange, AgentRequest, Answered, Event, Notified, Updates, ask
 from acphold.agents.wrapped import ProcessAgent
 from acphold.errors import (
     AgentBusyError,
@@ -46,7 +46,7 @@ class Heard:
             case Answered(call=call, answer=answer):
                 await call.take(answer)
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         return b'{"asked":true}'
 
 
@@ -140,7 +140,7 @@ async def test_an_answer_comes_after_the_updates_that_came_before_it() -> None:
         session = await opened(process)
 
         steps = [{"say": "a"}, {"tell": ["_x", {}]}, {"say": "b"}]
-        async with Exchange(process, "session/prompt", prompt(session, *steps)):
+        async with AgentExchange(process, "session/prompt", prompt(session, *steps)):
             heard.order.append("answer")
         assert heard.order == ["update", "_x", "update", "answer"]
 
@@ -152,7 +152,7 @@ async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -
         await process.initialize(b"{}")
         session = await opened(process)
         steps = [{"update": ours}, {"tell": ["session/update", whole]}]
-        async with Exchange(process, "session/prompt", prompt(session, *steps)):
+        async with AgentExchange(process, "session/prompt", prompt(session, *steps)):
             plain, params = map(json.loads, heard.updates)
         kept = {"sessionUpdate": "notice", "_meta": {"vendor": 1}}
         assert plain == kept

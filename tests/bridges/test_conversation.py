@@ -12,7 +12,7 @@ from acphold.bridges.conversation import (
     CANCELLED,
     CUT_OFF,
     INTERRUPTED,
-    Request,
+    ModelInput,
     Response,
     call,
     conversation,
@@ -28,7 +28,7 @@ def told(*happened: Any) -> list[str]:
     lines = []
     for step in conversation(timeline(*happened)):
         match step:
-            case Request():
+            case ModelInput():
                 lines.append("user: " + " ".join(map(text, step.blocks)))
             case Response():
                 words = [f"{role}: {text(block)}" for role, block in step.said]

@@ -128,10 +128,10 @@ def _set_size(fd: int, columns: int, rows: int = ROWS) -> None:
 
 @contextmanager
 def terminal(
-    command: Sequence[str], env: Mapping[str, str], columns: int = 80
+    command: Sequence[str], env: Mapping[str, str], columns: int = 80, rows: int = ROWS
 ) -> Iterator[Terminal]:
     """The program on a terminal for the block."""
-    made = Terminal(command, env, columns)
+    made = Terminal(command, env, columns, rows)
     try:
         yield made
     finally:

@@ -157,7 +157,7 @@ async def test_run_runs_them_for_an_agent_written_in_python(
 ) -> None:
     waits, ends = told
     (tmp_path / "agent.py").write_text(AGENT)
-    command = [sys.executable, "-m", "acphold", "run", str(tmp_path / "agent.py")]
+    command = [sys.executable, "-m", "acphold", "run-agent", str(tmp_path / "agent.py")]
     async with introduced(command, journal=journal) as client:
         session = await client.new(tmp_path)
 

@@ -16,12 +16,12 @@ import pytest
 
 from acphold.cli import ask_input, ask_turn
 from acphold.cli.ask_output import Text
-from acphold.cli.ask_turn import Asking, Question
+from acphold.cli.ask_turn import AskingTurn, Inquiry
 from acphold.cli.command_line import Exit
 from acphold.cli.session_setup import AS_IT_IS
 from acphold.cli.starts import Start
+from acphold.reading import neighbours
 from acphold.rpc import MAX_MESSAGE
-from acphold.server import neighbours
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.editor import scripted_agent
@@ -182,7 +182,7 @@ def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
 async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = Question(
+    question = Inquiry(
         called=None,
         agent=tuple(scripted_agent()),
         start=Start("wrap", "", tuple(scripted_agent())),
@@ -202,7 +202,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         start_timeout=SECONDS,
         max_message=MAX_MESSAGE,
     )
-    asking = Asking(question, None, stopping := Stopping())
+    asking = AskingTurn(question, None, stopping := Stopping())
     stopping.asking = asking
     async with asyncio.timeout(2 * SECONDS):
         assert await asking.run() == Exit.TIMEOUT
@@ -214,7 +214,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
 class Stopping(Text):
     """Prints, and stops the turn when something was said."""
 
-    asking: Asking
+    asking: AskingTurn
     has_stopped = False
 
     def updates(self, raws: Sequence[bytes]) -> None:

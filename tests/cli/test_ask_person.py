@@ -14,7 +14,7 @@ from tests.cli.screen_terminal import Terminal
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
-ASKED = "a key, then Enter"
+ASKED = "press a key, then Enter"
 
 TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 
@@ -41,7 +41,7 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         content=[{"type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n"}],
     )
     with asking(place, {"say": "Now this."}, edit, {"say": " So be it."}, term=term) as one:
-        shown = one.until("May it? Edit \\x1b[2J it", ASKED)
+        shown = one.until("Allow this? Edit \\x1b[2J it", ASKED)
         assert shown.startswith("Now this.\n")
         for words in ("edit · pending", "- 1", "+ 2", "replace_all: true"):
             assert words in shown
@@ -49,7 +49,7 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         assert "[n] reject once: Stop it" in shown
         one.type("\r")  # which is never an answer
         one.type("y\r")
-        one.until("allowed once: May it?", '"go"', "So be it.")
+        one.until("allowed once: Allow this?", '"go"', "So be it.")
         assert one.ended() == Exit.OK
 
 
@@ -70,7 +70,7 @@ def test_what_was_typed_before_a_question_does_not_answer_it(
         one.until(ASKED)
         one.type("\r")
         one.type("n\r")
-        one.until("rejected: May it? Run", '"stop"')
+        one.until("rejected: Allow this? Run", '"stop"')
         assert one.ended() == Exit.OK
 
 
@@ -78,15 +78,15 @@ def test_what_was_typed_before_a_question_does_not_answer_it(
 def test_a_paste_of_two_lines_allows_nothing(place: Place, term: str) -> None:  # noqa: F811
     paste = "y\ry\r" if term == "dumb" else "\x1b[200~y\ry\r\x1b[201~\r"
     with asking(place, ask(title="First"), ask(title="Second"), term=term) as one:
-        one.until("May it? First", ASKED)
+        one.until("Allow this? First", ASKED)
         one.type(paste)
         if term == "dumb":
             one.until(f"y\ny\n\n{ASKED}")  # what is typed at once is one paste
         one.type("n\r")
-        one.until("rejected: May it? First", but="allowed")
-        one.until(ASKED, below="May it? Second")
+        one.until("rejected: Allow this? First", but="allowed")
+        one.until(ASKED, below="Allow this? Second")
         one.type("n\r")
-        one.until("rejected: May it? Second")
+        one.until("rejected: Allow this? Second")
         assert one.ended() == Exit.OK
 
 
@@ -94,12 +94,12 @@ def test_of_lines_that_come_at_once_the_second_is_not_meant_for_the_next_questio
     place: Place,  # noqa: F811
 ) -> None:
     with asking(place, ask(title="First"), ask(title="Second")) as one:
-        one.until("May it? First", ASKED)
+        one.until("Allow this? First", ASKED)
         one.type("y\ry\r")  # as a terminal pastes that cannot say that it does
-        one.until("allowed once: May it? First")
-        one.until(ASKED, below="May it? Second")
+        one.until("allowed once: Allow this? First")
+        one.until(ASKED, below="Allow this? Second")
         one.type("n\r")
-        one.until("rejected: May it? Second")
+        one.until("rejected: Allow this? Second")
         assert one.ended() == Exit.OK
 
 
@@ -140,9 +140,9 @@ def test_what_the_agent_says_meanwhile_stands_above_the_question(
         one.until("\nmeanwhile")
         if term != "dumb":
             shown = one.until("\nmeanwhile\n", ASKED)
-            assert shown.index("meanwhile") < shown.index("May it?")
+            assert shown.index("meanwhile") < shown.index("Allow this?")
         one.type("y\r")
-        one.until("allowed once: May it? Run")
+        one.until("allowed once: Allow this? Run")
         over.touch()
         one.until("\nthe end")
         assert one.ended() == Exit.OK

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import Asked, Event
+from acphold.agents import AgentRequest, Event
 from acphold.cli import background_import
 from acphold.cli.background_import import AgentWithImport
 from tests.editor import scripted_agent
@@ -20,7 +20,7 @@ class Nobody:
     async def hear(self, event: Event) -> None:
         return None
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         return b"{}"
 
 

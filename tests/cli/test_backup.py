@@ -46,7 +46,7 @@ def test_what_is_there_is_replaced_only_if_asked(
     (tmp_path / "copy.db").write_text("mine")
     done = acphold.run("backup", str(tmp_path / "copy.db"))
     assert done.code == 2
-    assert "is there already; name another file, or say --force" in done.err
+    assert "exists already; choose another file or use --force" in done.err
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert acphold.run("backup", str(tmp_path / "copy.db"), "--force").code == 0
     assert (tmp_path / "copy.db").read_bytes().startswith(b"SQLite")
@@ -60,7 +60,7 @@ def test_what_is_no_file_is_never_replaced(one: Path, acphold: CommandLine, tmp_
         done = acphold.run("backup", "--force", str(path))
         assert (done.code, done.err) == (
             2,
-            f"acphold backup: {path} is no file; name another place\n",
+            f"acphold backup: {path} is not a file; choose another place\n",
         )
     assert pipe.is_fifo()
 

@@ -1,4 +1,4 @@
-"""`acphold chat` and `acphold attach` on a real terminal, and in a pipe."""
+"""`acphold chat` and `acphold resume` on a real terminal, and in a pipe."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
             "command: make all",
             "[y] allow once: Go on",
             "[n] reject once: Stop it",
-            "a key, then Enter",
+            "press a key, then Enter",
         )
         one.type("\r")  # which is never a yes
         one.type("y")
         one.until("Enter: allow once: Go on", "▸  y")
         one.type("\r")
         one.until(
-            "allowed once: May it? Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready"
+            "allowed once: Allow this? Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready"
         )
         one.type("\x04")
         assert one.ended() == 0
-        one.until("To go on: acphold resume")
+        one.until("To continue: acphold resume")
     with place.chat("--continue") as other:
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x03")
@@ -121,14 +121,16 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(
     with place.chat(columns=columns) as one:
         one.until("ready")
         one.type(steps(request, ask(title=f"Look for {command}")))
-        _, _, shown = one.until("a key, then Enter").partition("asks  ")
+        _, _, shown = one.until("press a key, then Enter").partition("asks  ")
         assert shown.split().count("--decorate") == 1, shown
         assert command in " ".join(shown.split()), shown
         assert "cwd: /srv" in shown
         assert "dangerouslyDisableSandbox: true" in shown
-        assert "\n          " not in shown.partition("May it run this?")[2], shown
+        assert "\n          " not in shown.partition("Allow this command?")[2], shown
         one.type("n\r")
-        _, _, shown = one.until("May it? Look", "a key, then Enter").rpartition("?  May it?")
+        _, _, shown = one.until("Allow this? Look", "press a key, then Enter").rpartition(
+            "?  Allow this?"
+        )
         assert set(command.split()) <= set(shown.split()), shown
 
 
@@ -165,8 +167,8 @@ def test_who_leaves_does_not_wait_until_all_that_came_is_printed(
         one.drain(sent.exists)
         one.type("\x04\x04")
         one.drain(lambda: one.process.poll() is not None)
-        one.drain(lambda: b"To go on" in one.raw)
-        assert b"what came behind this is not printed: `acphold show` has it" in one.raw
+        one.drain(lambda: b"To continue" in one.raw)
+        assert b"the rest is not printed; see `acphold show`" in one.raw
         assert one.raw.count(b"some words") < 100_000
 
 
@@ -175,18 +177,18 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
         one.until("ready")
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
-        with place.on_terminal("attach") as other:
-            other.until("Enter attaches")
+        with place.on_terminal("resume") as other:
+            other.until("Enter goes on")
             other.type("\r")
             other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
-            one.until("[y] allow once: Go on", "a key, then Enter")
-            other.until("[y] allow once: Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "press a key, then Enter")
+            other.until("[y] allow once: Go on", "press a key, then Enter")
             other.type("y\r")
             one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
             other.until('agent  answer: {"outcome"', '"go"', "ready")
             other.type("\x04")
-            other.until("the session goes on")
+            other.until("the session continues")
             assert other.ended() == 0
         one.type(steps({"say": "still here"}))
         one.until("agent  still here", "ready")
@@ -197,32 +199,34 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
         one.until("ready")
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
-        with place.on_terminal("attach") as other:
-            other.until("Enter attaches")
+        with place.on_terminal("resume") as other:
+            other.until("Enter goes on")
             other.type("\r")
             other.until("agent  from the first", "ready")
             one.type("\x04")
             assert one.ended() == 0
-            other.until("has ended", "To go on: acphold resume")
+            other.until("has ended", "To continue: acphold resume")
             assert other.ended() == 5
 
 
-def test_a_session_that_is_not_live_is_not_attached_to(place: Place, journal: Path) -> None:
+def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: Path) -> None:
     remember(journal, "a-session", prompt("hello"), ended())
-    refused = place.run("attach", "a-session")
+    refused = place.run("resume", "--watch", "a-session")
     assert refused.returncode == 1
-    assert "acphold resume a-session" in refused.stderr
+    assert "not running; to continue it: acphold resume a-session" in refused.stderr
+    moved = place.run("resume", "--watch", "--cwd", "/", "a-session")
+    assert (moved.returncode, "leave out --cwd" in moved.stderr) == (2, True)
 
 
 def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] allow once: Go on", "a key, then Enter")
-        with place.on_terminal("attach") as other:
-            other.until("Enter attaches")
+        one.until("[y] allow once: Go on", "press a key, then Enter")
+        with place.on_terminal("resume") as other:
+            other.until("Enter goes on")
             other.type("\r")
-            other.until("[y] allow once: Go on", "a key, then Enter", but="Traceback")
+            other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
             other.type("y\r")
             one.until("settled without")
 
@@ -231,14 +235,14 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(place: Place) -> N
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] allow once: Go on", "a key, then Enter")
+        one.until("[y] allow once: Go on", "press a key, then Enter")
         one.type("yes, and then")
-        one.until("yes, and then", "any other line is sent as a prompt")
+        one.until("yes, and then", "anything else is a prompt")
         one.type("\r")
-        one.until("[y] allow once: Go on", "1 prompt behind it", but="▸  yes")
+        one.until("[y] allow once: Go on", "1 prompt waits", but="▸  yes")
         one.type("n\r")
         one.until(
-            "rejected: May it? Run it → Stop it",
+            "rejected: Allow this? Run it → Stop it",
             "you  yes, and then",
             'agent  heard: [{"type"',
             "ready",
@@ -260,9 +264,9 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
         one.type("\r")  # shows what it would answer, and does nothing else
         one.until("Enter: allow once: Go on", "▸  y")
         one.type("\x15")  # Ctrl-U
-        one.until("a key, then Enter")
+        one.until("press a key, then Enter")
         one.type("\x03")
-        one.until("settled without an answer from here: May it? Run it", "ready")
+        one.until("settled without an answer from here: Allow this? Run it", "ready")
 
 
 def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> None:
@@ -271,14 +275,14 @@ def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> Non
         one.type(steps({"say": "begun"}, {"until": "cancel"}))
         one.until("agent  begun", "running")
         one.type("\x04")
-        one.until("a turn runs: Ctrl-D again ends it and leaves")
+        one.until("a turn is running: press Ctrl-D again to cancel it and leave")
         one.type("a")  # who types on has thought better of it
         one.until("▸  a", "running")
         one.type("\x7f\x04")
-        one.until("a turn runs: Ctrl-D again ends it and leaves")
+        one.until("a turn is running: press Ctrl-D again to cancel it and leave")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("agent  begun", "To go on: acphold resume")
+        one.until("agent  begun", "To continue: acphold resume")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(place: Place) -> None:
@@ -356,7 +360,7 @@ def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
     assert "+three" in kept.read_text()
 
 
-def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
+def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "the first"}))
@@ -364,25 +368,29 @@ def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
         one.type(steps({"say": "the second"}))
         one.until("agent  the second", "ready")
         [line] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
-        with place.on_terminal("tail", line["sessionId"]) as other:
+        with place.on_terminal("show", "--follow", line["sessionId"]) as other:
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
             other.until("agent  the third", "not answered yet: Run it")
-            one.until("[y] allow once: Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "press a key, then Enter")
             one.type("y\r")
             other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
             one.type("\x04")
             assert other.ended() == 0
-            other.until("has ended with the process")
+            other.until("ended with its process")
 
 
-def test_tail_of_a_session_that_is_not_live_says_so(place: Place, journal: Path) -> None:
+def test_show_follow_of_a_session_that_is_not_live_says_so(place: Place, journal: Path) -> None:
     remember(journal, "a-session", prompt("hello"), ended())
-    done = place.run("tail", "--json", "a-session")
+    done = place.run("show", "--follow", "--json", "a-session")
     kinds = [json.loads(it)["kind"] for it in done.stdout.splitlines()]
     assert (done.returncode, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
     assert "is not live" in done.stderr
+    for words, why in ((("a-session@1",), "leave one out"), (("--full", "a-session"), "not both")):
+        refused = place.run("show", "--follow", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert why in refused.stderr
 
 
 def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> None:
@@ -390,14 +398,14 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> 
         one.until("ready")
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
-        with place.on_terminal("attach", "--watch") as other:
-            other.until("Enter attaches")
+        with place.on_terminal("resume", "--watch") as other:
+            other.until("Enter watches")
             other.type("\r")
             other.until("agent  from the first", "reads only")
             one.type(steps(ask(title="Run it")))
             other.until("The agent is waiting for an answer", "The question: Run it")
             other.type("y\r")
-            one.until("[y] allow once: Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "press a key, then Enter")
             one.type("n\r")
             other.until('agent  answer: {"outcome"', '"stop"')
             other.type("q")
@@ -415,15 +423,15 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"ask": ["elicitation/create", asked]}))
-        one.until("It asks for: Colour, count", "[f] fill it in", "a key, then Enter")
+        one.until("It asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
         one.type("f\r")
         one.until("Colour", "2: blue")
         one.type("2\r")
         one.until("count", "a whole number")
         one.type("many\r")
-        one.until("this has to be a whole number")
+        one.until("this must be a whole number")
         one.type("3\r")
-        one.until("colour: blue, count: 3", "[s] send", "a key, then Enter")
+        one.until("colour: blue, count: 3", "[s] send", "press a key, then Enter")
         one.type("s\r")
         one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
 
@@ -441,7 +449,7 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(place:
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"ask": ["elicitation/create", asked]}))
-        one.until("[f] fill it in", "a key, then Enter")
+        one.until("[f] fill it in", "press a key, then Enter")
         one.type("f\r")
         one.until("Run the tests", "y or n, then Enter", "?  y")
         one.type("n")
@@ -455,7 +463,7 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(place:
         one.type(" y")  # which is a letter in every other field
         one.until("?  any y")
         one.type("\r")
-        one.until("tests: no, push: yes, why: any y", "a key, then Enter")
+        one.until("tests: no, push: yes, why: any y", "press a key, then Enter")
         one.type("s\r")
         one.until('"tests": false', '"push": true', "ready")
 
@@ -473,7 +481,8 @@ def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(place: Place) -> 
 
 
 def test_no_colours_where_none_are_wanted(place: Place) -> None:
-    with place.chat("--no-color") as one:
+    place.env["NO_COLOR"] = "1"
+    with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "# Plain **words**"}))
         one.until("Plain words", "ready")
@@ -485,11 +494,11 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
     with place.chat(columns=300) as one:
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
-        one.until("? May it? Run it", "[y] allow once: Go on", "a key, then Enter")
+        one.until("? Allow this? Run it", "[y] allow once: Go on", "press a key, then Enter")
         one.type("y\ry\r")  # a paste, which is a prompt like any other line
-        one.until("y\ny\n\na key, then Enter")
+        one.until("y\ny\n\npress a key, then Enter")
         one.type("y\r")
-        one.until("asked: allowed once: May it? Run it → Go on", "you: y\n  y")
+        one.until("asked: allowed once: Allow this? Run it → Go on", "you: y\n  y")
         one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')

@@ -29,7 +29,7 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
         assert "\x1b]2;… ".encode() in one.raw
         before = one.raw.count(b"\x07")
         go.touch()
-        one.until("a key, then Enter")
+        one.until("press a key, then Enter")
         assert b"\x1b]2;? " in one.raw
         assert one.raw.count(b"\x07") > before + 1  # one of them ends the title
         one.type("\x1b[B")
@@ -51,7 +51,7 @@ def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(
     with place.chat() as one:
         one.until("ready")
         one.type("\x0f")
-        one.until("no tool was called yet")
+        one.until("no tool calls yet")
         run = call("t", printed + "\x1b[32mgreen\x1b[0m\x1b[2J", title="make", kind="execute")
         one.type(steps({"stderr": "words of \x1b[2J mine"}, run))
         one.until("● make", "… 16 lines above (Ctrl-O)", "green\\x1b[2J", "ready")

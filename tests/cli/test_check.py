@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +16,7 @@ from acphold.cli.command_line import Exit
 from acphold.conformance.rules import CHECKS
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.conformance.faulty_agent import command
+from tests.conftest import Until
 
 
 def agent(fault: str = "") -> tuple[str, ...]:
@@ -30,17 +35,33 @@ def test_an_agent_that_keeps_the_rules_ends_with_zero(acphold: CommandLine) -> N
 
 
 def test_a_failure_shows_the_rule_its_source_and_the_lines(acphold: CommandLine) -> None:
-    done = acphold.run("check", *ONLY, *agent("initialize.info"))
+    done = acphold.run("check", "--fail-on", "should", *ONLY, *agent("initialize.info"))
     assert done.code == Exit.ERROR
     assert "✗ initialize.info  SHOULD · Initialization, “Implementation Information”" in done.out
+    assert "/protocol/v1/initialization#implementation-information" in done.out
     assert '→ {"jsonrpc":"2.0"' in done.out
+    again = shlex.join(["--only", "initialize.info", *agent("initialize.info")])
+    assert f"run again: acphold check {again}" in done.out
+    assert "SHOULD    0 passed, 1 failed, 0 not seen" in done.out
     assert "1 passed, 1 failed" in done.out
+
+
+def test_the_level_from_which_a_failure_counts_decides_the_exit_code(acphold: CommandLine) -> None:
+    mild = acphold.run("check", *ONLY, *agent("initialize.info"))
+    assert mild.code == Exit.OK
+    assert "1 failure below MUST does not count; --fail-on should counts it" in mild.out
+    named = ("--only", "initialize.same-version", *agent("initialize.same-version"))
+    assert acphold.run("check", *named).code == Exit.ERROR
+    relied_on = ("--only", "session.unknown-id", *agent("session.unknown-id"))
+    assert acphold.run("check", "--fail-on", "should", *relied_on).code == Exit.OK
+    assert acphold.run("check", "--fail-on", "expected", *relied_on).code == Exit.ERROR
+    assert acphold.run("check", "--fail-on", "often", *relied_on).code == Exit.USAGE
 
 
 def test_a_baseline_makes_a_known_failure_good(acphold: CommandLine, tmp_path: Path) -> None:
     baseline = tmp_path / "known.txt"
     baseline.write_text("# nameless\ninitialize.info  # since ever\n", encoding="utf-8")
-    known = ("--baseline", str(baseline))
+    known = ("--baseline", str(baseline), "--fail-on", "should")
     done = acphold.run("check", *known, *ONLY, *agent("initialize.info"))
     assert done.code == Exit.OK
     assert "1 passed, 1 failed as expected" in done.out
@@ -59,19 +80,113 @@ def test_a_baseline_with_an_id_that_does_not_exist_is_refused(
     assert "initialise.info" in done.err
 
 
-def test_programs_read_json_junit_and_markdown(acphold: CommandLine, tmp_path: Path) -> None:
-    junit = tmp_path / "report.xml"
-    done = acphold.run("check", "--json", "--junit", str(junit), *ONLY, *agent("initialize.info"))
+def test_a_run_writes_a_report_of_each_format_and_the_trace(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    names = ("r.xml", "r.sarif", "r.html", "r.md", "r.json", "r.txt", "badge.json")
+    reports = [word for name in names for word in ("--report", str(tmp_path / name))]
+    trace = tmp_path / "trace.jsonl"
+    words = ("--fail-on", "should", "--json", *reports, "--trace", str(trace), *ONLY)
+    done = acphold.run("check", *words, *agent("initialize.info"))
+    assert done.code == Exit.ERROR
+    texts = {name: (tmp_path / name).read_text(encoding="utf-8") for name in names}
+
     found = json.loads(done.out)
+    assert json.loads(texts["r.json"]) == found
     assert found["agent"] == {"name": "exemplar", "version": ""}
     assert found["good"] is False
     assert [check["verdict"] for check in found["checks"]] == ["pass", "fail"]
     assert found["checks"][1]["excerpt"]
-    (suite,) = ElementTree.parse(junit).getroot()
+    assert found["tiers"]["SHOULD"] == {"passed": 0, "failed": 1, "unseen": 0}
+
+    (suite,) = ElementTree.fromstring(texts["r.xml"])
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
     assert [case.get("name") for case in suite] == ["initialize.answer", "initialize.info"]
-    table = acphold.run("check", "--markdown", *ONLY, *agent("initialize.info")).out
-    assert "| `initialize.info` | SHOULD | **fail** |" in table
+    (result,) = json.loads(texts["r.sarif"])["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("initialize.info", "warning")
+    assert '<article id="initialize.info">' in texts["r.html"]
+    assert "<code>initialize.info</code> SHOULD" in texts["r.md"]
+    assert "✗ initialize.info" in texts["r.txt"]
+    assert json.loads(texts["badge.json"])["message"] == "1/1 MUST, 0/1 SHOULD"
+
+    lines = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    assert lines[0]["message"]["method"] == "initialize"
+    assert (lines[0]["at"], lines[0]["connection"], lines[0]["from"]) == (0, 1, "client")
+    assert "agent" in {line["from"] for line in lines}
+
+
+def test_a_report_of_an_unknown_kind_is_refused_before_anything_starts(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    for path in ("report.pdf", f"{tmp_path}/none/report.xml"):
+        done = acphold.run("check", "--report", path, "--", "/no/such/agent")
+        assert done.code == Exit.USAGE
+        assert path in done.err
+
+
+def test_the_stderr_of_an_agent_stands_beside_its_failure_and_in_the_trace(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    program = tmp_path / "loud agent.py"
+    program.write_text(
+        """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print("who was that?\\x1b[31m", file=sys.stderr, flush=True)
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": {}}), flush=True)
+""",
+        encoding="utf-8",
+    )
+    trace = tmp_path / "trace.jsonl"
+    words = ("--only", "initialize.answer", "--trace", str(trace))
+    done = acphold.run("check", *words, "--", sys.executable, str(program))
+    assert done.code == Exit.ERROR
+    assert "stderr: who was that?\\x1b[31m" in done.out
+    told = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    said = [line["text"] for line in told if line["from"] == "stderr"]
+    assert said[0] == "who was that?\x1b[31m"
+
+
+def test_a_check_that_is_interrupted_leaves_its_trace(
+    acphold: CommandLine, tmp_path: Path, until: Until
+) -> None:
+    program = tmp_path / "silent.py"
+    asked = tmp_path / "asked"
+    program.write_text(
+        f"import sys, time\nsys.stdin.readline()\nopen({str(asked)!r}, 'w')\ntime.sleep(600)",
+        encoding="utf-8",
+    )
+    trace = tmp_path / "trace.jsonl"
+    words = ("check", "--trace", str(trace), "--", sys.executable, str(program))
+    running = subprocess.Popen(
+        [*ACPHOLD, *words], env=acphold.environment, stderr=subprocess.DEVNULL
+    )
+    until(asked.exists)
+    running.send_signal(signal.SIGINT)
+    running.wait(SECONDS)
+    (line,) = trace.read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["message"]["method"] == "initialize"
+
+
+def test_the_report_in_the_documentation_is_of_a_real_run(acphold: CommandLine) -> None:
+    page = (Path(__file__).parents[2] / "docs/conformance.md").read_text(encoding="utf-8")
+    report = r"^\$ acphold check (--only [^\n]*) -- my-agent --acp\n(exemplar .*?)^```"
+    [(options, shown)] = re.findall(report, page, re.MULTILINE | re.DOTALL)
+    done = acphold.run("check", *shlex.split(options), *agent("cancel.stop-reason"))
+    told = done.out.replace(shlex.join(command("cancel.stop-reason")), "my-agent --acp")
+
+    def lasting(text: str) -> list[str]:
+        """Without the command in the head, which is as wide as it is, ids and times."""
+        text = text[text.index("\n\n") :]
+        return re.sub(r'"id":\d+|in [0-9.]+ s', "…", text).splitlines()
+
+    assert lasting(told) == lasting(shown)
+
+
+def test_quick_leaves_out_what_the_protocol_does_not_say(acphold: CommandLine) -> None:
+    listed = acphold.run("check", "--list", "--json", "--quick").out.splitlines()
+    assert {json.loads(line)["level"] for line in listed} == {"MUST", "SHOULD"}
 
 
 def test_the_list_has_every_check_and_starts_nothing(acphold: CommandLine) -> None:
@@ -122,6 +237,14 @@ HELLO = {
 }
 
 
+def test_each_start_offers_a_client_other_capabilities_if_it_is_asked_to(
+    acphold: CommandLine,
+) -> None:
+    said = [watched(acphold, "--offers", "next", said=[HELLO])[1] for _ in range(6)]
+    names = [report.partition("offers '")[2].partition("'")[0] for report in said]
+    assert names == ["some", "others", "none", "version", "all", "some"]
+
+
 def test_a_client_is_watched_and_the_report_goes_to_stderr(acphold: CommandLine) -> None:
     code, report = watched(acphold, said=[HELLO])
     assert code == Exit.OK
@@ -134,7 +257,7 @@ def test_a_client_that_breaks_a_rule_is_told_in_the_file(
 ) -> None:
     path = tmp_path / "report.json"
     deleting = {"id": 2, "method": "session/delete", "params": {"sessionId": "s"}}
-    code, printed = watched(acphold, "--json", "--report", str(path), said=[HELLO, deleting])
+    code, printed = watched(acphold, "--report", str(path), said=[HELLO, deleting])
     assert (code, printed) == (Exit.ERROR, "")
     found = json.loads(path.read_text(encoding="utf-8"))
     failed = [check["id"] for check in found["checks"] if check["verdict"] == "fail"]

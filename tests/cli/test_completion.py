@@ -44,7 +44,7 @@ def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -
 
 def test_among_the_words_of_a_command_stands_no_value_of_an_option() -> None:
     assert "claude" in words("wrap", "")
-    assert not {"wait", "reject", "debug"} & {*words("wrap", ""), *words("run", "")}
+    assert not {"wait", "reject", "debug"} & {*words("wrap", ""), *words("run-agent", "")}
     assert words("search", "") == words("search", "words", "") == []
     assert words("wrap", "--name", "") == words("wrap", "claude", "") == []
     assert words("ask", "") == []
@@ -63,11 +63,17 @@ def test_agents_are_offered_by_their_short_names(acphold: CommandLine, journal: 
         assert not any(line.startswith("@") for line in found)
 
 
-def test_attach_and_stop_are_offered_what_is_live(acphold: CommandLine, journal: Path) -> None:
+def test_stop_and_watching_are_offered_what_is_live(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "not-live", prompt("x"))
-    assert acphold.run("completion", "--", "attach", "").out == ""
+    assert acphold.run("completion", "--", "resume", "--watch", "").out == ""
     assert acphold.run("completion", "--", "stop", "").out == ""
-    for command in (["show"], ["tail"], ["resume"], ["chat", "--resume"], ["ask", "--session"]):
+    for command in (
+        ["show"],
+        ["show", "--follow"],
+        ["resume"],
+        ["chat", "--resume"],
+        ["ask", "--session"],
+    ):
         done = acphold.run("completion", "--", *command, "")
         assert "not-live" in done.out, command
     assert acphold.run("completion", "--", "rename", "not-live", "").out == ""
@@ -77,7 +83,7 @@ def test_no_session_of_this_machine_is_offered_where_a_server_is_meant(
     acphold: CommandLine, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(journal, "here", prompt("x"))
-    for command in ("show", "tail", "resume", "export", "attach"):
+    for command in ("show", "resume", "export"):
         assert acphold.run("completion", "--", command, "--server", "desk", "").out == ""
     monkeypatch.setenv("ACPHOLD_SERVER", "desk")
     assert acphold.run("completion", "--", "show", "").out == ""
@@ -173,4 +179,4 @@ def test_zsh_completes_with_the_script(acphold: CommandLine, journal: Path, tmp_
         one.type("\x15acphold list --agent clau\t")
         one.until("% acphold list --agent claude")
         one.type("\x15acphold wrap -\t")
-        one.until("--background      -- keep the agent and its sessions")
+        one.until("--background  -- keep the agent and its sessions")

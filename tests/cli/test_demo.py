@@ -13,8 +13,9 @@ import pytest
 from acphold.cli.demo import family, lost, running
 from acphold.history import Entry
 from acphold.history.fold import SessionState, fold
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
+from tests.cli.screen_terminal import terminal
 
 CLAIMS = 10
 
@@ -35,6 +36,14 @@ def test_the_demo_leaves_the_journal_of_the_user_alone(acphold: CommandLine, jou
     assert f"{CLAIMS} of {CLAIMS} claims hold" in shown.plain
     assert "\x1b[1;36m    you\x1b[0m" in shown.out
     assert not journal.exists()
+
+
+def test_no_pager_stops_the_demo(acphold: CommandLine) -> None:
+    environment = {**acphold.environment, "PAGER": "sed s/^/PAGED/"}
+    with terminal([*ACPHOLD, "demo"], environment, rows=24) as shown:
+        assert shown.ended() == 0
+    assert f"{CLAIMS} of {CLAIMS} claims hold" in shown.text
+    assert b"PAGED" not in shown.raw
 
 
 def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from acphold.journal.sqlite import deletion
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember
+from tests.conftest import Defaults
 from tests.failures.processes import lives
 from tests.imports.claude_home import Transcript
 
@@ -134,11 +135,14 @@ def test_a_program_that_is_not_there_is_not_to_be_run_by_itself(acphold: Command
 
 
 @pytest.mark.parametrize("columns", [60, 100])
-def test_ctrl_c_leaves_at_once_whatever_the_agent_does(acphold: CommandLine, columns: int) -> None:
+def test_ctrl_c_leaves_at_once_whatever_the_agent_does(
+    acphold: CommandLine, columns: int, defaults: Defaults
+) -> None:
+    defaults(start_timeout=500)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     done = acphold.on_terminal(
         "doctor",
-        *("--start-timeout", "500", "--", sys.executable, "-c", deaf),
+        *("--", sys.executable, "-c", deaf),
         columns=columns,
         interrupted_at=b"waiting",
     )
@@ -164,8 +168,8 @@ def test_the_doctor_repairs_counts_and_the_search_index(
         file.execute("DELETE FROM documents")
     assert "friendlier" not in acphold.run("search", "friendlier", "--json").out
     done = acphold.run("doctor", "--repair")
-    assert "counts were wrong, and were made anew: aa-1" in done.out
-    assert "the search index was made anew" in done.out
+    assert "counts were wrong and were corrected: aa-1" in done.out
+    assert "the search index was rebuilt" in done.out
     assert json.loads(acphold.run("list", "--json").out)["messageCount"] == 3
     assert "friendlier" in acphold.run("search", "friendlier", "--json").out
     assert "all counts were right" in acphold.run("doctor", "--repair").out
@@ -182,7 +186,7 @@ def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
     assert "the summary or the usage of 1 session is not what was written: aa-1" in " ".join(
         done.out.split()
     )
-    assert "were made anew: aa-1" in acphold.run("doctor", "--repair").out
+    assert "were corrected: aa-1" in acphold.run("doctor", "--repair").out
     assert acphold.run("doctor").code == 0
 
 
@@ -193,9 +197,9 @@ def test_the_doctor_tells_what_a_deletion_that_was_cut_short_has_left(
     remember(journal, "bb-2", *CONVERSATION)
     with closing(connect(str(journal), 1.0)) as killed:
         assert any(True for _ in deletion.delete(killed, ["aa-1"], None, lambda _: True, []))
-    left = "something of 1 deleted session is still in the file"
+    left = "traces of 1 deleted session are still in the file"
     assert left in " ".join(acphold.run("doctor").out.split())
-    assert acphold.run("index").code == 0
+    assert acphold.run("compact").code == 0
     assert left not in " ".join(acphold.run("doctor").out.split())
 
 

@@ -12,7 +12,7 @@ import pytest
 from acphold.history import Segment
 from acphold.journal import SessionRow
 from acphold.journal.sqlite.store import SqliteJournal
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
 
 DAY = 24 * 60 * 60 * 1000
@@ -26,6 +26,7 @@ def two(journal: Path) -> Path:
     return journal
 
 
+@here_and_there
 def test_one_session_is_printed_as_markdown(two: Path, acphold: CommandLine) -> None:
     done = acphold.run("export", "aa")
     assert (done.code, done.err) == (0, "")
@@ -50,6 +51,7 @@ def test_nobody_else_can_read_what_is_written(
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
+@here_and_there
 def test_all_sessions_go_into_a_folder_with_an_index(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -60,6 +62,7 @@ def test_all_sessions_go_into_a_folder_with_an_index(
     assert 'href="bb-2.html"' in (tmp_path / "out" / "index.html").read_text()
 
 
+@here_and_there
 def test_lines_of_many_sessions_go_into_one_file(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -69,6 +72,7 @@ def test_lines_of_many_sessions_go_into_one_file(
     assert heads == ["aa-1", "bb-2"]
 
 
+@here_and_there
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -86,6 +90,7 @@ def test_all_can_be_all_of_some_kind(
     assert sorted(found) == sorted(x["session"]["sessionId"] for x in lines if "session" in x)
 
 
+@here_and_there
 def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -> None:
     head, *lines = acphold.run("export", "aa", "--format", "jsonl").out.splitlines()
     assert lines == acphold.run("show", "aa", "--json").out.splitlines()
@@ -114,6 +119,7 @@ def test_what_cannot_be_asked_for_is_said(
     assert said in done.err
 
 
+@here_and_there
 def test_a_session_that_is_not_there_writes_nothing(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:

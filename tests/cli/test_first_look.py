@@ -51,11 +51,17 @@ def test_it_offers_what_is_on_the_machine_with_a_key_each(
     settings.parent.mkdir(parents=True)
     settings.write_text("{}")
     done = newcomer.on_terminal(typed=b"\n")
-    assert "  i  import the conversations that are on this disk: 1 of claude\n" in done.plain
+    assert "  i  import the conversations on this disk: 1 of claude\n" in done.plain
     assert "  e  set up Zed with codex\n" in done.plain
     assert "  t  talk to codex in this terminal\n" in done.plain
     assert "Press i, e, t, d and Enter" in done.plain
     assert settings.read_text() == "{}"
+
+
+def test_a_long_offer_continues_below_its_words(newcomer: CommandLine, tmp_path: Path) -> None:
+    Transcript("Where is the needle?").write(tmp_path / "home")
+    done = newcomer.on_terminal(typed=b"\n", columns=50)
+    assert "  i  import the conversations on this disk: 1 of\n     claude\n" in done.plain
 
 
 def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path) -> None:
@@ -63,11 +69,13 @@ def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path)
     done = newcomer.on_terminal(typed=b"i\n")
     assert done.code == 0
     assert "new 1" in done.plain
+    assert "`acphold` lists them" in done.plain
+    assert "`acphold` lists them" not in newcomer.on_terminal("import").plain  # nothing is new
     assert "Where is the needle?" in newcomer.run("list").out
 
 
 def test_any_other_key_does_nothing_and_says_so(newcomer: CommandLine) -> None:
     done = newcomer.on_terminal(typed=b"x\n")
     assert done.code == 0
-    assert "there is no such key" in done.plain
+    assert "There is no such key" in done.plain
     assert not newcomer.journal.exists()

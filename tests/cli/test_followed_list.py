@@ -14,11 +14,11 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.cli.followed_list import AsJson, AsWords, news_of
-from acphold.cli.list import Wanted
+from acphold.cli.followed_list import AsJson, AsWords
 from acphold.journal import ListFilter, SessionRow
-from acphold.server.followed_list import Changed, Snapshot
-from acphold.server.neighbours import Live, LiveSession, Process
+from acphold.reading.local_reader import as_listed
+from acphold.reading.neighbours import Live, LiveSession, Process
+from acphold.reading.session_reader import News, Wanted
 from tests.cli.conversation import ended, prompt, remember
 
 ACPHOLD = (sys.executable, "-m", "acphold")
@@ -95,16 +95,16 @@ def said(out: io.StringIO) -> list[str]:
 
 def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
     out = io.StringIO()
-    tell = AsWords(Wanted(ListFilter()).fits, out)
-    tell(news_of(Snapshot([a_row()], {}, {"s1": ENDED})))
+    tell = AsWords(Wanted(), out)
+    tell(News([as_listed(a_row(), {}, {"s1": ENDED})], is_all=True))
     assert said(out) == []
-    tell(news_of(Changed([a_row()], (), live(running=True), {"s1": None})))
-    tell(news_of(Changed([a_row()], (), live(running=True), {"s1": None})))
-    tell(news_of(Changed([a_row()], (), live(running=True, waiting=True), {"s1": None})))
-    tell(news_of(Changed([a_row()], (), {}, {"s1": None})))
-    tell(news_of(Changed([a_row(title="a\x1b[2J")], (), {}, {"s1": ENDED})))
-    tell(news_of(Changed([a_row(archived=True)], (), {}, {"s1": ENDED})))
-    tell(news_of(Changed([], ["s1", "never seen"], {}, {})))
+    tell(News([as_listed(a_row(), live(running=True), {"s1": None})]))
+    tell(News([as_listed(a_row(), live(running=True), {"s1": None})]))
+    tell(News([as_listed(a_row(), live(running=True, waiting=True), {"s1": None})]))
+    tell(News([as_listed(a_row(), {}, {"s1": None})]))
+    tell(News([as_listed(a_row(title="a\x1b[2J"), {}, {"s1": ENDED})]))
+    tell(News([as_listed(a_row(archived=True), {}, {"s1": ENDED})]))
+    tell(News([], ["s1", "never seen"]))
     assert [line.split()[0] for line in said(out)] == [
         "running",
         "waiting",
@@ -117,22 +117,22 @@ def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(ListFilter(), words=("apples",)),
+        Wanted(words=("apples",)),
         Wanted(ListFilter(agents=("other",))),
-        Wanted(ListFilter(), only_live=True),
+        Wanted(only_live=True),
     ],
 )
 def test_what_is_not_asked_for_is_not_told(wanted: Wanted) -> None:
     out = io.StringIO()
-    tell = AsJson(wanted.fits, out)
-    tell(news_of(Snapshot([a_row()], {}, {})))
-    tell(news_of(Changed([a_row(title="Other")], ["s9"], {}, {})))
+    tell = AsJson(wanted, out)
+    tell(News([as_listed(a_row(), {}, {})], is_all=True))
+    tell(News([as_listed(a_row(title="Other"), {}, {})], ["s9"]))
     assert out.getvalue() == '{"sessions":[]}\n'
 
 
 def test_what_is_asked_for_no_longer_is_gone() -> None:
     out = io.StringIO()
-    tell = AsJson(Wanted(ListFilter(), only_live=True).fits, out)
-    tell(news_of(Snapshot([a_row()], live(), {})))
-    tell(news_of(Changed([a_row()], (), {}, {})))
+    tell = AsJson(Wanted(only_live=True), out)
+    tell(News([as_listed(a_row(), live(), {})], is_all=True))
+    tell(News([as_listed(a_row(), {}, {})]))
     assert json.loads(out.getvalue().splitlines()[-1]) == {"gone": "s1"}

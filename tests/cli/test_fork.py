@@ -44,7 +44,7 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
 
 
 @pytest.mark.usefixtures("two_turns")
-@pytest.mark.parametrize("words", [("fork", "aa"), ("handover", "aa", "--name", "other")])
+@pytest.mark.parametrize("words", [("fork", "aa"), ("handoff", "aa", "--name", "other")])
 def test_a_copy_is_at_work_in_a_folder_that_is_there(
     acphold: CommandLine, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_copy_is_at_work_in_a_folder_that_is_there(
 
 
 @pytest.mark.usefixtures("two_turns")
-@pytest.mark.parametrize("words", [("aa@2",), ("aa-1@10",), ("aa", "--at", "7")])
+@pytest.mark.parametrize("words", [("aa@2",), ("aa-1@10",)])
 def test_a_place_takes_the_conversation_up_to_its_turn(
     acphold: CommandLine, words: tuple[str, ...]
 ) -> None:
@@ -76,8 +76,6 @@ def test_a_place_takes_the_conversation_up_to_its_turn(
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (("aa@1", "--at", "2"), 2, "two places"),
-        (("aa", "--at", "99"), 2, "1 to 13"),
         (("aa@99",), 2, "1 to 13"),
         (("zz",), 3, "zz"),
     ],

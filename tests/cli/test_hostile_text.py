@@ -16,6 +16,7 @@ from acphold.cli.terminal_text import VisibleLines
 from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import Raw, ended, prompt, remember, said, update
 from tests.cli.test_terminal_text import obeyed
+from tests.conftest import Defaults
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +103,10 @@ def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
             assert obeyed(shown) == [], (command, shown)
 
 
-def test_an_agents_own_words_about_itself_are_made_visible(acphold: CommandLine) -> None:
+def test_an_agents_own_words_about_itself_are_made_visible(
+    acphold: CommandLine, defaults: Defaults
+) -> None:
+    defaults(start_timeout=2)
     hostile = "\x1b[2J\u202e"
     answer = {
         "protocolVersion": 1,
@@ -113,7 +117,7 @@ def test_an_agents_own_words_about_itself_are_made_visible(acphold: CommandLine)
     refused = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": hostile}})
     for said_first in (line, refused, hostile):
         code = f"import sys; sys.stdin.readline(); print({said_first!r}, flush=True); input()"
-        done = acphold.run("doctor", "--start-timeout", "2", "--", sys.executable, "-c", code)
+        done = acphold.run("doctor", "--", sys.executable, "-c", code)
         assert obeyed(done.out + done.err) == []
 
 

@@ -1,4 +1,4 @@
-"""What `tail`, `show` and `stop` say of a session that is not live, or whose process is silent."""
+"""What `show` and `stop` say of a session that is not live, or whose process is silent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.server.neighbours import silent_processes
+from acphold.reading.neighbours import silent_processes
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import background_socket, lock, lock_file
 from tests.cli.command_line import CommandLine
@@ -51,11 +51,11 @@ def holding(journal: Path, address: str) -> Iterator[int]:
         process.kill()
 
 
-def test_tail_names_a_question_by_the_tool_call_that_it_is_about(
+def test_show_follow_names_a_question_by_the_tool_call_that_it_is_about(
     acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", said("earlier"), *LAST_TURN)
-    done = acphold.run("tail", "s")
+    done = acphold.run("show", "--follow", "s")
     assert "not answered yet" not in done.out  # it is over, by the same journal
     assert "asked: interrupted: Edit hello.py → it crashed" in done.out
     assert "earlier" not in done.out
@@ -78,7 +78,7 @@ def test_stop_has_nothing_to_do_for_a_session_that_is_not_live(
     remember(journal, "s", *LAST_TURN)
     done = acphold.run("stop", "s")
     assert (done.code, done.out) == (0, "")
-    assert done.err == "Session s is not live: there is nothing to stop.\n"
+    assert done.err == "Session s is not running: there is nothing to stop.\n"
     assert acphold.run("stop", "unknown").code == 3
 
 

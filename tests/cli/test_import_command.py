@@ -298,7 +298,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
         "searchable: the newest 30 days; the rest follows in the background …"
     )
     assert left_to == [str(acphold.journal), "let go"]
-    acphold.run("index")
+    acphold.run("import", "--wait", "--from", str(tmp_path))
     assert acphold.run("import", "--from", str(tmp_path)).out.split()[-2:] == ["unchanged", "3"]
     assert len(left_to) == 2
 
@@ -336,14 +336,16 @@ def test_what_was_listed_and_not_read_is_said_and_read_in_the_background(
 
 @pytest.mark.usefixtures("interrupted")
 def test_where_nothing_can_read_in_the_background_it_is_said_what_does(
-    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
         index_beside, "_obstacle", lambda: RuntimeFolderError("/run", "it is not there")
     )
-    assert f"{UNREAD}; `acphold import` goes on reading." in acphold.run("search", "needle").err
+    assert f"{UNREAD}; `acphold import` continues reading." in acphold.run("search", "needle").err
     assert UNREAD in " ".join(acphold.run("doctor").out.split())
-    assert acphold.run("index").out == "Everything is searchable.\n"
+    (tmp_path / "nothing").mkdir()
+    done = acphold.run("import", "--wait", "--from", str(tmp_path / "nothing"))
+    assert done.out.endswith("\nEverything is searchable.\n")
     assert "haystack" in acphold.run("search", "haystack").out
 
 

@@ -27,14 +27,14 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
     """Have the agent of a chat ask."""
     one.until("ready")
     one.type(steps(*questions))
-    one.until("a key, then Enter")
+    one.until("press a key, then Enter")
 
 
 @pytest.mark.slow
 def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
     place: Place,  # noqa: F811
 ) -> None:
-    assert "Nothing waits" in place.run("inbox").stderr
+    assert "Nothing is waiting" in place.run("inbox").stderr
     with place.chat() as chat:
         asking(chat, RUN)
         (question,) = listed(place)
@@ -43,11 +43,13 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         assert "command: make all\\x1b[2J" in told
         assert "[Go on]" in told
         with place.on_terminal("inbox") as inbox:
-            shown = inbox.until("command: make all\\x1b[2J", "[y] allow once", "a key, then Enter")
+            shown = inbox.until(
+                "command: make all\\x1b[2J", "[y] allow once", "press a key, then Enter"
+            )
             assert str(question["sessionId"])[:6] in shown
             inbox.type("\r")  # which is never a yes
             inbox.type("y\r")
-            inbox.until("allowed once: May it? Run it → Go on")
+            inbox.until("allowed once: Allow this? Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
         assert "allowed once: Run it → Go on" in place.run("inbox", "--history").stdout
@@ -65,17 +67,17 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
         asking(other, ask(title="Delete it"))
         for key in ("l\r", "\x04"):
             with place.on_terminal("inbox") as inbox:
-                inbox.until("May it? Run it", "a key, then Enter")
+                inbox.until("Allow this? Run it", "press a key, then Enter")
                 inbox.type(key)
-                inbox.until("a key, then Enter", below="May it? Delete it")
+                inbox.until("press a key, then Enter", below="Allow this? Delete it")
                 inbox.type(key)
                 inbox.until("Left for later")
                 assert inbox.ended() == 0
             assert [each["asks"] for each in listed(place)] == ["Run it", "Delete it"]
         with place.on_terminal("inbox") as inbox:
-            inbox.until("May it? Run it", "a key, then Enter")
+            inbox.until("Allow this? Run it", "press a key, then Enter")
             chat.type("n\r")  # answered elsewhere meanwhile: the next one comes
-            inbox.until("a key, then Enter", below="May it? Delete it")
+            inbox.until("press a key, then Enter", below="Allow this? Delete it")
             inbox.type("n\r")
             assert inbox.ended() == 0
         other.until('"stop"')

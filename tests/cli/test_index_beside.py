@@ -16,6 +16,7 @@ import pytest
 from acphold.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
+from acphold.journal.sqlite.index import SqliteIndex
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
@@ -41,7 +42,7 @@ def is_taken(journal: Path) -> bool:
 async def lagging(journal: Path) -> int:
     opened = SqliteJournal.open(journal)
     try:
-        return await opened.catch_up(0)
+        return await opened.index.catch_up(0)
     finally:
         await opened.aclose()
 
@@ -90,23 +91,23 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
     folder.mkdir(parents=True, mode=0o755)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder.parent))
 
-    catch_up = SqliteJournal.catch_up
+    catch_up = SqliteIndex.catch_up
 
-    async def is_not_enough(self: SqliteJournal, seconds: float) -> int:
+    async def is_not_enough(self: SqliteIndex, seconds: float) -> int:
         return await catch_up(self, 0)
 
     async def imported() -> None:
         opened = SqliteJournal.open(journal)
         try:
             with Indexing(str(journal)) as indexing:
-                assert not await indexing.lags(opened)
+                assert not await indexing.lags(opened.index)
         finally:
             await opened.aclose()
 
     asyncio.run(taken_in(journal, tmp_path))
-    monkeypatch.setattr(SqliteJournal, "catch_up", is_not_enough)
+    monkeypatch.setattr(SqliteIndex, "catch_up", is_not_enough)
     asyncio.run(imported())
-    assert "run `acphold index`" in caplog.text
+    assert "`acphold import --wait` does it" in caplog.text
     assert str(folder) in caplog.text
 
 

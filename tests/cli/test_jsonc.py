@@ -221,7 +221,7 @@ def test_a_member_is_removed_with_its_comma_and_its_line(text: str, changed: str
         ('{\n  "a": 1\n  "b": 2\n}', "line 3: a comma or } is missing"),
         ('{ "a": [1 2] }', "line 1: a comma or ] is missing"),
         ('{ "a": "\\q" }', "line 1: this text has a \\"),
-        ("{} {}", "line 1: something stands behind the end"),
+        ("{} {}", "line 1: there is text after the end"),
         ("{ /* no end", "line 1: a text in double quotes"),
         ("[" * 999, "nested too deep"),
         ("[]", "the whole is not an object"),

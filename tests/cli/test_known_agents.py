@@ -68,7 +68,7 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
 ) -> None:
     install(programs, "npx", tmp_path / "log")
     done = acphold.on_terminal("ask", SAYS, "codex", typed=answer)
-    told = "Codex is not installed. Use `npx -y @agentclientprotocol/codex-acp`, which fetches it?"
+    told = "Codex is not installed. Let `npx -y @agentclientprotocol/codex-acp` fetch it?"
     assert told in " ".join(done.plain.split())
     assert ("It is me." in done.plain) is starts
     assert (tmp_path / "log").exists() is starts

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import COLUMNS, SHORT_ID, fitted, short_id, styled
+from acphold.cli.list import COLUMNS, fitted, short_id, styled
 from acphold.cli.terminal_text import STYLES, day
 from acphold.errors import AmbiguousIdError
 from acphold.history.times import now_ms
 from acphold.journal import NewSession
 from acphold.journal.stores import open_journal
-from tests.cli.command_line import CommandLine
+from acphold.reading.session_reader import SHORT_ID
+from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
 YEAR_2026 = 1_767_225_600_000
@@ -35,16 +36,19 @@ def listed(acphold: CommandLine, *options: str) -> list[str]:
     return [json.loads(line)["sessionId"] for line in lines]
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_the_newest_session_comes_first(acphold: CommandLine) -> None:
     assert listed(acphold) == ["aaaaaaaa-2", "aaaaaaaa-1"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_sessions_that_were_never_prompted_are_listed_only_with_all(acphold: CommandLine) -> None:
     assert listed(acphold, "--all") == ["aaaaaaaa-2", "cccccccc-3", "aaaaaaaa-1"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
     assert listed(acphold, "--cwd", "/else/") == ["aaaaaaaa-2"]
@@ -52,6 +56,7 @@ def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
     assert listed(acphold, "--limit", "1") == ["aaaaaaaa-2"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -> None:
     assert listed(acphold, "FIR") == ["aaaaaaaa-1"]
@@ -63,6 +68,7 @@ def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -
     assert "No sessions with first else in title, agent or folder" in nothing.err
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_since_leaves_what_was_not_active_and_live_what_no_process_has(
     acphold: CommandLine,
@@ -94,12 +100,14 @@ def test_days_are_named_as_people_do() -> None:
     assert [day(now - age * 24 * HOUR, now) for age in ages] == names
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     line = acphold.run("list", "--json").out.splitlines()[1]
     assert json.loads(line) == {
         "sessionId": "aaaaaaaa-1",
         "agent": "scripted",
+        "agentName": "scripted",
         "cwd": "/home/me",
         "title": "First",
         "createdAt": "2026-01-01T00:00:00.000Z",
@@ -110,10 +118,14 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "unread": False,
         "archived": False,
         "origins": [],
+        "queued": 0,
+        "held": None,
+        "heldUntil": None,
         "live": None,
     }
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_without_a_terminal_the_table_is_aligned_and_plain(acphold: CommandLine) -> None:
     heading, second, first = acphold.run("list").out.splitlines()
@@ -145,6 +157,7 @@ def test_on_a_terminal_the_table_fits_and_begins_with_the_title(
     assert max(map(len, shown.plain.splitlines())) <= columns
 
 
+@here_and_there
 @pytest.mark.usefixtures("three")
 def test_a_list_that_was_cut_says_so(acphold: CommandLine) -> None:
     assert "There are more" in acphold.run("list", "--limit", "1").err
@@ -160,12 +173,14 @@ def test_without_a_journal_a_hint_is_given_and_none_is_made(
     assert not journal.exists()
 
 
+@here_and_there
 def test_an_empty_journal_is_no_error(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "never-prompted")
     done = acphold.run("list", "--json")
     assert (done.code, done.out) == (0, "")
 
 
+@here_and_there
 def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", prompt("x"), title="\x1b[31mred\x07\nand a line")
     assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out

@@ -53,14 +53,14 @@ def test_quit_in_a_running_turn_asks_whether_that_is_meant(place: Place) -> None
         one.type(steps({"say": "begun"}, {"until": "cancel"}))
         one.until("agent  begun", "running")
         one.type("/quit\r")
-        one.until("A turn runs", "[e] end it and leave", "[Esc] stay")
+        one.until("A turn runs", "[e] cancel it and leave", "[Esc] stay")
         one.type("\x1b")
         one.until("running", but="[e]")
         one.type("/quit\r")
-        one.until("[e] end it and leave")
+        one.until("[e] cancel it and leave")
         one.type("e")
         assert one.ended() == 0
-        one.until("To go on: acphold resume")
+        one.until("To continue: acphold resume")
 
 
 def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
@@ -80,9 +80,9 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
         one.type(steps({"say": "in the first"}))
         one.until("agent  in the first", "ready")
         one.type("/new\r")
-        one.until("To go on: acphold", "ready")
+        one.until("To continue: acphold", "ready")
         one.type(steps({"say": "in the second"}))
-        one.until("agent  in the second", "ready", below="To go on")
+        one.until("agent  in the second", "ready", below="To continue")
         one.type("\x04")
         assert one.ended() == 0
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
@@ -97,7 +97,7 @@ def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F81
     with place.on_terminal("chat", "mine") as one:
         one.until("ready")
         one.type(f"/resume {row['sessionId'][:8]}\r")
-        one.until("to go on with", "agent  of yesterday", "ready")
+        one.until("to continue with", "agent  of yesterday", "ready")
         one.type("\x04")
         assert one.ended() == 0
 
@@ -129,11 +129,9 @@ def test_a_prompt_that_waits_is_shown_and_taken_back(
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until("agent  begun", "running")
         one.type("the next one\r")
-        one.until("1 prompt behind it")
-        one.type("/queue\r")
-        one.until("Take back", "[1] the next one")
-        one.type("1")
-        one.until("▸  the next one", "running", but="behind it")
+        one.until("next  1 prompt waits\n         1  the next one\n      ▸", "running")
+        one.type("\x1b[A")
+        one.until("▸  the next one", "running", but="waits")
         one.type("\x03")
         one.until("cancelled", "ready", "▸  the next one")
     assert len(prompts(tmp_path / "log")) == 1
@@ -219,7 +217,7 @@ def test_in_the_background_ctrl_d_leaves_at_once_and_the_turn_goes_on(
             one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": ", and done"}))
             one.until("agent  begun", "running", "Ctrl-D detaches")
             one.type("\x04")
-            one.until("The turn goes on in the background. To go on: acphold")
+            one.until("The turn continues in the background. To continue: acphold")
             assert one.ended() == 0
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         with place.on_terminal("resume", row["sessionId"]) as other:
@@ -236,7 +234,7 @@ def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F81
         one.type(steps({"say": "kept"}))
         one.until("agent  kept", "ready")
         assert place.run("stop", "--all").returncode == 0
-        one.until("To go on: acphold resume")
+        one.until("To continue: acphold resume")
         assert one.ended() == 5
 
 
@@ -249,10 +247,10 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
         one.until("agent  in the first", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         first = row["sessionId"]
-        with place.on_terminal("attach", first) as other:
+        with place.on_terminal("resume", first) as other:
             other.until("agent  in the first", "ready")
             other.type("/new\r")
-            other.until("Detached; the session goes on", "Starting mine", "ready")
+            other.until("Detached; the session continues", "Starting mine", "ready")
             other.type(steps({"say": "in the second"}))
             other.until("agent  in the second", "ready", below="Detached")
             other.type(f"/resume {first}\r")
@@ -298,7 +296,7 @@ def test_the_log_that_has_an_incident_of_the_background_is_named(
     program = place.folder / "raising.py"
     program.write_text(RAISING)
     settings = place.folder / "settings.toml"
-    command = json.dumps([sys.executable, "-m", "acphold", "run", str(program)])
+    command = json.dumps([sys.executable, "-m", "acphold", "run-agent", str(program)])
     settings.write_text(f"[agents.mine]\ncommand = {command}\nbackground = true\n")
     place.env["ACPHOLD_SETTINGS"] = str(settings)
     try:

@@ -13,6 +13,7 @@ from acphold.cli.command_line import MEANINGS, Exit
 from acphold.cli.main import COMMANDS, FIRST, TASKS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
+from tests.cli.conversation import prompt, remember
 
 WITHOUT_JOURNAL = {
     "check",
@@ -23,8 +24,7 @@ WITHOUT_JOURNAL = {
     "demo",
     "demo-agent",
     "help",
-    "journal",  # which names two of them
-    "mcp-bridge",
+    "copy-journal",  # which names two of them
     "setup",
 }
 
@@ -54,6 +54,36 @@ def test_the_help_of_a_command_shows_every_option_of_it(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name: str) -> None:
     assert (parser_of(name).description or "").startswith(COMMANDS[name].summary.removesuffix("."))
+
+
+@pytest.mark.parametrize(
+    "words", [["{}", "list", "--json"], ["list", "{}", "--json"], ["list", "--json", "{}"]]
+)
+@pytest.mark.parametrize("form", [("--journal", "{}"), ("--journal={}",)])
+def test_the_journal_is_named_before_or_behind_the_command(
+    acphold: CommandLine, tmp_path: Path, words: list[str], form: tuple[str, ...]
+) -> None:
+    remember(tmp_path / "other.db", "elsewhere", prompt("x"))
+    given = [it.format(tmp_path / "other.db") for it in form]
+    line = [word for it in words for word in (given if it == "{}" else [it])]
+    for run in (acphold.run, acphold.run_as_process):
+        assert '"sessionId":"elsewhere"' in run(*line).out
+    assert acphold.run("list").out == ""
+
+
+def test_an_editor_starts_wrap_with_a_journal_before_it(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    agent = [sys.executable, "-c", "input()"]
+    done = acphold.run_as_process("--journal", str(tmp_path / "a.db"), "wrap", "--", *agent)
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_the_help_says_once_what_a_journal_is(acphold: CommandLine) -> None:
+    assert "--journal URL  use this journal" in acphold.run("--help").out
+    assert "\n--journal URL uses another journal: see `acphold --help`." in (
+        acphold.run("list", "--help").out
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)

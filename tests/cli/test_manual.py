@@ -17,7 +17,7 @@ from tests.cli.command_line import CommandLine
 def test_help_alone_lists_the_commands_and_the_pages(acphold: CommandLine) -> None:
     done = acphold.run("help")
     assert done.code == 0
-    assert "  setup       Put acphold" in done.out
+    assert "  setup   Put acphold" in done.out
     assert "  import        Import\n" in done.out
 
 
@@ -35,7 +35,7 @@ def test_a_page_is_read_whole_and_a_topic_is_a_part_of_one(acphold: CommandLine)
     assert "\n## " not in codes
     settings = acphold.run("help", "settings").out
     assert "### Alerts" in settings, "what is below a heading belongs to it"
-    assert "# for all agents of this file" in settings, "a comment in some code is no heading"
+    assert "# for all agents\n" in settings, "a comment in some code is no heading"
 
 
 def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_command(
@@ -50,7 +50,7 @@ def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_
     [
         (["exit", "cods"], "(`Exit codes`?)"),
         (["serach"], "(`search`?)"),
-        (["sentence", "by", "sentence"], "may mean several: `acphold help The session pages"),
+        (["sentence", "by", "sentence"], "is ambiguous: `acphold help The session pages"),
     ],
 )
 def test_a_topic_that_is_none_or_several_is_told_with_what_may_be_meant(

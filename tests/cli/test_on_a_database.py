@@ -42,7 +42,7 @@ def acphold(
         remember(journal, name, *CONVERSATION, title=f"Title {name}", at=1_767_225_600_000)
     with databases.new() as url:
         found = OnDatabase(url)
-        assert found.run("journal", "copy", str(journal), found.url).code == 0
+        assert found.run("copy-journal", str(journal), found.url).code == 0
         yield found
 
 
@@ -54,7 +54,7 @@ def test_what_is_looked_at_is_as_in_a_file(acphold: OnDatabase, journal: Path) -
         ("search", "friendlier"),
         ("usage",),
         ("diff", "aa"),
-        ("tail", "aa"),
+        ("show", "--follow", "aa"),
         ("export", "aa"),
         ("stop", "aa"),
         ("prune", "--keep", "1", "--dry-run"),
@@ -69,7 +69,7 @@ def test_what_is_put_in_order_is_so(acphold: OnDatabase) -> None:
     assert acphold.run("archive", "bb").code == 0
     [row] = map(json.loads, acphold.run("list", "--json").out.splitlines())
     assert (row["sessionId"], row["title"]) == ("aa-1", "Another title")
-    assert acphold.run("unarchive", "bb").code == 0
+    assert acphold.run("archive", "--undo", "bb").code == 0
     assert acphold.run("delete", "--yes", "bb").code == 0
     assert acphold.run("prune", "--older-than", "1d", "--yes").out == "Deleted 1 session.\n"
     assert acphold.run("list", "--json").out == ""
@@ -85,8 +85,8 @@ def test_doctor_says_where_it_is_and_reads_every_history(acphold: OnDatabase) ->
 @pytest.mark.parametrize(
     ("command", "instead"),
     [
-        (("backup", "copy.db"), "back it up as your other databases; `acphold journal copy`"),
-        (("shrink",), "a database gives room back by itself"),
+        (("backup", "copy.db"), "back it up as your other databases; `acphold copy-journal`"),
+        (("compact",), "a database gives room back by itself"),
         (("doctor", "--repair"), "a damaged database is restored from its backup"),
     ],
 )
@@ -103,8 +103,8 @@ def test_a_database_that_is_not_there_is_named_without_its_password(
 ) -> None:
     monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.0)
     away = acphold.url.replace("host=", "host=/nowhere")
-    for arguments in (("copy", acphold.url, away), ("copy", away, acphold.url)):
-        done = acphold.run("journal", *arguments)
+    for arguments in ((acphold.url, away), (away, acphold.url)):
+        done = acphold.run("copy-journal", *arguments)
         assert done.code == 4
         assert "cannot be used" in done.err
 
@@ -146,7 +146,7 @@ def test_doctor_has_nothing_against_a_database_in_which_no_journal_was_made_yet(
         ("prune", "--keep", "1", "--yes"),
         ("import", "--dry-run", "--from", "/nowhere"),
         ("resume",),
-        ("tail", "aa"),
+        ("show", "--follow", "aa"),
         ("fork", "aa"),
     ],
     ids=" ".join,

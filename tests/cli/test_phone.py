@@ -107,7 +107,7 @@ def test_what_tailscale_lacks_is_one_command_to_run(desk: Desk, serving: object)
     [
         ({"BackendState": "Stopped"}, "Tailscale is not connected; run `tailscale up`"),
         ({**RUNNING, "CertDomains": None}, "your tailnet has no HTTPS yet; turn it on"),
-        ([], "`tailscale status --json` did not answer as expected"),
+        ([], "`tailscale status --json` answered something unexpected"),
     ],
 )
 def test_a_tailnet_that_cannot_be_used_says_what_to_do(
@@ -163,7 +163,7 @@ def test_a_tunnel_is_started_after_a_yes_and_ends_with_the_server(desk: Desk) ->
     with desk.serves() as screen:
         asked = screen.until("[y/N]")
         assert f"cloudflared tunnel --url http://127.0.0.1:{desk.port}" in asked
-        assert "Everybody who has its address reaches this server" in asked
+        assert "Anybody with its address can reach this server" in asked
         assert not number.exists()
         screen.type("y\n")
         screen.until("https://some-words-here.trycloudflare.com/#pair=", "Ctrl-C ends it")

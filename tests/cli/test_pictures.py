@@ -9,9 +9,12 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from docs.pictures.__main__ import pictures
+from docs.pictures.phone import filmed
 from docs.pictures.terminal_svg import read
+from docs.pictures.webp import seconds_of, words_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+PHONE = FOLDER / "phone.webp"
 PICTURES = sorted(FOLDER.glob("*.svg"))
 
 
@@ -31,6 +34,25 @@ def test_what_the_pictures_show_is_what_a_run_gives() -> None:
     ]
     missing = [key.text for key in keys if masked(key.text) not in shown]
     assert not missing, f"run `make pictures`; this is not in them:\n{missing[0]}"
+
+
+@pytest.mark.interop  # it has a browser
+def test_the_film_of_the_phone_has_the_words_of_a_run() -> None:
+    kept = words_of(PHONE.read_bytes())
+    _, words, _ = filmed()
+    told = "run `make pictures`: these are not the words of its scenes"
+    assert [of_any_run(text) for text in kept] == [of_any_run(text) for text in words], told
+
+
+def of_any_run(text: str) -> str:
+    """Without the name of the machine, and times."""
+    return re.sub(r"you@\S+|\b\d\d:\d\d\b|\bnow\b|\b\d+ min\b", "#", text)
+
+
+def test_the_film_of_the_phone_is_short_and_small() -> None:
+    film = PHONE.read_bytes()
+    assert 6 < seconds_of(film) < 20
+    assert len(film) < 400_000
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)

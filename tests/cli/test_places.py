@@ -25,7 +25,7 @@ def home(place: Place, journal: Path) -> Place:  # noqa: F811
     ("command", "does", "then"),
     [
         ("show", "shows it", "about b-apple"),
-        ("diff", "shows its changes", "No file was changed"),
+        ("diff", "shows its changes", "no changed files"),
         ("export", "exports it", "about b-apple"),
         ("fork", "forks it", "1 turn of of b-apple"),
     ],
@@ -59,7 +59,7 @@ def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:
 
 
 def test_in_a_pipe_nobody_is_asked(home: Place) -> None:
-    for words in (["show"], ["diff"], ["fork"], ["export"], ["attach"]):
+    for words in (["show"], ["diff"], ["fork"], ["export"], ["resume"]):
         done = home.run(*words)
         assert (done.returncode, done.stdout) == (Exit.USAGE, ""), words
     done = home.run("show", "a-p")
@@ -72,7 +72,7 @@ def test_the_newest_session_of_the_folder_has_names(home: Place, journal: Path) 
     remember(journal, "later", prompt("elsewhere"), ended(), cwd="/")
     for name in ("-", "@last"):
         assert "about here" in home.run("show", name).stdout
-        assert "is not live" in home.run("stop", name).stderr
+        assert "is not running" in home.run("stop", name).stderr
         assert '"here"' in home.run("export", name, "--format", "jsonl").stdout.splitlines()[0]
     assert "turn 1, around" in home.run("show", "@last@1").stdout
     assert "is now newest" in home.run("rename", "-", "newest").stdout

@@ -80,7 +80,7 @@ def test_what_is_old_and_not_among_the_newest_goes(
 def test_nothing_is_pruned_that_nobody_asked_for(old: Path, acphold: CommandLine) -> None:
     done = acphold.run("prune")
     assert done.code == 2
-    assert "say which: --older-than 90d, --keep 500, or both" in done.err
+    assert "choose sessions with --older-than 90d, --keep 500, or both" in done.err
     done = acphold.run("prune", "--keep", "1")
     assert done.code == 2
     assert "there is no terminal to ask on" in done.err

@@ -62,7 +62,7 @@ READING = [
     ("export", "aa-1"),
     ("diff", "aa-1"),
     ("usage",),
-    ("tail", "aa-1"),
+    ("show", "--follow", "aa-1"),
     ("prune", "--keep", "1", "--dry-run"),
 ]
 

@@ -22,6 +22,7 @@ from acphold.journal.stores import open_journal
 from acphold.schema import encode
 from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
+from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
 
 pytestmark = pytest.mark.slow
@@ -345,14 +346,13 @@ async def test_what_cannot_be_read_is_answered_and_hinders_nothing(
     assert "result" in by_id[9]
 
 
-@pytest.mark.parametrize(
-    ("option", "bound"), [("--recall", []), ("--recall-folder", ["--cwd", "/"])]
-)
+@pytest.mark.parametrize(("option", "bound"), [("recall", []), ("recall_folder", ["--cwd", "/"])])
 async def test_wrap_adds_it_to_each_session(
-    journal: Path, tmp_path: Path, option: str, bound: list[str]
+    journal: Path, tmp_path: Path, option: str, bound: list[str], defaults: Defaults
 ) -> None:
+    defaults(recall_folder=option == "recall_folder")
     log = tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)), option)
+    command = wrap_command(scripted_agent(log=str(log)), *(["--recall"] if not bound else []))
     async with introduced(command, journal=journal) as client:
         await client.new("/")
     received = [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""`acphold rename`, `archive` and `unarchive`: the list as a person wants it."""
+"""`acphold rename` and `archive`: the list as a person wants it."""
 
 from __future__ import annotations
 
@@ -61,20 +61,19 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
     assert [line["archived"] for line in everything.values()] == [True, False, True]
     assert "(archived) Title cc-3" in acphold.run("list", "--archived").out
     assert acphold.run("show", "aa").code == 0
-    assert acphold.run("unarchive", "aa").out == "1 session back in the list.\n"
+    assert acphold.run("archive", "--undo", "aa").out == "1 session back in the list.\n"
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
 
 
 @pytest.mark.usefixtures("three")
 def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
     told = [
-        acphold.run(command, "aa", "bb")
-        for command in ("archive", "archive", "unarchive", "unarchive")
+        acphold.run("archive", *undo, "aa", "bb") for undo in ((), (), ("--undo",), ("--undo",))
     ]
     assert [done.code for done in told] == [0, 0, 0, 0]
     assert "".join(done.out for done in told).splitlines() == [
         "Archived 2 sessions.",
-        "2 sessions were archived before.",
+        "2 sessions were already archived.",
         "2 sessions back in the list.",
         "2 sessions were not archived.",
     ]
@@ -82,9 +81,11 @@ def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("three")
-@pytest.mark.parametrize("command", ["archive", "unarchive"])
-def test_one_id_that_fits_nothing_leaves_them_all(acphold: CommandLine, command: str) -> None:
-    assert acphold.run(command, "aa", "zz").code == 3
+@pytest.mark.parametrize("undo", [(), ("--undo",)])
+def test_one_id_that_fits_nothing_leaves_them_all(
+    acphold: CommandLine, undo: tuple[str, ...]
+) -> None:
+    assert acphold.run("archive", *undo, "aa", "zz").code == 3
     assert len(listed(acphold)) == 3
     assert acphold.run("rename", "zz", "Title").code == 3
 

@@ -51,12 +51,23 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         one.type("app")
         one.until("1 of 3", "▸ about apples", but="about pears")
         one.type("\r")
-        one.until("to go on with “about apples”", "agent  apples", "ready", but="Enter goes on")
+        one.until("to continue with “about apples”", "agent  apples", "ready", but="Enter goes on")
         one.type(json.dumps([{"say": "more of them"}]) + "\r")
         one.until("agent  more of them", "ready")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("To go on: acphold resume")
+        one.until("To continue: acphold resume")
+
+
+def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place) -> None:
+    hold(home, "apples")
+    with home.on_terminal("resume", columns=100) as one:
+        one.until("▸ about apples", "Enter goes on", "^R rename")
+        one.type("bananas")
+        one.until("nothing fits", "Esc leaves", but="Enter goes on")
+        assert "^R rename" not in one.text
+        one.type("\r\x1b")
+        assert one.ended() == 0
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -96,14 +107,14 @@ def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
     with home.on_terminal("chat", "scripted") as live, home.on_terminal("resume") as one:
         live.until("ready")
         live.type(json.dumps([ask(title="Run it")]) + "\r")
-        live.until("Run it", "a key, then Enter")
+        live.until("Run it", "press a key, then Enter")
         one.type("\x1b")
         assert one.ended() == 0
         with home.on_terminal("resume", columns=100) as again:
-            shown = again.until("waits for you", "waiting", "this folder", "about apples")
-            assert shown.index("waits for you") < shown.index("this folder")
+            shown = again.until("waiting for you", "waiting", "this folder", "about apples")
+            assert shown.index("waiting for you") < shown.index("this folder")
             again.type("\r")
-            again.until("Run it", "a key, then Enter")
+            again.until("Run it", "press a key, then Enter")
 
 
 def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
@@ -171,7 +182,7 @@ def test_a_folder_that_is_gone_is_told_and_another_one_taken(home: Place, tmp_pa
     for words in (["resume", session], ["ask", "more", "--session", session]):
         done = home.run(*words)
         assert done.returncode == Exit.USAGE
-        assert f"the folder of this session is gone: {folder}; --cwd DIR" in done.stderr
+        assert f"the folder of this session is gone: {folder}; continue in" in done.stderr
     assert "no folder" in home.run("resume", session, "--cwd", str(folder)).stderr
     more = json.dumps([{"say": "more"}])
     done = home.run("resume", session, "--cwd", str(other), typed=more)

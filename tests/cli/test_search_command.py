@@ -1,4 +1,4 @@
-"""`acphold search` and `acphold index`: what was said and done, found by its words."""
+"""`acphold search`: what was said and done, found by its words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from acphold.cli import index_beside
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 from tests.imports.claude_home import Transcript
 
@@ -45,6 +45,7 @@ def places(acphold: CommandLine, *arguments: str) -> list[str]:
     return [json.loads(line)["place"] for line in lines]
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_hits_stand_under_the_title_of_their_session_with_their_place(acphold: CommandLine) -> None:
     done = acphold.run("search", "flaky", "tests")
@@ -58,12 +59,14 @@ def test_hits_stand_under_the_title_of_their_session_with_their_place(acphold: C
     )
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_a_hits_place_is_what_show_takes(acphold: CommandLine) -> None:
     (place,) = places(acphold, "hello", "--in", "diffs")
     assert "▸ tool: ● Edit hello.py" in acphold.run("show", place).out
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     facts = json.loads(acphold.run("search", "--json", "retry").out)
@@ -74,6 +77,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "place": "bbbbbbbb-2@3",
         "speaker": "agent",
         "agent": "other",
+        "agentName": "other",
         "cwd": "/srv/api",
         "title": "Tests",
         "archived": False,
@@ -83,6 +87,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     }
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_what_is_archived_is_found_and_marked_so(acphold: CommandLine) -> None:
     acphold.run("archive", "bbbbbb")
@@ -90,6 +95,7 @@ def test_what_is_archived_is_found_and_marked_so(acphold: CommandLine) -> None:
     assert json.loads(acphold.run("search", "--json", "retry").out)["archived"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
     assert places(acphold, "done") == ["bbbbbbbb-2@3", "aaaaaaaa-1@9"]
@@ -103,6 +109,7 @@ def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
     assert places(acphold, "done", "--rank") == ["aaaaaaaa-1@9", "bbbbbbbb-2@3"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_a_person_is_told_of_more_and_of_nothing(acphold: CommandLine) -> None:
     more = acphold.run("search", "done", "--limit", "1")
@@ -133,7 +140,6 @@ def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
     assert (done.code, done.out) == (0, "")
     assert "There is no journal yet" in done.err
     assert not acphold.journal.exists()
-    assert acphold.run("index").code == 4
 
 
 # -- what lags behind -----------------------------------------------------------------------
@@ -156,7 +162,7 @@ def test_a_search_first_makes_searchable_what_is_not_yet(
 def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.cli.journals.CATCH_UP_SECONDS", 1e-9)
+    monkeypatch.setattr("acphold.cli.readers.CATCH_UP_SECONDS", 1e-9)
     monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")
@@ -165,9 +171,13 @@ def test_what_is_not_searchable_yet_is_told(
     assert "Not searchable yet: 1 older conversation;" in acphold.run("search", "done").err
 
 
-def test_index_makes_all_of_it_searchable(acphold: CommandLine, talked: Path) -> None:
+def test_an_import_that_waits_makes_all_of_it_searchable(
+    acphold: CommandLine, talked: Path, tmp_path: Path
+) -> None:
     forget_index(talked)
-    assert acphold.run("index").out == "Everything is searchable.\n"
+    (tmp_path / "nothing").mkdir()
+    done = acphold.run("import", "--wait", "--from", str(tmp_path / "nothing"))
+    assert done.out.endswith("\nEverything is searchable.\n")
     database = sqlite3.connect(talked)
     assert search_index.lagging(database) == 0
     database.close()

@@ -21,10 +21,10 @@ from acphold.cli.settings import (
     settings_path,
     wrap_arguments,
 )
-from acphold.cli.wrap import parser, parted_name
+from acphold.cli.wrap import options_of, parted_name, settings_parser
 from acphold.errors import SettingsError
 from tests.cli.command_line import CommandLine
-from tests.editor import editor, introduced, scripted_agent
+from tests.editor import editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import folder_contents
 
 Write = Callable[[str], Path]
@@ -46,7 +46,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 def refusal(name: str) -> str:
     """What is told of an agent that cannot be used."""
     with pytest.raises(SettingsError) as caught:
-        wrap_arguments(agent_command(name), parser())
+        wrap_arguments(agent_command(name), settings_parser())
     return str(caught.value)
 
 
@@ -111,17 +111,19 @@ def test_an_agent_has_a_command_variables_and_options(
     found = agent_command("claude")
     assert found.command == ("/home/me/bin/claude", "/home/me/x", "~", "--acp")
     assert found.env == {"SHARED": "1", "MODEL": "large"}
-    assert set(wrap_arguments(found, parser())) == {
+    assert set(wrap_arguments(found, settings_parser())) == {
         "--log-level=debug",
         "--start-timeout=120",
         "--name=Claude",
     }
-    assert "--no-import" in wrap_arguments(agent_command("other"), parser())
+    assert "--no-import" in wrap_arguments(agent_command("other"), settings_parser())
 
 
 def test_a_value_may_begin_like_an_option(write: Write) -> None:
     write(table("a", ["x"], 'name = "--name"'))
-    read = parser().read([*wrap_arguments(agent_command("a"), parser()), "--", "x"])
+    read = settings_parser().read(
+        [*wrap_arguments(agent_command("a"), settings_parser()), "--", "x"]
+    )
     assert read["name"] == "--name"
 
 
@@ -186,6 +188,14 @@ def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
         (table("a", ["x"], "start_timeout = true"), ["start_timeout", "a text or a number"]),
         (table("a", ["x"], "start_timeout = []"), ["start_timeout", "a text or a number"]),
         (table("a", ["x"], "start_timeout = 0"), ["[agents.a] start_timeout: '0'", "above 0"]),
+        (table("a", ["x"], "start_timeout = 'soon'"), ["start_timeout: 'soon'", "above 0"]),
+        (table("a", ["x"], "start_timeout = nan"), ["start_timeout: 'nan'", "above 0"]),
+        (table("a", ["x"], "cancel_grace = -1"), ["cancel_grace: '-1'", "above 0"]),
+        (table("a", ["x"], "cancel_grace = inf"), ["cancel_grace: 'inf'", "above 0"]),
+        (table("a", ["x"], "cancel_grace = ''"), ["cancel_grace: ''", "above 0"]),
+        (table("a", ["x"], "max_message = '64MB'"), ["max_message: '64MB'", "64M"]),
+        (table("a", ["x"], "max_message = 12"), ["max_message: '12'", "1k at least"]),
+        (table("a", ["x"], "max_message = ''"), ["max_message: ''", "bytes"]),
         (table("a", ["x"], 'log_level = "loud"'), ["[agents.a] log_level: 'loud'", "warning"]),
         ("[defaults]\nlog_leve = 1\n" + table("a", ["x"]), ["[defaults]", "`log_level`?"]),
         ("[defaults]\nname = 'b'\n" + table("a", ["x"]), ["[defaults] name", "one agent"]),
@@ -217,6 +227,36 @@ def test_a_file_that_is_no_text_or_cannot_be_read_is_told(write: Write) -> None:
     path.unlink()
     path.mkdir()
     assert refusal("a").startswith(f"{path} cannot be read: ")
+
+
+# -- a command without a name ---------------------------------------------------------------
+
+
+def test_a_command_gets_the_defaults_that_cannot_be_typed_and_no_others(write: Write) -> None:
+    write("[defaults]\nlinger = 5\nmax_message = '2k'\nall_agents = true\nlog_level = 'debug'")
+    read = options_of(NamedAgent(("x",)))
+    assert (read["linger"], read["max_message"]) == (5.0, 2048)
+    assert (read["all_agents"], read["log_level"]) == (False, "WARNING")
+
+
+def test_the_doctor_tells_a_mistake_in_the_defaults_where_no_agent_has_a_name(
+    write: Write, acphold: CommandLine
+) -> None:
+    write("[defaults]\nmax_mesage = '2k'")
+    shown = acphold.run("doctor")
+    assert shown.code == 1
+    assert "unknown key 'max_mesage' (`max_message`?)" in " ".join(shown.out.split())
+
+
+async def test_a_mistake_in_the_defaults_is_told_to_the_editor_of_a_command(
+    write: Write, journal: Path
+) -> None:
+    path = write("[defaults]\nmax_mesage = '2k'")
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        error = await client.refused("initialize", {"protocolVersion": 1})
+        assert (
+            error.message == f"{path}: [defaults] has an unknown key 'max_mesage' (`max_message`?)"
+        )
 
 
 # -- wrap -----------------------------------------------------------------------------------
@@ -311,8 +351,8 @@ async def test_an_editor_is_told_why_its_agent_is_not_served_with_whatever_it_as
 @pytest.mark.parametrize(
     ("arguments", "name", "options"),
     [
-        (["--no-import", "a"], "a", ["--no-import"]),
-        (["--name", "n", "a", "--no-import"], "a", ["--name", "n", "--no-import"]),
+        (["--recall", "a"], "a", ["--recall"]),
+        (["--name", "n", "a", "--recall"], "a", ["--name", "n", "--recall"]),
         (["--name=n", "a"], "a", ["--name=n"]),
         (["--name", "n"], "", ["--name", "n"]),
         (["--help"], "", ["--help"]),
@@ -334,11 +374,12 @@ def test_on_a_terminal_the_agent_itself_runs_with_what_a_client_adds_for_signing
     assert (shown.code, "True k ['--login', 'now']" in shown.out) == (0, True)
     write(table("mine", [sys.executable, "-c", code], *lines))
     shown = acphold.on_terminal("wrap", "mine", "--log-level", "info", typed=b"\x04")
-    assert "waits for an editor on stdin" in shown.out
+    assert "waiting for an editor on stdin" in shown.out
 
 
-def test_wrap_of_a_command_reads_no_settings(write: Write, journal: Path) -> None:
-    write("this is no TOML")
+def test_wrap_of_a_command_without_a_file_of_settings_loads_nothing_to_read_one(
+    journal: Path,
+) -> None:
     code = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('tomllib' in sys.modules, file=sys.stderr))\n"

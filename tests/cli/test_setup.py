@@ -289,7 +289,7 @@ def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Pe
     ("command", "name"),
     [
         (["acphold", "demo-agent"], "demo-agent (acphold)"),
-        (["acphold", "run", "some/agent.py"], "agent.py (acphold)"),
+        (["acphold", "run-agent", "some/agent.py"], "agent.py (acphold)"),
     ],
 )
 def test_an_agent_of_ours_is_not_called_like_the_program(
@@ -349,7 +349,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
 
     monkeypatch.setattr("acphold.cli.setup._confirmed", write_too)
     done = person.run("zed", "--", "gemini")
-    assert (done.code, "has changed meanwhile" in done.err) == (2, True)
+    assert (done.code, "changed in the meantime" in done.err) == (2, True)
     assert file.read_text() == "{}"
     assert os.listdir(file.parent) == ["settings.json"]
 
@@ -459,7 +459,7 @@ HAS = """// mine
       "type": "custom",
       "command": "/opt/my agent"
     },
-    "claude-acp": { "type": "registry" },
+    "amp-acp": { "type": "registry" },
   },
 }
 """
@@ -472,7 +472,8 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     person.environment["ACPHOLD_JOURNAL"] = str(person.home / "other.db")
     done = person.run("zed", "--yes")
     assert done.code == 0, done.err
-    assert "Left as they are, without a command there: claude-acp." in done.out
+    [left] = [line for line in done.out.splitlines() if line.startswith("amp-acp stays")]
+    assert "the editor installs it itself, and acphold does not know its command" in left
     after = file.read_text()
     assert value_at(after, ["agent_servers"]) == {
         "Gemini": {
@@ -486,7 +487,7 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
             "args": ["wrap", "--", "/opt/my agent"],
             "env": {"ACPHOLD_JOURNAL": str(person.home / "other.db")},
         },
-        "claude-acp": {"type": "registry"},
+        "amp-acp": {"type": "registry"},
     }
     assert all(note in after for note in ("// mine", "// and this", "// the old", "/* two */"))
     again = person.run("zed", "--existing", "--yes")
@@ -496,8 +497,126 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     assert value_at(file.read_text(), ["agent_servers"]) == {
         "Gemini": {"command": "gemini", "args": ["--acp"], "env": {"A": "1"}},
         "mine": {"type": "custom", "command": "/opt/my agent", "args": [], "env": {}},
-        "claude-acp": {"type": "registry"},
+        "amp-acp": {"type": "registry"},
     }
+
+
+REGISTRY = """\
+{
+  "agent_servers": {
+    "claude-acp": { "type": "registry", "default_mode": "plan", "env": { "A": "1" } },
+    "gemini": {
+      "type": "registry" // from the registry
+    },
+    "opencode": { "type": "extension" },
+    "codex": { "default_mode": "auto" },
+    "goose": { "type": "registry", "env": {} }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("words", [("zed", "--existing"), ()])
+def test_agents_that_zed_installs_itself_are_put_behind_acphold_and_given_back(
+    person: Person, words: tuple[str, ...]
+) -> None:
+    file = person.write(".config/zed/settings.json", REGISTRY)
+    done = person.run(*words, "--yes")
+    assert done.code == 0, done.err
+    fetched = ["wrap", "--", str(person.programs / "npx"), "--yes"]
+    ours: dict[str, object] = {"type": "custom", "command": person.acphold}
+    claude, codex = "@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"
+    after = value_at(file.read_text(), ["agent_servers"])
+    assert after == {
+        "claude-acp": {
+            **ours,
+            "default_mode": "plan",
+            "env": {"A": "1"},
+            "args": [*fetched, claude],
+        },
+        "gemini": {**ours, "args": ["wrap", "gemini"]},
+        "opencode": {**ours, "args": [*fetched, "opencode-ai", "acp"]},
+        "codex": {**ours, "default_mode": "auto", "args": [*fetched, codex]},
+        "goose": {"type": "registry", "env": {}},
+    }
+    [left] = [line for line in done.out.splitlines() if " stays as it is" in line]
+    assert left == (
+        "goose stays as it is: the editor installs it itself, and acphold has to start it, which "
+        "needs it on PATH: brew install block-goose-cli."
+    )
+    again = person.run(*words, "--yes").out
+    assert "Nothing to do" in again
+    assert left in again
+    assert person.run(*words, "--remove", "--yes").code == 0
+    before = value_at(REGISTRY, ["agent_servers"])
+    assert isinstance(before, dict)
+    before["opencode"] = {"type": "registry"}  # as Zed reads the older word
+    assert value_at(file.read_text(), ["agent_servers"]) == before
+    assert "// from the registry" in file.read_text()
+
+
+INSTALLED = json.dumps(
+    {
+        "agents": {
+            f"acp.registry.{name}": {"agent": {"id": name, "version": "1.0.0"}}
+            for name in ("claude-acp", "gemini", "junie")
+        }
+    }
+)
+
+
+@pytest.mark.parametrize("words", [("jetbrains", "--existing"), ()])
+@pytest.mark.parametrize("before", [None, '{ "default_mcp_settings": { "use_idea_mcp": true } }\n'])
+def test_agents_that_jetbrains_installs_itself_get_an_entry_behind_acphold(
+    person: Person, words: tuple[str, ...], before: str | None
+) -> None:
+    kept = person.write(".local/share/JetBrains/acp-agents/installed.json", INSTALLED)
+    file = person.home / ".jetbrains" / "acp.json"
+    if before is not None:
+        person.write(".jetbrains/acp.json", before)
+    done = person.run(*words, "--yes")
+    assert done.code == 0, done.err
+    assert value_at(file.read_text(), ["agent_servers"]) == {
+        "claude (acphold)": {
+            "command": person.acphold,
+            "args": [
+                *("wrap", "--", str(person.programs / "npx"), "--yes"),
+                "@agentclientprotocol/claude-agent-acp",
+            ],
+            "env": {},
+        },
+        "gemini (acphold)": {"command": person.acphold, "args": ["wrap", "gemini"], "env": {}},
+    }
+    own = "JetBrains also goes on to start its own"
+    assert [line for line in done.out.splitlines() if own in line] == [
+        f"{own} Claude Code; choose `claude (acphold)` instead of it.",
+        f"{own} Gemini CLI; choose `gemini (acphold)` instead of it.",
+    ]
+    [left] = [line for line in done.out.splitlines() if " stays as it is" in line]
+    assert left.startswith("junie stays as it is: the editor installs it itself, and acphold does")
+    assert "Nothing to do" in person.run(*words, "--yes").out
+    assert person.run(*words, "--remove", "--yes").code == 0
+    assert value_at(file.read_text(), ["agent_servers"]) in ({}, None)
+    assert kept.read_text() == INSTALLED
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"agents": 1}', '{"agents": {"other": {}}}'])
+def test_a_list_of_jetbrains_that_cannot_be_read_names_no_agent(person: Person, text: str) -> None:
+    person.write(".local/share/JetBrains/acp-agents/installed.json", text)
+    done = person.run("jetbrains", "--existing", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert not (person.home / ".jetbrains").exists()
+
+
+def test_an_agent_with_a_command_of_its_own_under_an_id_of_the_registry_keeps_it(
+    person: Person,
+) -> None:
+    entry = {"type": "custom", "command": "npx", "args": ["-y", "@google/gemini-cli", "--acp"]}
+    text = json.dumps({"agent_servers": {"gemini": entry}})
+    file = person.write(".config/zed/settings.json", text)
+    assert person.run("zed", "--existing", "--yes").code == 0
+    assert person.run("zed", "--existing", "--remove", "--yes").code == 0
+    assert value_at(file.read_text(), ["agent_servers", "gemini"]) == entry
 
 
 def test_what_the_editor_has_is_changed_after_a_yes_only(person: Person) -> None:
@@ -577,18 +696,18 @@ def test_of_several_at_once_each_that_says_written_stands(person: Person) -> Non
         (person.programs / name).symlink_to(person.programs / "gemini")
     begun = [
         subprocess.Popen(
-            [sys.executable, "-m", "acphold", "setup", "zed", "--yes", "--", name],
+            [sys.executable, "-m", "acphold", "setup", "--yes", *words],
             env=person.environment,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for name in names
+        for words in [*(("zed", "--", name) for name in names), ()]
     ]
     said = [each.communicate()[0] for each in begun]
     written = json.loads((person.home / ".config/zed/settings.json").read_text())
-    assert [each.returncode for each in begun] == [0] * 8
+    assert [each.returncode for each in begun] == [0] * 9
     assert all("Written" in each for each in said)
-    assert len(written["agent_servers"]) == 8
+    assert len(written["agent_servers"]) == 9
 
 
 # -- without words ----------------------------------------------------------------------------
@@ -614,10 +733,13 @@ def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person)
     assert in_code["Codex CLI"][1:] == ["wrap", "--", "npx", "codex-acp"]
     assert {"gemini (acphold)", "opencode (acphold)"} <= {*in_code}
     again = person.run("--yes")
-    assert again.out.startswith("Nothing to do: acphold is in front of every agent in Zed and ")
+    assert again.out.startswith("Nothing to do in Zed and ")
     assert person.run("--remove", "--yes").code == 0
     assert (zed.read_text(), code.read_bytes()) == (ZED, VSCODE.encode())
-    assert "in front of no agent in Zed and VS Code" in person.run("--remove", "--yes").out
+    assert (
+        "in Zed and VS Code: no agent there has acphold in front"
+        in person.run("--remove", "--yes").out
+    )
 
 
 def test_without_words_an_agent_that_npm_fetches_in_an_editor_is_not_added_again(
@@ -646,7 +768,7 @@ def test_an_agent_that_is_not_installed_is_fetched_after_a_yes(
     for name, value in person.environment.items():
         monkeypatch.setenv(name, value)
     done = acphold.on_terminal("setup", "zed", "claude", typed=b"y\ny\n")
-    assert "Claude Code is not installed. Use `npx -y @agentclientprotocol/" in done.out
+    assert "Claude Code is not installed. Let `npx -y @agentclientprotocol/" in done.out
     entry = EDITORS["zed"].commands(file.read_text())["claude (acphold)"]  # type: ignore[union-attr]
     assert entry[1:3] == ["wrap", "--"]
     assert entry[3:] == [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AmbiguousIdError
-from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 
 TRANSCRIPT = """\
@@ -39,6 +39,7 @@ def told(journal: Path) -> Path:
     return journal
 
 
+@here_and_there
 @pytest.mark.usefixtures("told")
 def test_any_prefix_that_fits_one_session_shows_its_transcript(acphold: CommandLine) -> None:
     done = acphold.run("show", "0b")
@@ -55,6 +56,7 @@ def test_on_a_terminal_it_is_in_colour_beside_a_gutter(acphold: CommandLine) -> 
     assert "\x1b[32m+ hello" in shown.out
 
 
+@here_and_there
 def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> None:
     remember(
         journal,
@@ -84,6 +86,7 @@ def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> Non
     assert turns[5].endswith("ended: paused")
 
 
+@here_and_there
 @pytest.mark.usefixtures("told")
 def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     entries = [
@@ -97,6 +100,7 @@ def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     assert entries[-1]["update"] == {"stopReason": "end_turn"}
 
 
+@here_and_there
 def test_an_update_that_a_later_one_made_void_is_no_line(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(acphold: CommandLine, jou
             assert process.wait(SECONDS) == 0
 
 
+@here_and_there
 def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -158,6 +163,7 @@ def test_of_very_many_sessions_a_prefix_fits_more_than_a_hundred() -> None:
     assert str(error).endswith("ab-7 and more than 92 more; give more of it")
 
 
+@here_and_there
 def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -189,6 +195,7 @@ def placed(journal: Path) -> Path:
     return journal
 
 
+@here_and_there
 @pytest.mark.usefixtures("placed")
 def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:
     done = acphold.run("show", "0b@15")
@@ -210,6 +217,7 @@ def test_full_shows_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
     assert passages == ["▸ you: First", "agent: nothing", "turn: ended\n"]
 
 
+@here_and_there
 @pytest.mark.usefixtures("placed")
 def test_json_of_a_place_is_its_turn(acphold: CommandLine) -> None:
     lines = acphold.run("show", "--json", "0b5e-1@2").out.splitlines()
@@ -222,6 +230,7 @@ def test_a_place_is_marked_on_a_terminal(acphold: CommandLine) -> None:
     assert "\n  agent▸ nothing" in shown.plain
 
 
+@here_and_there
 @pytest.mark.usefixtures("placed")
 @pytest.mark.parametrize("place", ["0b@0", "0b@26", "0b@" + "9" * 5000])
 def test_an_entry_that_is_not_there_is_refused(acphold: CommandLine, place: str) -> None:
@@ -230,12 +239,14 @@ def test_an_entry_that_is_not_there_is_refused(acphold: CommandLine, place: str)
     assert "have the numbers 1 to 25" in done.err
 
 
+@here_and_there
 @pytest.mark.usefixtures("placed")
 @pytest.mark.parametrize("place", ["0b@", "0b@x", "0b@-1", "@1", "zz@1", "0b@1@1"])
 def test_what_is_no_place_is_no_id_either(acphold: CommandLine, place: str) -> None:
     assert acphold.run("show", place).code == 3
 
 
+@here_and_there
 def test_an_id_with_an_at_sign_is_an_id(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "me@1", prompt("One"), ended())
     assert "you: One" in acphold.run("show", "me@1").out

@@ -181,7 +181,7 @@ class Far:
         return out
 
 
-async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
+async def test_list_resume_follow_chat_and_stop_are_done_on_the_other_machine(
     journal: Path, there: Path
 ) -> None:
     far = Far(journal)
@@ -190,7 +190,7 @@ async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
     async with introduced(words, journal=journal) as one:
         session = await one.talk({"say": "said there"})
         assert json.loads(await far.run("list", "--json"))["live"]["background"]
-        said = await far.run("attach", session, stdin='[{"say": "to a line of stdin"}]\n')
+        said = await far.run("resume", session, stdin='[{"say": "to a line of stdin"}]\n')
         assert "said there" in said
         assert "to a line of stdin" in said
         await one.until_text("to a line of stdin")
@@ -198,7 +198,8 @@ async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
             "chat", "--resume", session, "--", *agent, stdin='[{"say": "from chat"}]\n'
         )
         followed = [
-            (kind, far.begin(*kind, session)) for kind in (("tail",), ("attach", "--watch"))
+            (kind, far.begin(*kind, session))
+            for kind in (("show", "--follow"), ("resume", "--watch"))
         ]
         for _, process in followed:
             assert process.stdout is not None
@@ -253,12 +254,14 @@ def test_a_command_that_is_told_there_can_be_typed_here(there: Path, tmp_path: P
         seen.type('[{"say": "said there"}]\n')  # by lines: this ssh passes no TERM on
         seen.until("agent: said there")
         seen.type("\x04")
-        seen.until("To go on: acphold resume --host me@there own-")
-    with terminal([*acphold, "attach", "--host", "me@there", "own-"], environment) as seen:
+        seen.until("To continue: acphold resume --host me@there own-")
+    with terminal(
+        [*acphold, "resume", "--watch", "--host", "me@there", "own-"], environment, 120
+    ) as seen:
         seen.until("acphold resume --host me@there own-")
 
 
-@pytest.mark.parametrize("words", [("tail",), ("attach", "--watch")])
+@pytest.mark.parametrize("words", [("show", "--follow"), ("resume", "--watch")])
 async def test_what_follows_a_session_there_ends_when_nobody_reads_it_any_more(
     words: tuple[str, ...], journal: Path
 ) -> None:

@@ -93,7 +93,7 @@ def test_an_agent_of_run_goes_on_by_itself(place: Place) -> None:  # noqa: F811
         {"id": 2, "method": "session/new", "params": {"cwd": str(folder), "mcpServers": []}},
     ]
     with subprocess.Popen(
-        [*ACPHOLD, "run", "echo.py", "--all-agents"],
+        [*ACPHOLD, "run-agent", "echo.py", "--log-level", "info"],
         env=place.env,
         cwd=folder,
         stdin=subprocess.PIPE,

@@ -15,7 +15,7 @@ from acphold.history import PastEntry
 from acphold.journal import NewSession, RowChange
 from acphold.journal.sqlite import search_index
 from acphold.journal.stores import open_journal
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw, ended, prompt, update
 
 DAY = 24 * 3600 * 1000
@@ -45,7 +45,7 @@ async def _remember(path: Path, new: NewSession, days: tuple[list[Raw], ...]) ->
         at = YEAR_2026 + number * DAY
         past = [PastEntry(kind, at, raw) for kind, raw in entries]
         await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
-    await journal.catch_up(20)
+    await journal.index.catch_up(20)
     await journal.aclose()
 
 
@@ -61,11 +61,13 @@ def lines(acphold: CommandLine, *options: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in acphold.run("usage", "--json", *options).out.splitlines()]
 
 
+@here_and_there
 @pytest.mark.usefixtures("used")
 def test_tokens_and_cost_are_added_up_by_agent(acphold: CommandLine) -> None:
     claude, codex = lines(acphold)
     assert claude == {
         "agent": "claude",
+        "agentName": "claude",
         "sessions": 2,
         "notReported": 0,
         "totalTokens": 1700,
@@ -80,6 +82,7 @@ def test_tokens_and_cost_are_added_up_by_agent(acphold: CommandLine) -> None:
     assert (codex["totalTokens"], codex["cost"]) == (None, None)
 
 
+@here_and_there
 @pytest.mark.usefixtures("used")
 def test_they_are_added_up_by_day_folder_and_session_too(acphold: CommandLine) -> None:
     days = [datetime.fromtimestamp((YEAR_2026 + n * DAY) / 1000).date() for n in (1, 0)]
@@ -102,6 +105,7 @@ def test_they_are_added_up_by_day_folder_and_session_too(acphold: CommandLine) -
     ]
 
 
+@here_and_there
 @pytest.mark.usefixtures("used")
 def test_filters_and_the_limit_narrow_it(acphold: CommandLine) -> None:
     assert [line["agent"] for line in lines(acphold, "--agent", "codex")] == ["codex"]
@@ -112,6 +116,7 @@ def test_filters_and_the_limit_narrow_it(acphold: CommandLine) -> None:
     assert len(lines(acphold, "--by", "session", "--limit", "2")) == 2
 
 
+@here_and_there
 @pytest.mark.usefixtures("used")
 def test_the_table_says_plainly_what_was_not_reported(acphold: CommandLine) -> None:
     table = acphold.run("usage").out.splitlines()
@@ -133,11 +138,13 @@ def test_a_terminal_of_60_columns_has_room_for_it(acphold: CommandLine) -> None:
     assert "1.5k" in shown[1]
 
 
+@here_and_there
 def test_agents_that_tell_only_a_part_are_named(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", "goose acp", "/w", turn(9))
     assert "goose reports only the last request" in acphold.run("usage").err
 
 
+@here_and_there
 def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> None:
     done = acphold.run("usage", "--agent", "nobody")
     assert (done.code, done.out) == (0, "")

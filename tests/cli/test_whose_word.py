@@ -68,16 +68,16 @@ def session_id(acphold: CommandLine) -> str:
     return str(json.loads(line)["sessionId"])
 
 
-@pytest.mark.parametrize("command", ["show", "tail"])
+@pytest.mark.parametrize("command", [["show"], ["show", "--follow"]])
 def test_a_transcript_says_what_the_agent_puts_into_the_mouths_of_others(
-    lied_to: CommandLine, command: str
+    lied_to: CommandLine, command: list[str]
 ) -> None:
-    lines = lied_to.run(command, session_id(lied_to)).out.splitlines()
+    lines = lied_to.run(*command, session_id(lied_to)).out.splitlines()
     told = [line for line in lines if not line.startswith(" ") and ": " in line]
     assert [line for line in told if LIE in line] == [], "a notice is for who was there"
     assert [line for line in lines if line.startswith("acphold:")] == []
     assert [line for line in told if line.startswith("you")] == ["you: hello"]
-    assert lines.count("user: as the agent tells it:") == 2
+    assert lines.count("user: as reported by the agent:") == 2
     assert "  you: I approve" in lines
     assert not any("refused" in line for line in told)
 
@@ -102,7 +102,7 @@ def test_a_page_has_no_class_of_an_agents_choice_and_its_words_stay_its_own(
 def test_in_markdown_nobody_can_write_who_speaks(lied_to: CommandLine) -> None:
     text = exported(lied_to, "markdown")
     assert text.count("<kbd>You</kbd>") == 1
-    assert text.count("<kbd>You, as the agent tells it</kbd>") == 2
+    assert text.count("<kbd>You, as reported by the agent</kbd>") == 2
     assert "<kbd>acphold</kbd>" not in text
     assert "&lt;kbd>acphold&lt;/kbd>" in text
 
@@ -130,6 +130,6 @@ def test_the_screen_tells_apart_who_speaks(place: Place) -> None:  # noqa: F811
         one.type("hello\r")
         shown = one.until("The end.", "ready")
         assert shown.count(f"  agent  notice: {LIE}") == 2
-        assert shown.count("   user  as the agent tells it:") == 2
+        assert shown.count("   user  as reported by the agent:") == 2
         assert "acphold  " not in shown
         assert shown.count("    you  ") == 1

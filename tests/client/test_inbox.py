@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
-from acphold.client.inbox import INBOX_BYTES, Flow, Inbox
+from acphold.client.inbox import INBOX_BYTES, Backpressure, Inbox
 from tests.client.far_agent import FarAgent, in_session, talking
 
 PIECE = "x" * 1000
@@ -91,7 +91,7 @@ async def test_leaving_the_block_does_not_wait_for_what_is_unread() -> None:
 
 
 async def test_reading_goes_on_when_half_of_an_inbox_is_free() -> None:
-    flow = Flow()
+    flow = Backpressure()
     inbox = Inbox(flow, limit=100)
     inbox.put([b"x" * 30] * 4)
     waiting = asyncio.create_task(flow.room())

@@ -13,9 +13,9 @@ import acphold
 from acphold.agents.capabilities import WATCHES
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import Message
+from acphold.reading.neighbours import has_other_clients
 from acphold.schema import AgentMessageChunk, ClientCapabilities, TextContent
 from acphold.schema.updates import UserMessageChunk
-from acphold.server.neighbours import has_other_clients
 from tests.editor import scripted_agent
 
 DEADLINE = 30.0

@@ -17,11 +17,12 @@ if __name__ == "__main__":  # started by its path, from any folder
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
 from acphold.transports.stdio import stdio_transport
-from tests.conformance.faults import connections, servers, sessions, tools, turns
+from tests.conformance.faults import connections, hours, servers, sessions, tools, turns
 
 FAULTS: dict[str, type[Exemplar]] = {
     **connections.FAULTS,
     **sessions.FAULTS,
+    **hours.FAULTS,
     **turns.FAULTS,
     **tools.FAULTS,
     **servers.FAULTS,

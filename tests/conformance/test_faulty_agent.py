@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from acphold.conformance.catalogue import Check
+from acphold.conformance.catalogue import Check, Rules
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import Report, inspect
+from acphold.conformance.inspection import CheckReport, chosen, inspect
 from acphold.conformance.rules import CHECKS
-from acphold.conformance.stage import Settings
+from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.subject import MemorySubject
-from acphold.conformance.verdicts import Reach, Verdict
+from acphold.conformance.verdicts import Level, Reach, RuleSource, Verdict, Violation
 from acphold.transports.memory import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
+from tests.conformance.oddities import ODDITIES
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 
@@ -34,12 +36,16 @@ QUICK = [check for check in IN_MEMORY if check.rule.group != "pressure"]
 NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", "delete.answer")
 COMPANIONS = {
     # To close a session is to cancel its turn, and a turn may wait for a permission.
-    "cancel.stop-reason": {"close.cancels", "cancel.permission"},
+    "cancel.stop-reason": {"close.cancels", "cancel.permission", "cancel.tool"},
     "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either
     "list.no-match": {"list.filter"},
+    # The introduction of another version has members of that version.
+    "initialize.new-members": {"initialize.other-version"},
     "list.filter": {"list.no-match"},
     "list.answer": {"schema.results", "delete.gone"},
-    "tool.folder:newest": {"load.folder", "tool.absolute"},
+    "tool.folder:newest": {"load.folder", "tool.absolute", "fs.absolute"},
+    # An option that is set to the mode that it has tells the mode.
+    "modes.current": {"modes.known-updates"},
     # Each page has what the other rule wants.
     "session.unknown-id": {"list.pages"},
     "list.known-session": {"list.pages"},
@@ -52,11 +58,40 @@ COMPANIONS = {
     "cancel.at-once": {"cancel.permission"},
     "cancel.other-session": {"close.no-other"},
     "prompt.next": {"tool.turns", "tool.refused"},
+    # The id of a deleted session is that of one made by another process.
+    "delete.own-id": {"new.unique-over-restarts", "list.titles"},
+    # The mode that is not among the options is lost with its process.
+    "options.in-step": {"modes.kept"},
+    "modes.kept:set": {"modes.unknown", "options.in-step"},
+    # The option for the mode says another mode than was told, or is told with another option.
+    "modes.kept:own": {"options.in-step"},
+    "modes.kept:of-all": {"options.in-step"},
+    # What is set elsewhere, or is something else, is not kept.
+    "options.own-session:model": {"options.kept"},
+    "options.set": {"options.kept"},
+    # The option for the mode is one of those that are not told.
+    "modes.kept:none": {"options.kept"},
+    # What deletes all deletes the one beside it; terminals that nobody wants are not released.
+    "delete.no-other": {"delete.same-folder"},
+    "terminal.offered": {"terminal.released"},
+    # Their own ids begin anew where their history does.
+    "load.cancelled-turn": {"tool.unique-ids"},
+    "load.after-resume": {"prompt.message-ids", "tool.unique-ids"},
+    # Turns that a count follows, or is in, are in no replay.
+    "load.after-kill": {"load.links", "load.images", "load.audio", "load.embedded"},
+    "load.after-kill-in-turn": {"load.cancelled-turn", "load.after-resume"},
     # What is late is late for every rule that waits.
-    "prompt.updates-first": {"close.silent"},
+    "prompt.updates-first": {"close.silent", "prompt.message-ids"},
+    # Nobody has cancelled that turn.
+    # What ends with an error of its own has not ended as it was asked to.
+    "cancel-request.answered": {"cancel-request.code"},
+    "cancel-request.code": {"close.cancels"},
+    "cancel.next-prompt": {"cancel.only-asked"},
+    "cancel.idle": {"cancel.only-asked"},
+    "prompt.answer:cancelled": {"cancel.only-asked"},
     "cancel.updates-first": {"close.silent", "prompt.updates-first"},
     "close.cancels": {"close.silent"},
-    "close.silent": {"prompt.own-session"},
+    "close.silent": {"prompt.own-session", "prompt.updates-first"},
     # What is replayed twice, or forgotten, is missed elsewhere.
     "load.user-messages:twice": {"load.grows"},
     "load.again": {"load.grows"},
@@ -71,8 +106,8 @@ COMPANIONS = {
 
 
 def checked(
-    agent: type[Exemplar], settings: Settings, checks: Sequence[Check] = IN_MEMORY
-) -> Report:
+    agent: type[Exemplar], settings: CheckSettings, checks: Sequence[Check] = IN_MEMORY
+) -> CheckReport:
     """A whole check of an agent in memory."""
     memory = Memory()
 
@@ -83,7 +118,7 @@ def checked(
     return play(inspect(subject, checks, settings, shell=PlayedShell))
 
 
-def failed(report: Report) -> list[str]:
+def failed(report: CheckReport) -> list[str]:
     return [finding.rule.id for finding in report.of(Verdict.FAIL)]
 
 
@@ -91,7 +126,7 @@ def failed(report: Report) -> list[str]:
 def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
     rule = fault.partition(":")[0]
     named = frozenset({rule})
-    settings = Settings(named=named, sign_in="key" if rule == "auth.signed-in" else None)
+    settings = CheckSettings(named=named, sign_in="key" if rule == "auth.signed-in" else None)
     under_pressure = rule.startswith("pressure.")
     report = checked(FAULTS[fault], settings, IN_MEMORY if under_pressure else QUICK)
     assert set(failed(report)) - COMPANIONS.get(fault, COMPANIONS.get(rule, set())) == {rule}, (
@@ -100,8 +135,52 @@ def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
     assert all(finding.why for finding in report.of(Verdict.FAIL))
 
 
+@pytest.mark.parametrize(
+    ("fault", "live", "replayed"),
+    [
+        ("load.agent-messages", '"That is all."', '"That …"'),
+        ("load.tool-calls", '"status":"completed"', '"toolCallId"'),
+    ],
+)
+def test_a_replay_that_differs_shows_the_lines_of_both_sides(
+    fault: str, live: str, replayed: str
+) -> None:
+    [finding] = checked(FAULTS[fault], CheckSettings(), chosen(CHECKS, [fault])).of(Verdict.FAIL)
+    texts = [line.text for line in finding.lines]
+    load = next(at for at, text in enumerate(texts) if '"session/load"' in text)
+    assert any(live in text for text in texts[:load])
+    assert replayed in texts[load + 1]
+    assert live not in "".join(texts[load + 1 : -1])
+    assert finding.lines[-1].is_response
+
+
+def test_a_case_that_mostly_waits_holds_up_no_other() -> None:
+    rules, played, over = Rules(), list[str](), asyncio.Event()
+    source = RuleSource("Prompt Turn", "")
+
+    async def episode(stage: Stage) -> None:
+        played.append("episode")
+        await asyncio.sleep(1)
+
+    @rules.case("wait.first", "It waits for the next one.", Level.EXPECTED, source, beside=True)
+    async def first(stage: Stage) -> None:
+        await stage.judge(episode)
+        await over.wait()
+        raise Violation("it was played")
+
+    @rules.case("wait.second", "It is played meanwhile.", Level.EXPECTED, source)
+    async def second(stage: Stage) -> None:
+        await stage.judge(episode)
+        played.append("second")
+        over.set()
+
+    report = checked(Exemplar, CheckSettings(), list(rules))
+    assert [it.verdict for it in report.findings] == [Verdict.FAIL, Verdict.PASS]
+    assert played == ["episode", "second"]
+
+
 def test_the_agent_without_a_fault_breaks_no_rule() -> None:
-    assert failed(checked(Exemplar, Settings())) == []
+    assert failed(checked(Exemplar, CheckSettings())) == []
 
 
 class Locked(Exemplar):
@@ -111,7 +190,7 @@ class Locked(Exemplar):
 
 
 def test_what_takes_a_sign_in_is_blocked_and_neither_passes_nor_fails() -> None:
-    report = checked(Locked, Settings(), QUICK)
+    report = checked(Locked, CheckSettings(), QUICK)
     assert failed(report) == []
     blocked = {finding.rule.id for finding in report.of(Verdict.BLOCKED)}
     assert {"new.answer", "prompt.answer", "cancel.stop-reason", "load.after-restart"} <= blocked
@@ -120,7 +199,7 @@ def test_what_takes_a_sign_in_is_blocked_and_neither_passes_nor_fails() -> None:
 
 
 def test_a_sign_in_that_was_asked_for_unblocks_the_rest() -> None:
-    report = checked(Locked, Settings(sign_in="key"), QUICK)
+    report = checked(Locked, CheckSettings(sign_in="key"), QUICK)
     assert failed(report) == []
     assert not report.of(Verdict.BLOCKED)
 
@@ -132,7 +211,7 @@ def test_the_sessions_that_were_made_are_deleted_afterwards() -> None:
         await Exemplar(transport, memory).serve()
 
     checks = [check for check in QUICK if check.rule.group in ("new", "prompt")]
-    play(inspect(MemorySubject("agent", serve), checks, Settings(), shell=PlayedShell))
+    play(inspect(MemorySubject("agent", serve), checks, CheckSettings(), shell=PlayedShell))
     # But for those of which nobody kept the id.
     assert len(memory.sessions) <= 2
 
@@ -147,3 +226,17 @@ def test_every_rule_that_can_be_seen_is_broken_by_a_fault() -> None:
 def test_every_id_is_there_once() -> None:
     ids = [check.rule.id for check in CHECKS]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("oddity", ODDITIES)
+def test_no_rule_fails_an_agent_that_is_odd_and_right(oddity: str) -> None:
+    report = checked(ODDITIES[oddity], CheckSettings(), QUICK)
+    assert failed(report) == [], report.of(Verdict.FAIL)
+
+
+def test_members_of_a_draft_are_told_as_such() -> None:
+    agent = ODDITIES["tells its usage with the answer of a prompt, as a draft has it"]
+    report = checked(agent, CheckSettings(), QUICK)
+    (finding,) = (it for it in report.findings if it.rule.id == "extension.members")
+    assert finding.verdict is Verdict.PASS
+    assert finding.why == "$.usage of session/prompt is in a draft of the protocol alone"

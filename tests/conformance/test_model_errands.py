@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.conformance.errands import RECALL, Errand
-from acphold.conformance.model_endpoint import Asked, ModelEndpoint, ToolUse, Words, endpoint
+from acphold.conformance.model_endpoint import ModelEndpoint, ModelPrompt, ToolUse, Words, endpoint
 from acphold.conformance.model_errands import answer
 
 READ = {"read_file": {"properties": {"path": {"type": "string"}}, "required": ["path"]}}
@@ -34,8 +34,8 @@ TODOS = {
 }
 
 
-def asked(user: str, tools: dict[str, Any], *earlier: str, said: str | None = None) -> Asked:
-    return Asked(user, earlier, tools, said)
+def asked(user: str, tools: dict[str, Any], *earlier: str, said: str | None = None) -> ModelPrompt:
+    return ModelPrompt(user, earlier, tools, said)
 
 
 def test_a_tool_of_the_agent_is_called_with_what_it_requires() -> None:

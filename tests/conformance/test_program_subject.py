@@ -6,7 +6,7 @@ import sys
 
 from acphold.conformance.inspection import chosen, inspect
 from acphold.conformance.rules import CHECKS
-from acphold.conformance.stage import Settings
+from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ProgramSubject
 from acphold.conformance.verdicts import Finding, Verdict
 from tests.conformance.faulty_agent import command
@@ -27,7 +27,9 @@ runpy.run_path({AGENT[1]!r}, run_name="__main__")
 async def found(command: tuple[str, ...], rule: str) -> Finding:
     """What one check of a program comes to."""
     checks = chosen(CHECKS, [rule])
-    (finding,) = (await inspect(ProgramSubject(command), checks, Settings(timeout=20))).findings
+    (finding,) = (
+        await inspect(ProgramSubject(command), checks, CheckSettings(timeout=20))
+    ).findings
     return finding
 
 

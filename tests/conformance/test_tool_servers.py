@@ -6,9 +6,9 @@ import pytest
 
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import Report, chosen, inspect
+from acphold.conformance.inspection import CheckReport, chosen, inspect
 from acphold.conformance.rules import CHECKS
-from acphold.conformance.stage import Settings
+from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Verdict
 from acphold.transports.memory import MemoryTransport
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]
 
 
-async def checked(agent: type[Exemplar], rules: str, settings: Settings) -> Report:
+async def checked(agent: type[Exemplar], rules: str, settings: CheckSettings) -> CheckReport:
     memory = Memory()
 
     async def serve(transport: MemoryTransport) -> None:
@@ -35,10 +35,10 @@ def patient(agent: type[Exemplar]) -> type[Exemplar]:
     return type("Patient", (agent,), {"connect_seconds": 30.0})
 
 
-GENEROUS = Settings(timeout=30.0, patience=0.5)
+GENEROUS = CheckSettings(timeout=30.0, patience=0.5)
 """What has to come comes with the answer of the session; only what does not is waited for."""
 
-BRIEF = Settings(timeout=1.5)
+BRIEF = CheckSettings(timeout=1.5)
 """For servers that stop the agent: the rest is in memory."""
 
 STOPPING = {"mcp.missing", "mcp.silent"}
@@ -52,7 +52,7 @@ async def test_an_agent_that_uses_its_servers_keeps_the_rules(rule: str) -> None
 
 
 async def test_a_silent_server_is_given_up() -> None:
-    (finding,) = (await checked(Exemplar, "mcp.silent", Settings(timeout=30.0))).findings
+    (finding,) = (await checked(Exemplar, "mcp.silent", CheckSettings(timeout=30.0))).findings
     assert finding.verdict is Verdict.PASS, finding
 
 

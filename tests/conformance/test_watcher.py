@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from acphold.conformance.client_tour import FENCE
 from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.record import Record
 from acphold.conformance.rules.clients import CHECKS
@@ -13,6 +14,7 @@ from acphold.conformance.verdicts import Verdict
 from acphold.conformance.watcher import Watcher, judged
 from acphold.transports.memory import memory_pair
 from tests.conformance.virtual_time import play
+from tests.editor import Refused
 from tests.served import Guest
 
 ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
@@ -20,13 +22,16 @@ WRITE = "With your tool for writing files, write the text `heron` into the file 
 SESSION = "session-1"
 
 
-def watched(conversation: Callable[[Guest], Any]) -> tuple[Guest, dict[str, str]]:
+def watched(
+    conversation: Callable[[Guest], Any], offers: str = "some"
+) -> tuple[Guest, dict[str, str]]:
     """A conversation with the watcher: the client, and the rules that it broke."""
     record = Record("the client", {})
 
     async def meet() -> Guest:
         ours, theirs = memory_pair()
-        watching = asyncio.ensure_future(Watcher(theirs, Memory(), record, lambda: None).serve())
+        watcher = Watcher(theirs, Memory(), record, lambda: None, offers)
+        watching = asyncio.ensure_future(watcher.serve())
         client = Guest(ours, watching)
         reading = asyncio.ensure_future(client.read())
         who = {"name": "editor", "version": "1"}
@@ -57,7 +62,7 @@ async def tour(client: Guest) -> None:
 
 def test_a_client_that_refuses_all_is_told_so_and_asked_nothing_impossible() -> None:
     client, broken = watched(tour)
-    assert not broken
+    assert broken.keys() == {"client.offers"}
     assert "terminal/create was refused: not here" in client.text()
     assert "fs/read_text_file was refused: not here" in client.text()
     (made,) = asked(client, "terminal/create")
@@ -103,6 +108,63 @@ def test_a_cancel_that_is_sent_as_a_request_is_found() -> None:
 
     _, broken = watched(cancel)
     assert broken == {"client.kinds": "session/cancel is a notification, and has an id"}
+
+
+COUNT = "Count from 1 to 300, each number on a line of its own. Do not use any tool."
+
+
+async def cancel_counting(client: Guest) -> None:
+    turn = client.begin_prompt(SESSION, COUNT)
+    await client.until(lambda: "1" in client.text())
+    client.tell("session/cancel", {"sessionId": SESSION})
+    assert await turn == {"stopReason": "cancelled"}
+
+
+def test_a_client_that_answers_no_more_after_late_updates_is_found() -> None:
+    async def fall_silent(client: Guest) -> None:
+        good = client.take
+
+        def take(message: dict[str, Any]) -> None:
+            if "'late-" in str(message):
+                client.answers[FENCE] = never
+            good(message)
+
+        client.take = take  # type: ignore[method-assign]
+        await cancel_counting(client)
+
+    assert watched(cancel_counting)[1] == {}
+    assert watched(fall_silent)[1].keys() == {"client.late-updates"}
+
+
+async def answer_first(params: dict[str, Any]) -> None:
+    if params["behind"]:
+        await never(params)
+    raise Refused({"code": -32601, "message": "not here"})
+
+
+async def prompt_signed_out(client: Guest) -> None:
+    await client.call("logout", {})
+    await client.refused("session/prompt", {"sessionId": SESSION, "prompt": []})
+
+
+def test_a_client_that_leaves_when_it_has_to_sign_in_again_is_found() -> None:
+    async def leave_then(client: Guest) -> None:
+        client.answers[FENCE] = answer_first
+        await prompt_signed_out(client)
+
+    calm, left = (watched(it, "all")[1].keys() for it in (prompt_signed_out, leave_then))
+    assert left - calm == {"client.signed-out"}
+
+
+def test_a_client_that_opens_a_session_with_folders_of_an_older_list_is_found() -> None:
+    async def merge(client: Guest) -> None:
+        lists = [(await client.call("session/list", {}))["sessions"] for _ in range(2)]
+        (old, new) = ({it["sessionId"]: it for it in found}["earlier-2"] for found in lists)
+        roots = [*old["additionalDirectories"], *new["additionalDirectories"]]
+        opened = {"sessionId": "earlier-2", "cwd": "/w", "mcpServers": []}
+        await client.call("session/load", {**opened, "additionalDirectories": roots})
+
+    assert watched(merge, "all")[1].keys() == {"client.listed-roots"}
 
 
 ODD_LINES = [

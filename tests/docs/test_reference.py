@@ -28,6 +28,7 @@ from acphold.journal.sqlite.unsettled import SESSIONS_AT_MOST, TAIL_BYTES
 from acphold.presentation.json_facts import entry_json as shown
 from acphold.presentation.json_facts import hit_json as found
 from acphold.presentation.json_facts import session_json as listed
+from acphold.reading.session_reader import ListedSession
 from acphold.server import alert_commands
 from docs.option_tables import PAGES
 
@@ -47,7 +48,8 @@ def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
     heading = next(line for line in PAGE.splitlines() if f"`acphold {name}" in line and "#" in line)
     page = heading + section(f"`acphold {name}")
     flags = {flag for action in parser_of(name).actions for flag in action.option_strings}
-    assert {flag for flag in flags - {"-h", "--help"} if flag not in page} == set()
+    everywhere = {"-h", "--help", "--journal"}
+    assert {flag for flag in flags - everywhere if flag not in page} == set()
 
 
 def test_the_commands_stand_in_the_order_of_the_help() -> None:
@@ -128,7 +130,7 @@ def test_every_exit_code_is_in_the_page() -> None:
 def test_every_field_of_the_json_output_is_in_the_page() -> None:
     row = SessionRow("s", "agent", "/", (), None, 0, 0, 0, True, 0)
     hit = SearchHit("s", 1, 0, "prompt", "user", "x", (), "agent", "/", None, None)
-    lines = (listed(row, {}, {}), found(hit), shown(Entry(1, "prompt", 0, b"[]")))
+    lines = (listed(ListedSession(row)), found(hit), shown(Entry(1, "prompt", 0, b"[]")))
     fields = {name for line in lines for name in json.loads(line)} | {"agent", *Tally().json()}
     fields |= json.loads(Removed("s", 1, "home path", 1).line()).keys()
     assert {
@@ -160,5 +162,5 @@ def test_how_far_a_search_reads_what_is_not_indexed_yet_is_said() -> None:
     most = (
         f"the ends of the {SESSIONS_AT_MOST} newest sessions, up to {TAIL_BYTES >> 10} KiB of each"
     )
-    assert most in words(parser_of("index").format_help())
+    assert most in words(parser_of("search").format_help())
     assert most in words(section("`acphold search"))

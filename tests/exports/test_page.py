@@ -216,7 +216,7 @@ def test_a_long_run_of_hidden_characters_is_shown_in_full_and_not_laid_out() -> 
 def test_a_turn_that_did_not_end_well_says_so() -> None:
     assert "turn failed: overloaded" in page(ended(error={"code": 1, "message": "overloaded"})).text
     assert "turn incomplete" in page(prompt("x")).text
-    assert "Nothing was said" in page().text
+    assert "This session has no messages" in page().text
 
 
 def test_each_turn_can_be_linked_to() -> None:

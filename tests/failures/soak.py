@@ -375,7 +375,7 @@ class Soak:
         raise AssertionError(f"{visitor.name} cannot come in")
 
     async def start_client(self, visitor: Visitor) -> None:
-        options = ("--background", "--linger", "3600") if visitor.kind == "background" else ()
+        options = ("--background",) if visitor.kind == "background" else ()
         command = wrap_command(self.agent, "--journal", str(self.journal), *options)
         for _ in range(3):
             stack = AsyncExitStack()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Defaults
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, gone, until
 
@@ -96,9 +97,10 @@ async def test_a_program_that_ends_before_it_is_asked_anything_is_reported(
     ],
 )
 async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_start_timeout(
-    journal: Path, code: str
+    journal: Path, code: str, defaults: Defaults
 ) -> None:
-    command = wrap_command([sys.executable, "-c", code], "--start-timeout", "0.5")
+    defaults(start_timeout=0.5)
+    command = wrap_command([sys.executable, "-c", code])
     async with editor(command, journal=journal) as client:
         agents = await until(lambda: below(client.process.pid))
         error = await refused(client)
@@ -107,13 +109,14 @@ async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_star
 
 
 async def test_after_the_start_timeout_the_client_may_try_again(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, defaults: Defaults
 ) -> None:
+    defaults(start_timeout=2)
     flag = tmp_path / "flag"
     code = f"import os, sys, time\nif not os.path.exists({str(flag)!r}): time.sleep(1000)\n"
     code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     agent = [sys.executable, "-c", code, *scripted_agent()[1:]]
-    command = wrap_command(agent, "--start-timeout", "2")
+    command = wrap_command(agent)
     async with editor(command, journal=journal) as client:
         await refused(client)
         flag.touch()
@@ -225,10 +228,11 @@ async def test_an_agent_that_refuses_initialize_is_heard(journal: Path) -> None:
 
 
 async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_failed_start(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
+    defaults(start_timeout=0.5)
     agent = scripted_agent(initialize="never", deaf=True)
-    command = wrap_command(agent, "--start-timeout", "0.5")
+    command = wrap_command(agent)
     async with editor(command, journal=journal) as client:
         first = await until(lambda: below(client.process.pid))
         await refused(client)

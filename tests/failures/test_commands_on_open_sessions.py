@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Defaults
 from tests.editor import DEADLINE, Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.imports.claude_home import SESSION, Transcript
 
@@ -112,9 +113,12 @@ async def test_renaming_tells_all_the_title_and_disturbs_nothing(journal: Path) 
         await all_go_on(clients, session)
 
 
-async def test_a_client_that_renames_what_is_open_elsewhere_has_all_told(journal: Path) -> None:
+async def test_a_client_that_renames_what_is_open_elsewhere_has_all_told(
+    journal: Path, defaults: Defaults
+) -> None:
+    defaults(unstable=True)
     async with open_to_three(journal) as (clients, session):
-        unstable = wrap_command(scripted_agent(), "--unstable")
+        unstable = wrap_command(scripted_agent())
         async with introduced(unstable, journal=journal) as other:
             await other.call("session/set_title", {"sessionId": session, "title": "My own"})
         for client in clients:
@@ -139,13 +143,16 @@ async def test_an_archived_session_stays_open_and_is_listed_again_with_the_next_
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
         assert list(map(titles, clients)) == before
         await run(journal, "archive", session)
-        await run(journal, "unarchive", session)
+        await run(journal, "archive", "--undo", session)
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
         await all_go_on(clients, session)
 
 
-async def test_a_client_that_archives_leaves_the_session_to_the_others(journal: Path) -> None:
-    unstable = wrap_command(scripted_agent(), "--unstable")
+async def test_a_client_that_archives_leaves_the_session_to_the_others(
+    journal: Path, defaults: Defaults
+) -> None:
+    defaults(unstable=True)
+    unstable = wrap_command(scripted_agent())
     async with open_to_three(journal) as (clients, session):
         async with introduced(unstable, journal=journal) as other:
             await other.load(session)
@@ -198,11 +205,11 @@ async def test_an_import_leaves_a_session_until_nobody_has_it_open(
         assert "Second answer" in one.text()
 
 
-@pytest.mark.parametrize("copying", ["fork", "handover"])
+@pytest.mark.parametrize("copying", ["fork", "handoff"])
 async def test_what_makes_a_copy_takes_the_turns_that_are_over_and_disturbs_nothing(
     journal: Path, copying: str
 ) -> None:
-    command = {"fork": ("fork",), "handover": ("handover", "--name", "other")}[copying]
+    command = {"fork": ("fork",), "handoff": ("handoff", "--name", "other")}[copying]
     async with open_to_three(journal) as (clients, session):
         running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
         for client in clients:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from acphold.journal.stores import open_journal
+from tests.conftest import Defaults
 from tests.editor import Editor, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
 
@@ -138,9 +139,10 @@ async def test_when_the_editor_leaves_before_it_has_said_anything_all_is_gone_to
 
 @pytest.mark.parametrize("steps", [[{"until": "cancel ignored"}], [{"flood": [10**9, 1000]}]])
 async def test_when_the_editor_leaves_an_agent_that_does_not_heed_it_is_not_waited_for_long(
-    journal: Path, steps: list[Any]
+    journal: Path, steps: list[Any], defaults: Defaults
 ) -> None:
-    command = wrap_command(scripted_agent(), "--cancel-grace", "60")
+    defaults(cancel_grace=60)
+    command = wrap_command(scripted_agent())
     async with introduced(command, journal=journal) as client:
         sessions = [await client.new() for _ in range(3)]
         for session in sessions:
@@ -184,9 +186,10 @@ async def test_when_the_editor_leaves_while_a_question_is_open_nothing_is_left(
 
 
 async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grace(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
-    command = wrap_command(scripted_agent(), "--cancel-grace", "0.3")
+    defaults(cancel_grace=0.3)
+    command = wrap_command(scripted_agent())
     async with introduced(command, journal=journal) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "deaf"}, {"until": "cancel ignored"})

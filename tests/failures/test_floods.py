@@ -12,6 +12,7 @@ import pytest
 
 from acphold.journal import Sought
 from acphold.journal.stores import open_journal
+from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command
 from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
@@ -55,7 +56,7 @@ async def test_what_was_said_to_a_client_that_reads_nothing_is_listed_and_found_
         other = open_journal(journal)
         try:
             async with asyncio.timeout(DEADLINE):
-                while not await other.search(  # noqa: ASYNC110
+                while not await other.index.search(  # noqa: ASYNC110
                     Sought("needle", unsettled=False)
                 ):
                     await asyncio.sleep(0.05)
@@ -106,9 +107,10 @@ async def still_serves(client: SlowClient, session: str) -> None:
 
 
 async def test_garbage_from_the_client_costs_bounded_memory_and_the_connection_lives_on(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
-    command = wrap_command(scripted_agent(), "--max-message", "1M")
+    defaults(max_message="1M")
+    command = wrap_command(scripted_agent())
     async with slow_client(command, journal) as client:
         session = await client.open()
         reading = asyncio.create_task(still_serves(client, session))
@@ -128,9 +130,10 @@ async def test_garbage_from_the_client_costs_bounded_memory_and_the_connection_l
 
 
 async def test_a_message_over_the_limit_is_refused_with_its_id_and_costs_bounded_memory(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
-    command = wrap_command(scripted_agent(), "--max-message", "4M")
+    defaults(max_message="4M")
+    command = wrap_command(scripted_agent())
     async with slow_client(command, journal) as client:
         session = await client.open()
         for number in range(3):
@@ -143,8 +146,11 @@ async def test_a_message_over_the_limit_is_refused_with_its_id_and_costs_bounded
         assert client.peak < BOUND
 
 
-async def test_a_notice_stands_in_for_an_update_of_the_agent_over_the_limit(journal: Path) -> None:
-    command = wrap_command(scripted_agent(), "--max-message", "1M")
+async def test_a_notice_stands_in_for_an_update_of_the_agent_over_the_limit(
+    journal: Path, defaults: Defaults
+) -> None:
+    defaults(max_message="1M")
+    command = wrap_command(scripted_agent())
     async with introduced(command, journal=journal, client={"session": {"notices": {}}}) as client:
         session = await client.new()
         long = {"flood": [1, 2 * MEBIBYTE]}
@@ -186,9 +192,10 @@ async def test_very_many_notifications_pass_in_order_and_cost_bounded_memory(
 
 
 async def test_an_agent_that_never_reads_costs_bounded_memory_and_holds_nobody(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
-    command = wrap_command(scripted_agent(reads=2), "--max-message", "8M", "--cancel-grace", "0.2")
+    defaults(max_message="8M", cancel_grace=0.2)
+    command = wrap_command(scripted_agent(reads=2))
     async with slow_client(command, journal) as client:
         session = await client.open()
         params = prompt_params(session, "x" * 4 * MEBIBYTE)
@@ -279,10 +286,11 @@ async def test_the_editor_can_leave_in_the_middle_of_a_flood_at_an_agent_that_ne
 
 @pytest.mark.parametrize("reads", [True, False])
 async def test_updates_of_an_agent_that_floods_do_not_keep_a_cancellation_from_it(
-    journal: Path, tmp_path: Path, reads: bool
+    journal: Path, tmp_path: Path, reads: bool, defaults: Defaults
 ) -> None:
+    defaults(cancel_grace=0.5)
     log = tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)), "--cancel-grace", "0.5")
+    command = wrap_command(scripted_agent(log=str(log)))
     async with slow_client(command, journal) as client:
         session = await client.open()
         params = prompt_params(session, {"flood": [10**9, 1000]})

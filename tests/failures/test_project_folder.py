@@ -26,6 +26,7 @@ from acphold.imports import Intake
 from acphold.imports.claude import READER
 from acphold.journal.stores import open_journal
 from acphold.processes.own_program import own_command
+from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent
 from tests.failures.processes import until
 from tests.imports.claude_home import SESSION, Transcript
@@ -118,9 +119,10 @@ async def test_wrap_and_the_import_beside_it_run_nothing_of_the_folder(
 
 
 async def test_wrap_in_the_background_runs_nothing_of_the_folder(
-    project: Project, journal: Path
+    project: Project, journal: Path, defaults: Defaults
 ) -> None:
-    command = [ACPHOLD, "wrap", "--background", "--no-import", "--", *scripted_agent()]
+    project.env["ACPHOLD_SETTINGS"] = str(defaults(no_import=True))
+    command = [ACPHOLD, "wrap", "--background", "--", *scripted_agent()]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:
         await one.talk({"say": "said"})
         assert one.text() == "said"
@@ -206,10 +208,11 @@ def test_the_demo_runs_nothing_of_the_folder(project: Project) -> None:
 
 
 async def test_what_guards_an_agent_runs_nothing_of_the_folder(
-    project: Project, journal: Path, tmp_path: Path
+    project: Project, journal: Path, tmp_path: Path, defaults: Defaults
 ) -> None:
     """Its shell sees to what an agent left behind when acphold was killed."""
-    command = [ACPHOLD, "wrap", "--no-import", "--", *scripted_agent(deaf=True)]
+    project.env["ACPHOLD_SETTINGS"] = str(defaults(no_import=True))
+    command = [ACPHOLD, "wrap", "--", *scripted_agent(deaf=True)]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:
         await one.talk({"say": "said"})
         left = psutil.Process(one.process.pid).children(recursive=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
+from acphold.agents import AgentCall, AgentListener, AgentRequest, Answered, HubAgent, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
@@ -20,7 +20,7 @@ from acphold.journal.stores import open_journal
 from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
-from acphold.server.connection import Connection
+from acphold.server.connection import ClientConnection
 from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
@@ -29,9 +29,9 @@ from tests.editor import DEADLINE, Talker
 
 
 class PuppetAgent:
-    """An agent (acphold.agents.Agent) whose strings a test pulls."""
+    """An agent (acphold.agents.HubAgent) whose strings a test pulls."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: AgentListener) -> None:
         self.key = "puppet"
         self.capabilities = AgentCapabilities()
         self.start: str | None = None
@@ -41,7 +41,7 @@ class PuppetAgent:
         self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.calls: list[Call] = []  # a call's id is its place
+        self.calls: list[AgentCall] = []  # a call's id is its place
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
         self.opened: dict[str, Any] = {}  # what the answer to session/new has beside the id
@@ -54,11 +54,11 @@ class PuppetAgent:
         self.may_answer.set()
         self.heeds_cancel = True
         self.withdrawn: list[str] = []
-        self._withdrawn: set[Call] = set()
+        self._withdrawn: set[AgentCall] = set()
         self.hangs_after: dict[str, int] = {}
         self.listener = listener
         self._made = 0
-        self._turns: dict[str, Call] = {}
+        self._turns: dict[str, AgentCall] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
 
@@ -78,7 +78,9 @@ class PuppetAgent:
 
     async def ask_client(self, method: str, **params: Any) -> Any:
         """What the clients answer to a request of this agent."""
-        return json.loads(await self.listener.answer(Asked(method, json.dumps(params).encode())))
+        return json.loads(
+            await self.listener.answer(AgentRequest(method, json.dumps(params).encode()))
+        )
 
     async def end(self, session: str, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
         """Answer the prompt of the running turn."""
@@ -114,7 +116,7 @@ class PuppetAgent:
     async def restart(self) -> None:
         self.generation += 1
 
-    def send(self, call: Call) -> None:
+    def send(self, call: AgentCall) -> None:
         asked = json.loads(call.params)
         times = sum(method == call.method for method, _ in self.asked)
         self.asked.append((call.method, asked))
@@ -125,7 +127,7 @@ class PuppetAgent:
         elif times < self.hangs_after.get(call.method, times + 1):
             self._answering.add(asyncio.create_task(self._answer(call)))
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: AgentCall) -> None:
         result = self.results.get(call.method)
         session = json.loads(call.params).get("sessionId", "")
         if raws := self.replays.get(call.method):
@@ -150,11 +152,11 @@ class PuppetAgent:
         if text := self.says_behind.get(call.method):
             await self.say(session, text)
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: AgentCall) -> None:
         self.withdrawn.append(call.method)
         self._withdrawn.add(call)
 
-    def call_of(self, number: int) -> Call | None:
+    def call_of(self, number: int) -> AgentCall | None:
         call = dict(enumerate(self.calls)).get(number)
         return None if call in self._withdrawn else call
 
@@ -211,7 +213,7 @@ class InMemory(Talker):
 class Onlooker(InMemory):
     """One that is attached to a hub of this process."""
 
-    def __init__(self, transport: MemoryTransport, connection: Connection) -> None:
+    def __init__(self, transport: MemoryTransport, connection: ClientConnection) -> None:
         super().__init__(transport)
         self.connection = connection
         self.left = asyncio.Event()
@@ -262,7 +264,7 @@ class Shared:
     def stranger(self, principal: Principal = THIS_USER) -> Onlooker:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
-        connection = Connection(self.hub, far, unstable=self.unstable, principal=principal)
+        connection = ClientConnection(self.hub, far, unstable=self.unstable, principal=principal)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))
@@ -363,7 +365,7 @@ async def shared(
     opened = open_journal(journal)
     agents: list[PuppetAgent] = []
 
-    def make(listener: Listener) -> Agent:
+    def make(listener: AgentListener) -> HubAgent:
         agents.append(PuppetAgent(listener))
         return agents[0]
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from acphold.agents import Notified
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
 from acphold.history import Segment
-from acphold.hub import Attachment, Session, router
+from acphold.hub import Attachment, HubSession, router
 from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import APART, DUE_BYTES, LAG, PAGE, State
+from acphold.hub.attachment import APART, DUE_BYTES, LAG, PAGE, AttachmentState
 from acphold.journal.postgresql.answers import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
@@ -150,7 +150,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
         assert numbers(first) == [*range(said), -1]
 
 
-def compact(session: Session) -> None:
+def compact(session: HubSession) -> None:
     """What is done when a session rests, now and beside everything else."""
     session.wake()
     session._rest.settle_now()
@@ -386,8 +386,8 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
 class LateSource:
     """A session that answers a reader who has gone, too, as a database does."""
 
-    def __init__(self, session: Session) -> None:
-        self.id, self.last_seq, self.terminals = session.id, session.last_seq, session.terminals
+    def __init__(self, session: HubSession) -> None:
+        self.id, self.last_seq, self.queue = session.id, session.last_seq, session.queue
         self.answer: Answer[None] = Answer()
         self._session = session
 
@@ -407,7 +407,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         held = house.hub.held(session).session
         [known] = held.attachments
         source = LateSource(held)
-        first, second = (Attachment(source, known.client, 0, 0) for _ in range(2))
+        first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
         first.open()
         reading = first._reading
         assert reading is not None
@@ -429,7 +429,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
         held = house.hub.held(session).session
         [known] = held.attachments
         source = LateSource(held)
-        detached = Attachment(source, known.client, 0, 0)
+        detached = Attachment(source, known.client, 0, 0, {})
         detached.open()
         reading = detached._reading
         assert reading is not None
@@ -454,7 +454,7 @@ async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answe
         source = LateSource(held)
         stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
         source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
-        detached = Attachment(source, held.attachments[0].client, 0, 0)
+        detached = Attachment(source, next(iter(held.attachments)).client, 0, 0, {})
         detached.open()
         reading = detached._reading
         assert reading is not None
@@ -569,7 +569,7 @@ async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attache
             await house.agent.say(session, f"{'x' * 10_000} ")
         params = json.dumps({"sessionId": session}).encode()
         [lagging] = house.hub.held(session).session.attachments
-        house.hub.held(session).session.tell("_vendor/note", params)
+        house.hub.held(session).session.attachments.tell("_vendor/note", params)
         loading = client.begin("session/load", open_params(session, "/"))
         await _closed(lagging)
         client.reads.set()
@@ -586,7 +586,7 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
         client = await house.client()
         session = house.hub.held(await client.new()).session
         [old] = session.attachments
-        new = session.attach(client.connection, after=0, live_after=0)
+        new = session.attachments.attach(client.connection, after=0, live_after=0)
         await house.agent.say(session.id, "1 ")
         done: list[str] = []
         old.when_reached(session.last_seq, lambda: done.append("acted"))
@@ -634,7 +634,7 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
 
 
 async def _closed(attachment: Attachment) -> None:
-    while attachment.state is not State.CLOSED:  # noqa: ASYNC110
+    while attachment.state is not AttachmentState.CLOSED:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
@@ -642,7 +642,8 @@ async def caught_up(house: Shared, session: str) -> None:
     """Wait until every client has been sent all of a session; nobody is told of it."""
     async with asyncio.timeout(20):
         while any(  # noqa: ASYNC110
-            item.state is not State.LIVE for item in house.hub.held(session).session.attachments
+            item.state is not AttachmentState.LIVE
+            for item in house.hub.held(session).session.attachments
         ):
             await asyncio.sleep(0.01)
 
@@ -685,7 +686,7 @@ async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
         before = [*held.attachments]
         opening = client.begin("session/load", open_params(session, "/"))
         async with asyncio.timeout(20):
-            while held.attachments == before:  # noqa: ASYNC110
+            while [*held.attachments] == before:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         client.reads.set()
         await opening

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Asked, Notified, Updates
-from acphold.hub.annotations import milliseconds
+from acphold.agents import AgentRequest, Notified, Updates
+from acphold.history.times import milliseconds
 from acphold.rpc.peer import UNANSWERED
 from tests.hub.shared import Shared, said, shared
 
@@ -157,7 +157,7 @@ async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journ
         async def ask(number: int) -> Any:
             params = {"sessionId": session, "n": number, "filler": filler}
             return await house.agent.listener.answer(
-                Asked("_vendor/ask", json.dumps(params).encode())
+                AgentRequest("_vendor/ask", json.dumps(params).encode())
             )
 
         asking = [asyncio.create_task(ask(n)) for n in range(40)]
@@ -186,7 +186,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journa
 async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.hub.session.DUE_BYTES", 8000)
+    monkeypatch.setattr("acphold.hub.attachments.DUE_BYTES", 8000)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Asked, Updates
+from acphold.agents import AgentRequest, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
 from acphold.journal import RowChange
 from acphold.journal.sqlite.store import SqliteJournal
@@ -413,7 +413,7 @@ async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory
         filler = "x" * 100_000
         for number in range(100):
             params = {**permission(session, "reject_once"), "n": number, "filler": filler}
-            asked = Asked(PERMISSION, json.dumps(params).encode())
+            asked = AgentRequest(PERMISSION, json.dumps(params).encode())
             assert json.loads(await house.agent.listener.answer(asked)) == selected("reject_once")
             await house.agent.say(session, filler)
             assert one.connection.buffered < 4_000_000

@@ -17,7 +17,7 @@ from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
 from acphold.hub import rest
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import LAG, State
+from acphold.hub.attachment import LAG, AttachmentState
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 
@@ -113,13 +113,13 @@ async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_ar
         client, session = await house.opened(**POSITIONS)
         await house.agent.say(session, "before")
         await client.until_text("before")
-        attachment = house.hub.held(session).session.attachments[0]
+        [attachment] = house.hub.held(session).session.attachments
         client.reads.clear()
         await house.agent.say(session, "x" * (2 * LAG))
         await house.agent.say(session, "y")  # it waits for room behind this
         running = await house.begun(client, session, "say it")
         await house.agent.say(session, "behind")
-        assert attachment.state is State.READING
+        assert attachment.state is AttachmentState.READING
         client.reads.set()
         await client.until_text("behind")
         assert [n for n, params in enumerate(told(client)) if params["update"] == ARRIVED] == [3]

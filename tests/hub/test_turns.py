@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import Call, Updates
+from acphold.agents import AgentCall, Updates
 from acphold.errors import AcpholdError, AgentExitedError, RemoteError
 from acphold.journal.postgresql.answers import Answer
 from acphold.journal.postgresql.pipelines import Pipelines, Rows, Value
@@ -362,7 +362,7 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
         client, session = await house.opened(_meta={asks_for: True})
         send = house.agent.send
 
-        def gone(call: Call) -> None:
+        def gone(call: AgentCall) -> None:
             monkeypatch.setattr(house.agent, "send", send)
             house.agent.generation += 1  # what is noticed now is that it has to be started anew
             raise AgentExitedError("it ended", "signal SIGKILL", "")
@@ -383,9 +383,9 @@ async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_th
         live, send = house.hub.held(session).session, house.agent.send
         known: list[tuple[int, int]] = []
 
-        def look(call: Call) -> None:
+        def look(call: AgentCall) -> None:
             shown = [attachment.cursor for attachment in live.attachments]
-            known.append((live.last_seq - live.attachments[0].cursor, max(shown) - min(shown)))
+            known.append((live.last_seq - shown[0], max(shown) - min(shown)))
             send(call)
 
         monkeypatch.setattr(house.agent, "send", look)
@@ -408,7 +408,7 @@ async def test_a_prompt_that_no_agent_gets_fails_once(
     async with shared(journal) as house:
         client, session = await house.opened(_meta={asks_for: True})
 
-        def gone(call: Call) -> None:
+        def gone(call: AgentCall) -> None:
             raise AgentExitedError("it ended", "signal SIGKILL", "")
 
         with monkeypatch.context() as patch:

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.history import Message
-from acphold.imports import Home, Intake, Outcome, Reader, Selection, Source, reader
-from acphold.imports.continuation import Known, Turn
+from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
+from acphold.imports.continuation import KnownPart, PastTurn
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, state_of
 from acphold.journal.stores import open_journal
 from tests.imports.claude_home import SESSION, Transcript
@@ -21,12 +21,12 @@ OWN = reader("acphold")
 CLAUDE = reader("claude")
 
 
-def known(*prompts: str, missing: tuple[str, ...] = ()) -> Known:
-    return Known(turns=[Turn(words, "", words in missing) for words in prompts])
+def known(*prompts: str, missing: tuple[str, ...] = ()) -> KnownPart:
+    return KnownPart(turns=[PastTurn(words, "", words in missing) for words in prompts])
 
 
-def told(*prompts: str) -> list[Turn]:
-    return [Turn(words, "") for words in prompts]
+def told(*prompts: str) -> list[PastTurn]:
+    return [PastTurn(words, "") for words in prompts]
 
 
 # -- by prompts, of what the user's own agent keeps -------------------------------------------
@@ -46,7 +46,7 @@ def told(*prompts: str) -> list[Turn]:
     ],
 )
 def test_what_follows_the_last_prompt_that_both_have_is_new(
-    ours: Known, theirs: list[Turn], place: int
+    ours: KnownPart, theirs: list[PastTurn], place: int
 ) -> None:
     assert ours.place_behind(theirs) == place
 
@@ -62,7 +62,9 @@ def test_what_follows_the_last_prompt_that_both_have_is_new(
         (known("one", "two"), told("one", "three")),
     ],
 )
-def test_a_resemblance_that_proves_nothing_does_not_count(ours: Known, theirs: list[Turn]) -> None:
+def test_a_resemblance_that_proves_nothing_does_not_count(
+    ours: KnownPart, theirs: list[PastTurn]
+) -> None:
     assert ours.place_behind(theirs) is None
 
 
@@ -99,7 +101,7 @@ async def opened(journal: Path) -> AsyncIterator[Journal]:
         assert isinstance(update, dict)
         raw = json.dumps(update.get("prompt", update)).encode()
         await found.append(lease, [(str(line["kind"]), [raw])])
-    await found.link(lease, "my agent", "agents-own")
+    await found.links.link(lease, "my agent", "agents-own")
     await found.release(lease)
     yield found
     await found.aclose()
@@ -197,7 +199,7 @@ async def test_a_session_without_words_is_not_filled_by_a_file_that_claims_it(
     opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("empty", "my agent", "/"))
-    await opened.link(lease, "my agent", "empty")
+    await opened.links.link(lease, "my agent", "empty")
     await opened.release(lease)
     lines(tmp_path, ("e", "Yes."), session="empty")
     assert await take(opened, tmp_path) == "apart"
@@ -223,6 +225,6 @@ async def test_turns_are_recognized_when_their_secrets_are_left_out(
 ) -> None:
     lines(tmp_path, MINE, ("Use ghp_" + "a1B2" * 9, "Fine."))
     (source,) = given(tmp_path, OWN)
-    taken = await Intake(opened, Selection(redact=True)).take(source, OWN)
+    taken = await Intake(opened, ImportSelection(redact=True)).take(source, OWN)
     assert taken.outcome == "grown"
     assert "ghp_" not in "".join(await said(opened))

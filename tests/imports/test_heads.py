@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.history import PastEntry
-from acphold.imports import Home, Intake, Reader, Selection, Source, read_beside, reader
-from acphold.imports.continuation import Known
+from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
+from acphold.imports.continuation import KnownPart
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import told_here
-from acphold.imports.pieces import Piece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
@@ -53,8 +53,8 @@ class _KilledError(Exception):
 
 
 async def killed(
-    source: Source, reading: Reader, known: Known, manner: Manner
-) -> AsyncIterator[Piece]:
+    source: Source, reading: Reader, known: KnownPart, manner: Manner
+) -> AsyncIterator[NewsPiece]:
     """What is told by an import that comes to its end behind the first piece."""
     async for piece in told_here(source, reading, known, manner):
         yield piece
@@ -62,7 +62,7 @@ async def killed(
 
 
 async def list_first(
-    journal: SqliteJournal, home: Path, selection: Selection | None = None
+    journal: SqliteJournal, home: Path, selection: ImportSelection | None = None
 ) -> list[SessionRow]:
     intake = Intake(journal, selection) if selection else Intake(journal)
     await intake.list_first([source for source, _ in found(home)])
@@ -150,9 +150,9 @@ async def test_only_what_was_asked_for_is_listed_and_no_secret_in_a_title(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
-    assert await list_first(opened, tmp_path, Selection(cwd="/elsewhere")) == []
-    assert await list_first(opened, tmp_path, Selection(whole_turns=True)) == []
-    (row,) = await list_first(opened, tmp_path, Selection(cwd=CWD, redact=True))
+    assert await list_first(opened, tmp_path, ImportSelection(cwd="/elsewhere")) == []
+    assert await list_first(opened, tmp_path, ImportSelection(whole_turns=True)) == []
+    (row,) = await list_first(opened, tmp_path, ImportSelection(cwd=CWD, redact=True))
     assert row.title is None
 
 
@@ -171,7 +171,7 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     cline.user(f"The password: {word}")
     cline.agent("I see.")
     cline.write(title=name)
-    redact = Selection(redact=True)
+    redact = ImportSelection(redact=True)
     assert len(await list_first(opened, tmp_path, redact)) == 2
     rows = await opened.page(ListFilter(unread=True))
     await opened.aclose()
@@ -275,8 +275,8 @@ async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_on
     importing = SqliteJournal.open(journal, read_transcript=read_beside)
 
     async def interrupted(
-        source: Source, reading: Reader, known: Known, manner: Manner
-    ) -> AsyncIterator[Piece]:
+        source: Source, reading: Reader, known: KnownPart, manner: Manner
+    ) -> AsyncIterator[NewsPiece]:
         async for number, piece in numbered(told_here(source, reading, known, manner)):
             yield piece
             if number == 1:
@@ -290,7 +290,7 @@ async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_on
     assert (await Intake(opened).take(source, reading)).outcome == "same"
 
 
-async def numbered(told: AsyncIterator[Piece]) -> AsyncIterator[tuple[int, Piece]]:
+async def numbered(told: AsyncIterator[NewsPiece]) -> AsyncIterator[tuple[int, NewsPiece]]:
     number = 0
     async for piece in told:
         number += 1

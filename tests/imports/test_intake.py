@@ -15,10 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.history import Message
-from acphold.imports import Home, Intake, Outcome, Selection, Source
+from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import QUIET_MS, told_here
-from acphold.imports.pieces import PIECE_BYTES, Piece
+from acphold.imports.pieces import PIECE_BYTES, NewsPiece
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, history, state_of
 from acphold.journal.stores import open_journal
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
@@ -49,7 +49,7 @@ def say(transcript: Transcript, number: int, output: str = "A") -> None:
     transcript.assistant("done")
 
 
-async def take(journal: Journal, home: Path, selection: Selection | None = None) -> Outcome:
+async def take(journal: Journal, home: Path, selection: ImportSelection | None = None) -> Outcome:
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
     # Asked for with many others, it is the same to be told.
@@ -152,7 +152,7 @@ async def test_the_rest_of_a_turn_that_was_not_over_is_added(
 async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
     opened: Journal, tmp_path: Path
 ) -> None:
-    finished = Selection(whole_turns=True)
+    finished = ImportSelection(whole_turns=True)
     transcript = conversation(1)
     transcript.user("prompt 2")
     transcript.assistant("answer 2", use("t2", "Read", file_path="/a"))
@@ -169,7 +169,7 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
 async def test_a_turn_that_nobody_writes_to_any_more_is_over(
     opened: Journal, tmp_path: Path
 ) -> None:
-    finished = Selection(whole_turns=True)
+    finished = ImportSelection(whole_turns=True)
     transcript = conversation(1)
     transcript.user("prompt 2")
     path = transcript.write(tmp_path)
@@ -189,8 +189,8 @@ async def test_a_turn_that_was_left_unfinished_is_taken_in_by_a_plain_import(
     transcript = conversation(1)
     transcript.user("prompt 2")
     transcript.write(tmp_path)
-    await take(opened, tmp_path, Selection(whole_turns=True))
-    assert await take(opened, tmp_path, Selection(whole_turns=True)) == "same"
+    await take(opened, tmp_path, ImportSelection(whole_turns=True))
+    assert await take(opened, tmp_path, ImportSelection(whole_turns=True)) == "same"
     assert await take(opened, tmp_path) == "grown"
     assert await said(opened) == [*whole(1), "prompt 2"]
 
@@ -203,7 +203,7 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
     await opened.append(lease, [("update", [chunk])])
     await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await opened.link(lease, KEY, SESSION)
+    await opened.links.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
     assert await take(opened, tmp_path) == "grown"
@@ -236,7 +236,7 @@ async def test_a_session_held_only_in_the_agents_own_program_gets_all_of_it(
     opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD))
-    await opened.link(lease, KEY, SESSION)
+    await opened.links.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(1).write(tmp_path)
     assert await take(opened, tmp_path) == "grown"
@@ -265,7 +265,7 @@ async def test_a_long_conversation_is_taken_in_by_pieces_that_each_say_where_the
 async def take_one_piece(journal: Journal, home: Path) -> None:
     """An import that ends behind the first piece."""
 
-    async def telling(*given: Any) -> AsyncIterator[Piece]:
+    async def telling(*given: Any) -> AsyncIterator[NewsPiece]:
         async for piece in told_here(*given):
             yield piece
             raise OSError("enough")
@@ -286,7 +286,7 @@ class Quicker:
         self._source = source
         self._pieces: int | None = pieces
 
-    async def telling(self, *given: Any) -> AsyncIterator[Piece]:
+    async def telling(self, *given: Any) -> AsyncIterator[NewsPiece]:
         async for piece in told_here(*given):
             if self._pieces is not None:
                 await self._run()
@@ -297,7 +297,7 @@ class Quicker:
             await Intake(self._journal).take(self._source, READER, self._some)
         self._pieces = None
 
-    async def _some(self, *given: Any) -> AsyncIterator[Piece]:
+    async def _some(self, *given: Any) -> AsyncIterator[NewsPiece]:
         left = self._pieces or 0
         async for piece in told_here(*given):
             if not left:
@@ -366,7 +366,7 @@ async def held_here(journal: Journal, *prompts: str) -> None:
         prompt = f'[{{"type":"text","text":"{words}"}}]'.encode()
         await journal.append(lease, [("prompt", [prompt])])
         await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await journal.link(lease, KEY, SESSION)
+    await journal.links.link(lease, KEY, SESSION)
     await journal.release(lease)
 
 
@@ -428,8 +428,8 @@ async def test_only_conversations_of_the_folder_asked_for_are_taken(
     opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
-    assert await take(opened, tmp_path, Selection(cwd="/elsewhere")) == "elsewhere"
-    assert await take(opened, tmp_path, Selection(cwd=CWD)) == "new"
+    assert await take(opened, tmp_path, ImportSelection(cwd="/elsewhere")) == "elsewhere"
+    assert await take(opened, tmp_path, ImportSelection(cwd=CWD)) == "new"
 
 
 async def test_an_id_that_another_agent_has_already_gets_a_prefix(
@@ -472,8 +472,8 @@ async def test_a_conversation_that_goes_on_outside_is_archived_no_longer(
 async def test_words_of_an_imported_conversation_are_found(opened: Journal, tmp_path: Path) -> None:
     conversation(1).write(tmp_path)
     await take(opened, tmp_path)
-    await opened.catch_up(20)
-    assert [hit.session_id for hit in await opened.search("answer")] == [SESSION]
+    await opened.index.catch_up(20)
+    assert [hit.session_id for hit in await opened.index.search("answer")] == [SESSION]
 
 
 async def test_the_last_30_days_of_what_is_imported_are_searchable_at_once(
@@ -484,14 +484,14 @@ async def test_the_last_30_days_of_what_is_imported_are_searchable_at_once(
     transcript.assistant("answer", timestamp="2016-01-02T03:04:06.000Z")
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    assert await opened.search("answer") == []
-    assert await opened.catch_up(0) == 1
+    assert await opened.index.search("answer") == []
+    assert await opened.index.catch_up(0) == 1
     recent = datetime.now(UTC) - timedelta(days=29)
     transcript.user("A newer question", timestamp=recent.isoformat())
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    assert len(await opened.search("newer question")) == 1
-    assert await opened.catch_up(0) == 0
+    assert len(await opened.index.search("newer question")) == 1
+    assert await opened.index.catch_up(0) == 0
 
 
 def test_nothing_in_the_home_folder_is_changed(journal: Path, tmp_path: Path) -> None:

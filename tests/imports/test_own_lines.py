@@ -51,7 +51,7 @@ async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = ""
             await journal.settle(lease, lease.next_seq - 1)
     await journal.change(lease, RowChange(prompted=True, updated_at=1_700_000_000_123))
     if link:
-        await journal.link(lease, new.agent, link)
+        await journal.links.link(lease, new.agent, link)
     await journal.release(lease)
     await journal.aclose()
 
@@ -127,9 +127,9 @@ async def test_a_session_that_is_taken_in_in_many_pieces_is_the_same(
     journal = SqliteJournal.open(tmp_path / "b.db")
     kinds = [segment.kind async for segment in history(journal, "s1")]
     assert kinds.count("imported") == 1
-    while await journal.catch_up(1):
+    while await journal.index.catch_up(1):
         pass
-    assert len(await journal.search("Hello")) == 20
+    assert len(await journal.index.search("Hello")) == 20
     assert await journal.file.damage() == []
     await journal.aclose()
 

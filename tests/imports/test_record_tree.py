@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.imports.record_tree import HELD_BYTES, RecordTree
-from acphold.imports.records import Line
+from acphold.imports.records import RecordLine
 
 Record = tuple[str, str | None, bool]
 """An id, that of the parent, and whether a person wrote it."""
@@ -22,7 +22,7 @@ def tree(records: list[Record]) -> RecordTree:
 
 
 def told(records: list[Record], end: int | None = None) -> list[str]:
-    lines = [Line(0, record[0].encode()) for record in records]
+    lines = [RecordLine(0, record[0].encode()) for record in records]
     return [line.raw.decode() for line in tree(records).told(lines, end)]
 
 
@@ -93,18 +93,18 @@ def test_a_line_without_an_id_is_told_where_it_stands() -> None:
     made.add("a", None, typed=True)
     made.pass_over()
     made.add("b", "a", typed=False)
-    lines = [Line(0, raw) for raw in (b"a", b"beside", b"b")]
+    lines = [RecordLine(0, raw) for raw in (b"a", b"beside", b"b")]
     assert [line.raw for line in made.told(lines)] == [b"a", b"beside", b"b"]
 
 
 def test_lines_beyond_what_can_be_held_back_are_told_where_they_stand() -> None:
     records: list[Record] = [("b", "a", False), ("c", "a", False), ("a", None, True)]
     most = b"x" * (HELD_BYTES // 2 + 1)
-    lines = [Line(1, most), Line(2, most), Line(3, b"a")]
+    lines = [RecordLine(1, most), RecordLine(2, most), RecordLine(3, b"a")]
     assert [line.offset for line in tree(records).told(lines)] == [2, 3, 1]
 
 
 def test_lines_that_came_since_are_left_for_the_next_time() -> None:
     records = chain(2)
-    lines = [Line(0, b"r0"), Line(0, b"r1"), Line(0, b"r2")]
+    lines = [RecordLine(0, b"r0"), RecordLine(0, b"r1"), RecordLine(0, b"r2")]
     assert [line.raw for line in tree(records).told(lines)] == [b"r0", b"r1"]

@@ -15,10 +15,10 @@ import pytest
 
 from acphold.imports import Intake, Reader, Source, databases
 from acphold.imports.claude import READER
-from acphold.imports.continuation import Known
+from acphold.imports.continuation import KnownPart
 from acphold.imports.intake import told_here
 from acphold.imports.opencode import READER as OPENCODE
-from acphold.imports.pieces import Piece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.sources import Manner
 from acphold.journal import Journal, ListFilter
 from acphold.journal.stores import open_journal
@@ -64,8 +64,8 @@ async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_ne
     transcript.write(tmp_path)
 
     async def while_written(
-        source: Source, reader: Reader, known: Known, manner: Manner
-    ) -> AsyncIterator[Piece]:
+        source: Source, reader: Reader, known: KnownPart, manner: Manner
+    ) -> AsyncIterator[NewsPiece]:
         is_first = True
         async for piece in told_here(source, reader, known, manner):
             yield piece
@@ -88,8 +88,8 @@ async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
     (source,) = sources(READER, tmp_path)
 
     async def while_cut(
-        source: Source, reader: Reader, known: Known, manner: Manner
-    ) -> AsyncIterator[Piece]:
+        source: Source, reader: Reader, known: KnownPart, manner: Manner
+    ) -> AsyncIterator[NewsPiece]:
         async for piece in told_here(source, reader, known, manner):
             yield piece
             os.truncate(source.paths[0], 0)

@@ -9,7 +9,7 @@ import pytest
 
 from acphold.errors import TranscriptError
 from acphold.history import Message
-from acphold.imports import Home, Intake, Outcome, Selection, Source, Taken
+from acphold.imports import Home, ImportSelection, Intake, Outcome, Source, TakenSource
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.crew import each
@@ -20,7 +20,7 @@ from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.told import write_lines
 
 KEY = "sk-ant-api03-abCD12efGH34ijKL56mnOP78"
-REDACT = Selection(redact=True)
+REDACT = ImportSelection(redact=True)
 
 
 def transcript() -> Transcript:
@@ -32,7 +32,7 @@ def transcript() -> Transcript:
     return made
 
 
-async def take(path: Path, home: Path, selection: Selection = REDACT) -> list[Taken]:
+async def take(path: Path, home: Path, selection: ImportSelection = REDACT) -> list[TakenSource]:
     journal = open_journal(path)
     intake = Intake(journal, selection)
     taken = [await intake.take(source, CLAUDE) for source in CLAUDE.find(Home(home))]
@@ -40,7 +40,7 @@ async def take(path: Path, home: Path, selection: Selection = REDACT) -> list[Ta
     return taken
 
 
-async def outcomes(path: Path, home: Path, selection: Selection = REDACT) -> list[Outcome]:
+async def outcomes(path: Path, home: Path, selection: ImportSelection = REDACT) -> list[Outcome]:
     return [taken.outcome for taken in await take(path, home, selection)]
 
 
@@ -74,7 +74,7 @@ async def test_a_conversation_without_secrets_is_taken_in_as_without_redact(tmp_
     made = Transcript("Hello in /home/ada.")
     made.assistant("Hello, ada@example.org.")
     made.write(tmp_path)
-    for name, selection in (("plain.db", Selection()), ("redacted.db", REDACT)):
+    for name, selection in (("plain.db", ImportSelection()), ("redacted.db", REDACT)):
         assert await outcomes(tmp_path / name, tmp_path, selection) == ["new"]
     assert await said(tmp_path / "plain.db") == await said(tmp_path / "redacted.db")
 
@@ -213,7 +213,7 @@ async def test_processes_that_read_leave_secrets_out_too(
     transcript().write(tmp_path)
     journal = open_journal(tmp_path / "j.db")
     intake = Intake(journal, REDACT)
-    taken: list[Taken] = []
+    taken: list[TakenSource] = []
 
     async def work(source: Source, telling: object) -> None:
         taken.append(await intake.take(source, CLAUDE, telling))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 from acphold.history import Entry, Message, SessionState, ToolCall
 from acphold.history.fold import fold
-from acphold.imports import ALL, Home, Reader, Selection, Source
+from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.continuation import NOTHING
 from acphold.imports.pieces import pieces
 
@@ -24,7 +24,7 @@ def sources(reader: Reader, home: Path) -> list[Source]:
 class Story:
     """A conversation as its reader told it."""
 
-    def __init__(self, reader: Reader, source: Source, selection: Selection = ALL) -> None:
+    def __init__(self, reader: Reader, source: Source, selection: ImportSelection = ALL) -> None:
         told = list(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
         self.facts = told[-1].facts
         self.entries = [entry for piece in told for entry in piece.entries] + told[-1].closing

@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from acphold.conformance.model_endpoint import (
-    Asked,
     Failure,
     ModelEndpoint,
+    ModelPrompt,
     Reply,
     ToolUse,
     Words,
@@ -52,7 +52,7 @@ def running() -> AbstractContextManager[ModelEndpoint]:
     return endpoint(answer)
 
 
-def answer(asked: Asked) -> Reply:
+def answer(asked: ModelPrompt) -> Reply:
     """What the words ask for."""
     order = _order(asked.user)
     if (failure := re.search(r"\b(BADREQ|FAIL)\b", order)) is not None:

@@ -167,12 +167,81 @@ def _run(command: list[str]) -> None:
         raise InstallError(f"{command} failed:\n{done.stderr.strip()}")
 
 
+# --- agents that ask other interfaces of a model, for tests of their errors ----------------------
+
+
+def _by_node(package: str, version: str, file: str, *arguments: str) -> Callable[[], list[str]]:
+    """The command of an npm package; the Node.js is the one beside Python, new enough for all."""
+
+    def command() -> list[str]:
+        script = installed(f"{package}@{version}") / "node_modules" / package / file
+        return [str(Path(sys.executable).parent / "node"), str(script), *arguments]
+
+    return command
+
+
+def _claude_home(home: Path, url: str) -> dict[str, str]:
+    """A subscription: with an API key the vendor has no such limit."""
+    quiet = {"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    return {
+        **at_home(home),
+        **quiet,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "",
+        "CLAUDE_CODE_OAUTH_TOKEN": "none",
+        "IS_SANDBOX": "1",  # else it refuses to be root
+    }
+
+
+def _codex_of_openai_home(home: Path, url: str) -> dict[str, str]:
+    env = _codex_home(home, url)
+    config = Path(env["CODEX_HOME"]) / "config.toml"
+    known = CODEX_CONFIG.replace('approval_policy = "untrusted"\n', "")  # no longer supported
+    config.write_text(known.format(url=json.dumps(url)), encoding="utf-8")
+    return env
+
+
+def _gemini_home(home: Path, url: str) -> dict[str, str]:
+    folder = home / ".gemini"
+    folder.mkdir(exist_ok=True)
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "general": {"enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    # A model by name: "auto" asks another one first which to take.
+    model = {"GEMINI_MODEL": "gemini-2.5-pro", "GOOGLE_GEMINI_BASE_URL": url}
+    return {**at_home(home), **model, "GEMINI_API_KEY": "none"}
+
+
 CODEX = RealAgent("codex", _codex_command, _codex_home, remembers=True, tools=("shell",))
 OPENCODE = RealAgent(
     "opencode", _opencode_command, _opencode_home, remembers=True, tools=("read", "write")
 )
 DEEPAGENTS = RealAgent(
     "deepagents", _deepagents_command, _deepagents_home, remembers=False, tools=("read", "write")
+)
+CLAUDE = RealAgent(
+    "claude",
+    _by_node("@agentclientprotocol/claude-agent-acp", "0.101.0", "dist/index.js"),
+    _claude_home,
+    remembers=True,
+    tools=(),
+)
+CODEX_OF_OPENAI = RealAgent(
+    "codex of OpenAI",
+    _by_node("@agentclientprotocol/codex-acp", "2.6.0", "dist/index.js"),
+    _codex_of_openai_home,
+    remembers=True,
+    tools=(),
+)
+GEMINI = RealAgent(
+    "gemini",
+    _by_node("@google/gemini-cli", "0.61.0", "bundle/gemini.js", "--acp"),
+    _gemini_home,
+    remembers=True,
+    tools=(),
 )
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)

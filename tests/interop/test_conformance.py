@@ -25,10 +25,13 @@ AGENTS = {"python": python_agent, "typescript": ts_agent}
 NO_STORE = "new.unique-over-restarts"
 """Both count their sessions from 0 in every process."""
 
+RELATIVE = "new.relative-folder"
+"""Neither looks at the path of a session's folder."""
+
 OWN_FAILURES = {
     # The SDK takes every line for an object.
-    "python": {NO_STORE, "json-rpc.array"},
-    "typescript": {NO_STORE},
+    "python": {NO_STORE, RELATIVE, "json-rpc.array"},
+    "typescript": {NO_STORE, RELATIVE},
 }
 
 SEEN_AT_TIMES = {

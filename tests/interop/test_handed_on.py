@@ -87,7 +87,7 @@ async def test_a_conversation_handed_over_reaches_the_model_of_the_other_agent(
 ) -> None:
     session_id, known = await hold(first, place, model)
     environment = env(second, place, model)
-    told = await acphold(place, "handover", session_id, "--", *second.command(), **environment)
+    told = await acphold(place, "handoff", session_id, "--", *second.command(), **environment)
     made = told.splitlines()[0]
     async with place.client(place.wrapped(second.command()), **environment) as client:
         await client.call("initialize", introduction())

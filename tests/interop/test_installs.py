@@ -3,6 +3,7 @@ page."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from types import MappingProxyType
 import pytest
 from playwright.async_api import async_playwright
 
+from acphold.cli.main import COMMANDS
 from docs.man_pages import man_pages
 from tests.page.conftest import launched
 from tests.web.conftest import started
@@ -79,6 +81,38 @@ def wheel(release: Path) -> Path:
 def sdist(release: Path) -> Path:
     (made,) = release.glob("*.tar.gz")
     return made
+
+
+class Base:
+    """The wheel with what it depends on, and no extra, from the package index."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        run(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", wheel)
+        (self.packages,) = folder.glob("lib/python*/site-packages")
+        self.acphold = folder / "bin/acphold"
+        self.home = folder / "home"
+        self.home.mkdir()
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.acphold, *words],
+            env={
+                "HOME": str(self.home),
+                "PATH": f"{self.acphold.parent}:{os.environ['PATH']}",
+                "ACPHOLD_JOURNAL": str(self.home / "journal.db"),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+
+@pytest.fixture(scope="module")
+def base(folder: Path, wheel: Path) -> Base:
+    return Base(folder / "base", wheel)
 
 
 class Installed:
@@ -163,6 +197,56 @@ async def test_an_install_from_an_sdist_has_the_page_without_npm(
 
 async def test_an_install_from_a_wheel_has_the_page(folder: Path, wheel: Path) -> None:
     await opens(Installed(folder / "from-wheel", wheel))
+
+
+def test_the_base_is_small(base: Base) -> None:
+    assert len([*base.packages.glob("*.dist-info")]) <= 20
+    kib = run("du", "--summarize", "--block-size=1K", base.packages).split()[0]
+    assert int(kib) <= 45 * 1024
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_has_its_help_with_the_base_alone(base: Base, name: str) -> None:
+    done = base.run(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_base_holds_lists_finds_and_imports_conversations(base: Base) -> None:
+    assert base.run("demo").returncode == 0
+    transcript = base.home / ".claude/projects/-tmp/3f0e1c1a-5a52-4a4a-8a39-6f1e0d6c2b11.jsonl"
+    transcript.parent.mkdir(parents=True)
+    message = {"role": "user", "content": "an imported question"}
+    line = {"type": "user", "uuid": "u", "sessionId": transcript.stem, "cwd": "/tmp"}
+    line |= {"timestamp": "2026-01-01T00:00:00.000Z", "version": "2.0.0"}
+    transcript.write_text(json.dumps({**line, "message": message}) + "\n")
+    assert base.run("import").returncode == 0
+    asked = base.run("ask", "hello", "--", "acphold", "demo-agent")
+    assert asked.returncode == 0, asked.stderr
+    assert len(base.run("list", "--all", "--json").stdout.splitlines()) == 2
+    assert "an imported question" in base.run("search", "imported").stdout
+    told = base.run("doctor", "--", "acphold", "demo-agent")
+    assert told.returncode == 0, told.stdout
+    assert "extras: none; not installed: serve, mcp, postgres, otel" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("serve", "--", "acphold", "demo-agent"), "serve"),
+        (("connect", "https://host.example"), "serve"),
+        (("list", "--server", "https://host.example"), "serve"),
+        (("mcp",), "mcp"),
+        (("mcp-bridge",), "mcp"),
+        (("wrap", "--recall", "--", "acphold", "demo-agent"), "mcp"),
+        (("list", "--journal", "postgresql://host/x"), "postgres"),
+    ],
+)
+def test_a_command_of_an_extra_names_it_in_one_line(
+    base: Base, words: tuple[str, ...], extra: str
+) -> None:
+    done = base.run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"acphold.* needs: pip install 'acphold\[{extra}\]' .*\n", done.stderr)
 
 
 def test_a_wheel_has_the_documents_and_the_man_pages(wheel: Path) -> None:

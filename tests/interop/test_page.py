@@ -85,7 +85,7 @@ def begin(page: Page, served: Served, folder: Path, words: str) -> None:
     """Begin a session with a prompt."""
     page.goto(f"{served.url}/#/new")
     page.get_by_label("Folder on the server").fill(str(folder))
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     page.wait_for_url(re.compile("#/session/"))
     prompt(page, words)
 
@@ -150,9 +150,9 @@ def test_a_server_that_is_killed_is_told_of_and_what_is_sent_meanwhile_arrives_o
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
     served.process.kill()
     served.process.wait()
-    expect(page.locator(".away-bar")).to_contain_text("Not connected since")
+    expect(page.locator(".away-bar")).to_contain_text("Offline since")
     prompt(page, "And now?")
-    expect(page.locator(".sending")).to_contain_text("Kept on this device")
+    expect(page.locator(".sending")).to_contain_text("Saved on this device")
     served.start_again()
     expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
     expect(page.locator(".sending")).to_have_count(0)
@@ -185,7 +185,7 @@ def test_what_was_read_is_there_without_a_network(
     served.process.wait()
     page.reload()
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    expect(page.locator(".away-bar")).to_contain_text("Not connected since")
+    expect(page.locator(".away-bar")).to_contain_text("Offline since")
     served.start_again()
     expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
 
@@ -211,7 +211,7 @@ def test_what_was_read_is_shown_while_the_server_does_not_answer(
         page.reload()
         expect(page.get_by_role("cell", name="when.py")).to_be_visible()
         prompt(page, "And now?")
-        expect(page.locator(".sending")).to_contain_text("Kept on this device")
+        expect(page.locator(".sending")).to_contain_text("Saved on this device")
     finally:
         served.process.send_signal(signal.SIGCONT)
     expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
@@ -241,7 +241,7 @@ def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_th
     begin(page, served, tmp_path / "rows", "flood 3000")
     expect(page.get_by_text("word9 ")).to_be_visible()
     prompt(page, "Which disagree?")
-    expect(page.locator(".sending")).to_contain_text("Sent; waiting for its turn")
+    expect(page.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
     other = context.new_page()
     other.goto(page.url)
     expect(other.locator(".of-said")).to_be_visible()

@@ -19,6 +19,12 @@ import psutil
 import pytest
 
 import acphold
+from acphold.conformance.inspection import chosen, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import CheckSettings
+from acphold.conformance.subject import ServerSubject
+from acphold.conformance.verdicts import Verdict
+from tests.conformance.test_servers import LENIENT
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
@@ -133,6 +139,18 @@ async def test_a_turn_goes_over_http2_a_websocket_stands_beside_it_and_the_page_
             session = await agent.load_session(session_id, cwd=served.folder)
             assert "over two" in str(session.state.timeline)
             assert "again" in (await session.prompt("quick: again")).text
+
+
+async def test_check_finds_the_same_over_http2_as_without_a_proxy(
+    served: Served, authority: Authority
+) -> None:
+    subject = ServerSubject(served.url, served.token(), seconds=SECONDS, ca=str(authority.ca))
+    checks = chosen(CHECKS, ["http", "websocket"])
+    report = await inspect(subject, checks, CheckSettings(timeout=20))
+    assert {it.rule.id for it in report.of(Verdict.FAIL)} == LENIENT
+    passed = {it.rule.id: it.why for it in report.of(Verdict.PASS)}
+    assert {*passed} == {check.rule.id for check in checks} - LENIENT
+    assert "http.http2" in passed
 
 
 async def test_a_stranger_who_asks_for_the_page_by_the_thousand_takes_little_and_harms_nobody(

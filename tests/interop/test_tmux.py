@@ -105,7 +105,7 @@ def test_a_conversation_goes_on_by_resume_and_by_continue(window: Window) -> Non
     window.type(steps({"say": "first words"}), "Enter")
     window.until("agent  first words", "ready")
     window.type("C-d")
-    window.until("To go on: acphold resume")
+    window.until("To continue: acphold resume")
     window.type("clear", "Enter")
     window.run("chat", "--resume", "tester")
     window.until("first words", "Enter goes on")
@@ -114,12 +114,12 @@ def test_a_conversation_goes_on_by_resume_and_by_continue(window: Window) -> Non
     window.type(steps({"say": "second words"}), "Enter")
     window.until("agent  second words", "ready")
     window.type("C-d")
-    window.until("To go on")
+    window.until("To continue")
     window.type("clear", "Enter")
     window.run("chat", "--continue", "tester")
     window.until("agent  first words", "agent  second words", "ready")
     window.type("C-d")
-    window.until("To go on")
+    window.until("To continue")
 
 
 def test_a_question_is_answered_in_a_window_that_was_made_narrow(window: Window) -> None:
@@ -129,11 +129,11 @@ def test_a_question_is_answered_in_a_window_that_was_made_narrow(window: Window)
     window.until("ready")
     window.resize(50, 16)
     window.type(steps({"ask": ["session/request_permission", call]}), "Enter")
-    window.until("May it? Run it", "a key, then Enter")
+    window.until("Allow this? Run it", "press a key, then Enter")
     window.type("y")
     window.until("Enter: allow once: Go on")
     window.type("Enter")
-    window.until("allowed once: May it? Run it → Go on", "ready")
+    window.until("allowed once: Allow this? Run it → Go on", "ready")
 
 
 def test_ctrl_z_gives_the_shell_back_and_fg_the_conversation(window: Window, folder: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from acphold.agents import Asked, Event, Updates
+from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import JournalUnavailableError
 from acphold.library import outbox as outboxes
 from acphold.library.outbox import BATCH_UPDATES, MESSAGE, Outbox, Post, Utterance
@@ -35,7 +35,7 @@ class Journal:
             await self.hear(updates)
         return [self.hears_together] * len(said)
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         raise AssertionError
 
     @property

@@ -1,4 +1,4 @@
-"""`acphold run`, `agent.run()`, and what an editor sees of either."""
+"""`acphold run-agent`, `agent.run()`, and what an editor sees of either."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def acphold(*arguments: str) -> list[str]:
 
 
 def failed(*arguments: str, cwd: Path) -> tuple[int, str]:
-    """The exit code of `acphold run`, and what it said on stderr; nothing is on stdout."""
+    """The exit code of `acphold run-agent`, and what it said on stderr; nothing is on stdout."""
     done = subprocess.run(
-        acphold("run", *arguments),
+        acphold("run-agent", *arguments),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -98,7 +98,7 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
 ) -> None:
     file = tmp_path / "exits.py"
     file.write_text(EXITS.format(error=error))
-    async with introduced(acphold("run", str(file)), journal=journal) as client:
+    async with introduced(acphold("run-agent", str(file)), journal=journal) as client:
         session_id = await client.new()
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "leave"}]}
         refused = await client.refused("session/prompt", params)
@@ -110,14 +110,14 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
 
 @pytest.mark.parametrize("name", ["", ":agent"])
 async def test_an_agent_is_run_by_its_file(file: Path, journal: Path, name: str) -> None:
-    await hears_itself(acphold("run", f"{file}{name}"), journal)
+    await hears_itself(acphold("run-agent", f"{file}{name}"), journal)
 
 
 async def test_an_agent_is_run_by_its_module(
     file: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
-    await hears_itself(acphold("run", "my_agent:agent"), journal)
+    await hears_itself(acphold("run-agent", "my_agent:agent"), journal)
 
 
 async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
@@ -129,7 +129,7 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
         (project / f"{name}.py").write_text(f"print('{name} was run', flush=True)\n")
     monkeypatch.chdir(project)
     monkeypatch.setenv("PYTHONPATH", str(file.parent))
-    command = own_command("run", "my_agent")
+    command = own_command("run-agent", "my_agent")
     async with introduced(command, journal=journal, cwd=project) as client:
         await client.talk("hello")
     assert b"was run" not in client.stderr
@@ -142,8 +142,7 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
 async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:
     journal, log = tmp_path / "other.db", tmp_path / "log"
     options = ["--journal", str(journal), "--log-file", str(log), "--log-level=info"]
-    limits = ["--mcp-timeout", "2.5", "--cancel-grace=1", "--max-message", "1M"]
-    command = acphold("run", *options, str(file), *limits)
+    command = acphold("run-agent", *options[:2], str(file), *options[2:])
     await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
     assert {"other.db", "log"} <= set(made)
@@ -157,7 +156,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
         ((), 2, "arguments are required: MODULE:NAME"),
         (("a", "b"), 2, "unrecognized arguments: b"),
         (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
-        (("my_agent", "--mcp-timeout", "no"), 2, "a number of seconds above 0"),
+        (("my_agent", "--log-level", "no"), 2, "one of debug, info, warning, error"),
         (("missing.py",), 5, "there is no file /"),
         (("missing_module",), 5, "No module named 'missing_module'"),
         (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
@@ -192,8 +191,10 @@ def test_what_cannot_be_run_is_reported(
 
 
 def test_the_help_names_every_option() -> None:
-    done = subprocess.run(acphold("run", "--help"), capture_output=True, text=True, check=True)
-    for option in ("--journal", "--mcp-timeout", "--cancel-grace", "--log-file"):
+    done = subprocess.run(
+        acphold("run-agent", "--help"), capture_output=True, text=True, check=True
+    )
+    for option in ("--journal", "--log-level", "--log-file"):
         assert option in done.stdout
 
 
@@ -202,7 +203,7 @@ async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(
 ) -> None:
     torn = tmp_path / "torn.db"
     torn.write_bytes(b"this is no journal, whatever its name" * 100)
-    async with editor(acphold("run", str(file)), journal=torn) as client:
+    async with editor(acphold("run-agent", str(file)), journal=torn) as client:
         refused = await client.refused("initialize", {"protocolVersion": 1})
         assert "not a" in refused.message
     assert torn.read_bytes().startswith(b"this is no journal")
@@ -241,7 +242,7 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
 async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
     file: Path, journal: Path
 ) -> None:
-    command = acphold("wrap", "--", *acphold("run", str(file)))
+    command = acphold("wrap", "--", *acphold("run-agent", str(file)))
     async with introduced(command, journal=journal) as client:
         session_id = await client.talk("hello")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
@@ -251,7 +252,7 @@ async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
         assert client.text().endswith("again")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
         assert "hello" not in str(client.updates()[-1]), "the agent itself remembers"
-    async with introduced(acphold("run", str(file)), journal=journal) as client:
+    async with introduced(acphold("run-agent", str(file)), journal=journal) as client:
         assert await client.sessions() == [], "the one in front lists it"
         await client.load(session_id)
         assert client.text() == "helloagain"

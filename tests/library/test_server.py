@@ -475,7 +475,7 @@ async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> N
         assert refused.value.response.status_code == 401
         text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
         kept = open_journal(journal)
-        await kept.keep_access_token(token)
+        await kept.access.keep_token(token)
         await kept.aclose()
         caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
         await caller.talk("hello")
@@ -486,12 +486,12 @@ async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> N
 async def test_what_is_done_by_a_token_is_written_down_in_the_journal(journal: Path) -> None:
     text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
     kept = open_journal(journal)
-    await kept.keep_access_token(token)
+    await kept.access.keep_token(token)
     async with mounted(desk().server(journal=journal)) as place:
         caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
         session = await caller.talk("hello")
         await caller.leave()
-    done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.deeds(0, 10)]
+    done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.access.deeds(0, 10)]
     await kept.aclose()
     assert done == [("session/new", "a phone", session), ("session/prompt", "a phone", session)]
 
@@ -501,7 +501,7 @@ async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
 ) -> None:
     text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
     kept = open_journal(journal)
-    await kept.keep_access_token(token)
+    await kept.access.keep_token(token)
     server = desk().server(journal=journal)
     app = server.asgi()
     async with running(app) as place:
@@ -509,7 +509,7 @@ async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
         await caller.leave()
     async with running(app) as place:
         caller = await Dialled.to(f"ws://{place}/acp", authorization=f"Bearer {text}")
-        await kept.keep_access_token(replace(token, revoked_at=now_ms()))
+        await kept.access.keep_token(replace(token, revoked_at=now_ms()))
         await asyncio.wait_for(caller._reading, DEADLINE)
     await kept.aclose()
 

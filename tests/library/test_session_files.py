@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.agents import Asked, Event, Updates
+from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import (
     FileAccessError,
     InvalidParamsError,
@@ -109,7 +109,7 @@ class Editor:
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
         return [True for _ in said]
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         raise self.error
 
 

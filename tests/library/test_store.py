@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.agents import Asked, Event, Updates
+from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import DeclarationError
 from acphold.library.outbox import Outbox, Post
 from acphold.library.store import Store
@@ -46,7 +46,7 @@ class _Nobody:
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
         raise AssertionError
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         raise AssertionError
 
 

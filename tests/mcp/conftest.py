@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import acphold
-from acphold.mcp import Connection, OurSide, Server, Servers
+from acphold.mcp import McpConnection, OurSide, Server, Servers
 from acphold.mcp.bridge import bridge_server
 from acphold.processes.own_program import own_command
 from acphold.schema import (
@@ -47,7 +47,7 @@ BRIDGE = (
 Remote = McpServerHttp | McpServerSse
 
 Faulty = Callable[..., McpServerStdio]
-Connect = Callable[..., Connection]
+Connect = Callable[..., McpConnection]
 Gather = Callable[..., Servers]
 
 
@@ -160,7 +160,7 @@ async def faulty_url() -> AsyncIterator[FaultyHttp]:
 @pytest.fixture
 async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     """`connect(server)`: a connection that is closed after the test."""
-    made: list[Connection] = []
+    made: list[McpConnection] = []
 
     def connection(
         server: Server,
@@ -169,9 +169,9 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
         on_change: Callable[[str], None] | None = None,
         roots: tuple[str, ...] = (str(tmp_path),),
         **ours: Any,
-    ) -> Connection:
+    ) -> McpConnection:
         side = OurSide(cwd=str(tmp_path), roots=roots, **{"deadline": 40.0, **ours})
-        made.append(Connection(server, side, on_failure=on_failure, on_change=on_change))
+        made.append(McpConnection(server, side, on_failure=on_failure, on_change=on_change))
         return made[-1]
 
     yield connection

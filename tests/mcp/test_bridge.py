@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acphold.errors import InvalidParamsError
-from acphold.mcp import Connection, Progress
+from acphold.mcp import McpConnection, Progress
 from acphold.mcp.bridge import bridge_server, bridged_server
 from acphold.mcp.bridge_traffic import bridge
 from acphold.rpc.framing import LineBuffer
@@ -44,7 +44,7 @@ async def test_everything_passes_the_bridge(
     async def report(progress: Progress) -> None:
         heard.append(progress.done)
 
-    connection: Connection = connect(everything_bridged, roots=("/srv/x",))
+    connection: McpConnection = connect(everything_bridged, roots=("/srv/x",))
     assert (await connection.call("echo", {"message": "hi"})).text == "Echo: hi"
     arguments = {"duration": 0.2, "steps": 2}
     await connection.call("trigger-long-running-operation", arguments, on_progress=report)

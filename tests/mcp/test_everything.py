@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.mcp import Connection, OurSide, Progress, Server
+from acphold.mcp import McpConnection, OurSide, Progress, Server
 from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio, until
 
@@ -26,11 +26,11 @@ async def server(request: pytest.FixtureRequest, everything: dict[str, Server]) 
 
 
 @pytest.fixture
-async def connection(server: Server, connect: Connect) -> Connection:
+async def connection(server: Server, connect: Connect) -> McpConnection:
     return connect(server)
 
 
-async def test_tools_are_listed_and_called(connection: Connection) -> None:
+async def test_tools_are_listed_and_called(connection: McpConnection) -> None:
     tools = {tool.name: tool for tool in await connection.tools()}
     assert tools["echo"].server == "everything"
     assert tools["echo"].input_schema["type"] == "object"
@@ -38,7 +38,7 @@ async def test_tools_are_listed_and_called(connection: Connection) -> None:
     assert (result.text, result.failed) == ("Echo: héllo", False)
 
 
-async def test_results_are_structured_or_images_or_failures(connection: Connection) -> None:
+async def test_results_are_structured_or_images_or_failures(connection: McpConnection) -> None:
     weather = await connection.call("get-structured-content", {"location": "New York"})
     assert weather.structured is not None
     assert "temperature" in weather.structured
@@ -50,7 +50,7 @@ async def test_results_are_structured_or_images_or_failures(connection: Connecti
     assert (await connection.call("get-sum", {"a": "x"})).failed
 
 
-async def test_progress_comes_in_order_and_before_the_result(connection: Connection) -> None:
+async def test_progress_comes_in_order_and_before_the_result(connection: McpConnection) -> None:
     heard: list[float] = []
 
     async def report(progress: Progress) -> None:
@@ -63,7 +63,7 @@ async def test_progress_comes_in_order_and_before_the_result(connection: Connect
     assert heard == [1, 2, 3, 4]
 
 
-async def test_a_cancelled_call_leaves_the_connection_as_it_was(connection: Connection) -> None:
+async def test_a_cancelled_call_leaves_the_connection_as_it_was(connection: McpConnection) -> None:
     begun = asyncio.Event()
 
     async def report(progress: Progress) -> None:
@@ -82,7 +82,7 @@ async def test_a_cancelled_call_leaves_the_connection_as_it_was(connection: Conn
     assert connection.state is state
 
 
-async def test_resources_and_prompts_can_be_read(connection: Connection) -> None:
+async def test_resources_and_prompts_can_be_read(connection: McpConnection) -> None:
     resources = await connection.resources()
     text = next(one for one in resources if (one.mime_type or "").startswith("text/"))
     (contents,) = await connection.read_resource(text.uri)
@@ -105,14 +105,14 @@ async def test_the_roots_of_the_session_are_answered(
     assert "file:///srv/a%20b" in text
 
 
-async def until_offered(connection: Connection, tool: str) -> None:
+async def until_offered(connection: McpConnection, tool: str) -> None:
     """Wait for a tool that `everything` adds once it knows what we can do, and tells us of."""
     async with asyncio.timeout(10):
         while tool not in {one.name for one in await connection.tools()}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_what_nobody_answers_is_not_offered_to_the_server(connection: Connection) -> None:
+async def test_what_nobody_answers_is_not_offered_to_the_server(connection: McpConnection) -> None:
     await until_offered(connection, "get-roots-list")
     names = {tool.name for tool in await connection.tools()}
     assert not {name for name in names if "sampling" in name or "elicitation" in name}
@@ -188,7 +188,7 @@ def all_arguments() -> bytes:
 async def test_an_environment_variable_reaches_the_program(everything: dict[str, Server]) -> None:
     server = everything["stdio"]
     assert isinstance(server, McpServerStdio)
-    connection = Connection(server, OurSide(cwd="/"))
+    connection = McpConnection(server, OurSide(cwd="/"))
     env = msgspec.json.decode((await connection.call("get-env")).text, type=dict[str, str])
     assert env["TOKEN"] == SECRET
     await connection.aclose()

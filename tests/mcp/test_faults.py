@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.mcp.faults import HIDDEN, Redaction
+from acphold.mcp.faults import HIDDEN, FaultRedaction
 from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 
 
-def redaction(*values: str) -> Redaction:
+def redaction(*values: str) -> FaultRedaction:
     env = tuple(EnvVariable(name="X", value=value) for value in values)
-    return Redaction(McpServerStdio(name="x", command="/x", args=(), env=env))
+    return FaultRedaction(McpServerStdio(name="x", command="/x", args=(), env=env))
 
 
 VALUES = st.text(min_size=4).filter(lambda value: len(value.strip()) >= 4)
@@ -29,7 +29,7 @@ def test_a_value_that_begins_with_another_leaves_no_rest() -> None:
 
 def test_the_token_of_a_header_is_kept_out_without_its_scheme_too() -> None:
     headers = (HttpHeader(name="Authorization", value="Bearer abc-123-def"),)
-    redact = Redaction(McpServerHttp(name="x", url="http://h", headers=headers))
+    redact = FaultRedaction(McpServerHttp(name="x", url="http://h", headers=headers))
     assert redact("token abc-123-def is bad, Bearer") == f"token {HIDDEN} is bad, Bearer"
 
 
@@ -45,6 +45,6 @@ def test_a_text_of_many_lines_becomes_one_of_bounded_length() -> None:
 
 def test_keys_in_an_address_are_kept_out_too() -> None:
     address = "https://me:pass-word-1@h/mcp?key=abc%2D123-def&v=1"
-    redact = Redaction(McpServerHttp(name="x", url=address, headers=()))
+    redact = FaultRedaction(McpServerHttp(name="x", url=address, headers=()))
     assert redact("pass-word-1, abc-123-def, v 1") == f"{HIDDEN}, {HIDDEN}, v 1"
-    assert Redaction(McpServerHttp(name="x", url="http://[", headers=()))("a") == "a"
+    assert FaultRedaction(McpServerHttp(name="x", url="http://[", headers=()))("a") == "a"

@@ -19,7 +19,7 @@ from acphold.errors import (
 )
 from acphold.mcp import (
     Channel,
-    Connection,
+    McpConnection,
     Progress,
     named_servers,
 )
@@ -99,13 +99,13 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-def mine(connect: Connect, provider: Provider) -> Connection:
+def mine(connect: Connect, provider: Provider) -> McpConnection:
     """A connection to its server."""
     return connect(SERVER, channel=provider.channel)
 
 
 async def test_requests_carry_the_server_and_ids_of_our_own(
-    mine: Connection, provider: Provider
+    mine: McpConnection, provider: Provider
 ) -> None:
     assert [tool.name for tool in await mine.tools()] == ["add"]
     assert (await mine.call("add", {"a": 1})).text == "add"
@@ -117,7 +117,7 @@ async def test_requests_carry_the_server_and_ids_of_our_own(
     assert provider.asked[2]["params"]["arguments"] == {"a": 1}
 
 
-async def test_progress_comes_in_order_and_before_the_result(mine: Connection) -> None:
+async def test_progress_comes_in_order_and_before_the_result(mine: McpConnection) -> None:
     reports: list[Progress] = []
 
     async def report(progress: Progress) -> None:
@@ -141,7 +141,7 @@ async def test_a_changed_list_is_reported_while_a_request_is_active(
 
 
 async def test_a_notification_without_an_active_request_is_not_taken(
-    mine: Connection, provider: Provider
+    mine: McpConnection, provider: Provider
 ) -> None:
     await mine.call("add")
     assert not provider.tell(provider.asked[-1], "notifications/progress", progress=1)
@@ -149,7 +149,9 @@ async def test_a_notification_without_an_active_request_is_not_taken(
         assert not provider.channel.hear(odd)
 
 
-async def test_an_error_of_the_server_is_a_failed_call_and_nothing_worse(mine: Connection) -> None:
+async def test_an_error_of_the_server_is_a_failed_call_and_nothing_worse(
+    mine: McpConnection,
+) -> None:
     result = await mine.call("bad")
     assert (result.failed, result.text) == (True, "no such tool")
     assert isinstance(mine.state, Ready)
@@ -165,7 +167,7 @@ async def test_an_error_of_the_server_is_a_failed_call_and_nothing_worse(mine: C
     ],
 )
 async def test_an_error_of_the_client_ends_the_connection_until_it_is_used_again(
-    mine: Connection, provider: Provider, fault: Exception, words: str
+    mine: McpConnection, provider: Provider, fault: Exception, words: str
 ) -> None:
     await mine.ready()
     provider.fault = fault
@@ -212,7 +214,7 @@ async def test_a_client_that_does_not_answer_is_given_up(
     ],
 )
 async def test_an_answer_that_is_not_mcp_fails_only_its_request(
-    mine: Connection, provider: Provider, answer: object, words: str
+    mine: McpConnection, provider: Provider, answer: object, words: str
 ) -> None:
     await mine.ready()
     provider.answer = answer
@@ -224,19 +226,19 @@ async def test_an_answer_that_is_not_mcp_fails_only_its_request(
     assert (await mine.call("add")).text == "add"
 
 
-async def test_params_that_are_not_json_fail_only_their_request(mine: Connection) -> None:
+async def test_params_that_are_not_json_fail_only_their_request(mine: McpConnection) -> None:
     with pytest.raises(McpAnswerError, match="what is asked cannot be sent: "):
         await mine.call("add", {"text": "\ud800"})
     assert (await mine.call("add")).text == "add"
 
 
-async def test_result_is_preferred_to_error(mine: Connection, provider: Provider) -> None:
+async def test_result_is_preferred_to_error(mine: McpConnection, provider: Provider) -> None:
     provider.answer = {"error": {"code": 1, "message": "no"}, "result": {"content": []}}
     assert not (await mine.call("add")).failed
 
 
 async def test_cancelling_a_call_cancels_the_request_and_so_does_closing(
-    mine: Connection, provider: Provider
+    mine: McpConnection, provider: Provider
 ) -> None:
     await mine.ready()
     for count, end in enumerate((True, False), 1):

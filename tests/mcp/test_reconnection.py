@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from acphold import extras
 from acphold.errors import McpConnectError
 from acphold.mcp import reconnection
 from tests.mcp.conftest import Connect, Faulty
@@ -101,12 +102,9 @@ asyncio.run(main())
 async def test_without_the_sdk_the_person_is_told_what_to_install(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_such_module(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'mcp'")
-
-    monkeypatch.setattr(reconnection, "import_module", no_such_module)
+    monkeypatch.setattr(extras, "is_installed", lambda extra: extra != "mcp")
     monkeypatch.setattr(reconnection, "_import", None)
-    with pytest.raises(McpConnectError, match="pip install 'mcp"):
+    with pytest.raises(McpConnectError, match=r"pip install 'acphold\[mcp\]'"):
         await connect(faulty("ok")).ready()
     monkeypatch.undo()
     monkeypatch.setattr(reconnection, "_import", None)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.mcp import Connection, OurSide, Progress
+from acphold.mcp import McpConnection, OurSide, Progress
 from acphold.mcp.faults import FaultError
 from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
 from acphold.mcp.stdio_server import INHERITED, StdioServer
@@ -303,7 +303,7 @@ def test_a_loop_that_ends_with_a_connection_open_leaves_nothing_behind(
     faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
 ) -> None:
     async def main() -> None:
-        connection = Connection(faulty("child"), OurSide(cwd=str(tmp_path)))
+        connection = McpConnection(faulty("child"), OurSide(cwd=str(tmp_path)))
         await connection.ready()
         assert all(map(runs, started(pids)))
 
@@ -331,13 +331,13 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from acphold.mcp import Connection, OurSide
+from acphold.mcp import McpConnection, OurSide
 from acphold.schema import EnvVariable, McpServerStdio
 
 async def main():
     env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())
     server = McpServerStdio(name="x", command=sys.executable, args=tuple(sys.argv[3:]), env=env)
-    connection = Connection(server, OurSide(cwd=sys.argv[1]))
+    connection = McpConnection(server, OurSide(cwd=sys.argv[1]))
     await connection.ready()
     print("ready", flush=True)
     await asyncio.sleep(600)

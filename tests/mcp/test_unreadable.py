@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from acphold.errors import McpAnswerError
-from acphold.mcp import Connection, Server
+from acphold.mcp import McpConnection, Server
 from acphold.schema import McpServerHttp, McpServerSse
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
@@ -36,12 +36,12 @@ def server(request: pytest.FixtureRequest, faulty: Faulty, faulty_url: FaultyHtt
 
 
 @pytest.fixture
-def connection(server: Server, connect: Connect) -> Connection:
+def connection(server: Server, connect: Connect) -> McpConnection:
     return connect(server)
 
 
 async def test_an_answer_that_cannot_be_read_fails_only_its_call(
-    connection: Connection, request: pytest.FixtureRequest
+    connection: McpConnection, request: pytest.FixtureRequest
 ) -> None:
     on_events = request.node.callspec.params["server"].endswith("events")
     await connection.ready()
@@ -65,7 +65,9 @@ def nested(levels: int) -> object:
     return value
 
 
-async def test_arguments_that_cannot_be_sent_fail_only_their_call(connection: Connection) -> None:
+async def test_arguments_that_cannot_be_sent_fail_only_their_call(
+    connection: McpConnection,
+) -> None:
     await connection.ready()
     state = connection.state
     for argument in (nested(230), nested(600), "\ud83d"):

@@ -134,10 +134,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         opened=options("small", is_thorough=False),
         replies={"session/set_config_option": changes},
     )
+    refusal = {"error": {"code": -32603, "message": "out of order"}}
+    broken = scripted_agent(
+        info={"name": "broken", "version": "1"}, replies={"session/new": [refusal]}
+    )
+    wait = f"until [ -e '{folder}/slow may go' ]; do sleep 0.05; done; exec \"$@\""
+    slow = ["sh", "-c", wait, "slow", *scripted_agent(info={"name": "slow", "version": "1"})]
     settings = folder / "settings.toml"
     settings.write_text(
         f"[agents.scripted]\ncommand = {json.dumps(command)}\ncancel_grace = 2\n"
         f"[agents.other]\ncommand = {json.dumps(other)}\n"
+        f"[agents.broken]\ncommand = {json.dumps(broken)}\n"
+        f"[agents.slow]\ncommand = {json.dumps(slow)}\n"
     )
     with serving(folder, agent=(), variables={"ACPHOLD_SETTINGS": str(settings)}) as found:
         yield found
@@ -186,23 +194,16 @@ def paired() -> dict[str, StorageState]:
     return {}
 
 
-@pytest.fixture
-def answers() -> list[str]:
-    """What a person answers to the dialogs that they expect, in this order."""
-    return []
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(
     device: BrowserContext,
     served: Served,
     paired: dict[str, StorageState],
-    answers: list[str],
     wrong: list[str],
 ) -> AsyncIterator[Page]:
     """The page on it, paired; whatever it complains of, or runs that is not its own, fails."""
     found = await device.new_page()
-    watch(found, wrong, answers)
+    watch(found, wrong)
     if served.url in paired:
         await as_paired(found, served.url, paired[served.url])
         await found.goto(f"{served.url}/#/")
@@ -228,15 +229,12 @@ def wrong() -> list[str]:
     return []
 
 
-def watch(page: Page, wrong: list[str], answers: list[str]) -> None:
-    """Note what a page complains of, and answer its dialogs."""
+def watch(page: Page, wrong: list[str]) -> None:
+    """Note what a page complains of, and each dialog of the browser's: the page has its own."""
 
     async def answer(dialog: Dialog) -> None:
-        if answers:
-            await dialog.accept(answers.pop(0))
-        else:
-            wrong.append(f"a dialog: {dialog.message}")
-            await dialog.dismiss()
+        wrong.append(f"a dialog: {dialog.message}")
+        await dialog.dismiss()
 
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
@@ -276,6 +274,12 @@ async def violations(page: Page) -> list[tuple[str, list[str]]]:
     await tools.detach()
     found = json.loads(done["result"]["value"])
     return [(it["id"], [node["html"] for node in it["nodes"]]) for it in found]
+
+
+async def choose(page: Page, what: str) -> None:
+    """An entry of the session's menu."""
+    await page.get_by_label("More").click()
+    await page.locator("#session-menu").get_by_text(what, exact=True).click()
 
 
 async def opened(page: Page, session_id: str) -> None:

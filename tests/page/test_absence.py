@@ -36,7 +36,7 @@ async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
     page: Page, served: Served
 ) -> None:
     served.process.kill()
-    await expect(page.locator(".away-bar")).to_contain_text("Not connected since", timeout=60_000)
+    await expect(page.locator(".away-bar")).to_contain_text("Offline since", timeout=60_000)
     # Where it was, as a service is started again.
     port = served.url.rpartition(":")[2].strip("/")
     served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
@@ -44,7 +44,7 @@ async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
     await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
 
 
-async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
+async def test_a_device_whose_token_is_revoked_is_told_so_and_to_pair_again(
     page: Page, served: Served
 ) -> None:
     tokens = served.run("token", "list").splitlines()[1:]
@@ -52,6 +52,12 @@ async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
     served.run("token", "revoke", device)
     await expect(page.get_by_role("heading", name="Pair this device")).to_be_visible(timeout=60_000)
     assert await page.locator("a.session").count() == 0
+    told = page.get_by_role("alert")
+    when = r"\d{4}-\d\d-\d\d at \d\d:\d\d UTC"
+    revoked = re.compile(rf"^Access of this device was revoked on {when}\.$")
+    await expect(told).to_have_text(revoked)
+    await page.reload()
+    await expect(told).to_have_text(revoked)
 
 
 async def test_a_page_that_freezes_and_wakes_has_lost_and_doubled_nothing(tmp_path: Path) -> None:
@@ -92,9 +98,7 @@ async def test_a_tab_frozen_for_minutes_says_since_when_and_goes_on_behind_what_
                 await tools.send("Page.setWebLifecycleState", {"state": "active"})
                 await page.evaluate("dispatchEvent(new Event('focus'))")
                 away = page.locator(".away-bar")
-                await expect(away).to_contain_text(
-                    re.compile(r"Not connected since .* \((5|6) min\)")
-                )
+                await expect(away).to_contain_text(re.compile(r"Offline since .* \((5|6) min\)"))
                 failing.come_up()
                 await expect(away).to_have_count(0)
                 sheet = page.locator(".sheet")

@@ -356,7 +356,7 @@ async def test_two_devices_agree_on_the_options_of_an_agent(
     await page.get_by_role("link", name="New", exact=True).click()
     await page.get_by_label("Agent").select_option("other")
     await page.get_by_label("Folder on the server").fill(str(tmp_path))
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start").click()
     await page.wait_for_url(re.compile("#/session/"))
     await typed(page, steps({"say": "At your service."}))
     await expect(page.locator(".said")).to_have_text("At your service.")

@@ -42,7 +42,7 @@ async def test_a_slow_line_shows_what_was_read_at_once_and_what_is_sent_until_it
     await expect(page.locator(".said").last).to_contain_text("Answer 4.", timeout=60_000)
     await note(page, "ul.sending")
     await typed(page, steps({"say": "From far away."}))
-    await noted(page, "Kept on this device|On its way")
+    await noted(page, "Saved on this device|Sending…")
     await expect(page.locator(".said").last).to_have_text("From far away.", timeout=60_000)
     await expect(page.locator("ul.sending")).to_have_count(0)
     await expect(page.locator(".away-bar")).to_have_count(0)

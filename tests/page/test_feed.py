@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from itertools import count
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.async_api import Browser, Page, Route, StorageState, WebSocket, expect
@@ -51,32 +53,71 @@ async def test_the_list_is_followed_anew_with_each_connection_and_not_while_nobo
         await page.evaluate(HIDE, False)
 
 
-async def test_an_inbox_that_could_not_be_read_is_read_again(
+async def test_what_waits_is_in_the_list_and_asked_for_by_no_request_of_its_own(
+    page: Page, served: Served, agent: acphold.RemoteAgent
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda it: asked.append(it.url))
+    await page.reload()
+    session = await agent.new_session(cwd=served.folder)
+    turn = session.prompt(steps(ask(title="Run it again")))
+    await expect(page.get_by_text("Run it again")).to_be_visible()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.get_by_text("Run it again")).to_have_count(0)
+    await asyncio.wait_for(turn, 60)
+    assert any("/sessions/feed" in url for url in asked)
+    assert not any(url.endswith("/inbox") for url in asked)
+
+
+async def test_the_archive_says_when_it_cannot_be_read_and_is_read_with_the_next_connection(
     page: Page,
-    browser: Browser,
-    served: Served,
-    agent: acphold.RemoteAgent,
-    paired: dict[str, StorageState],
+) -> None:
+    await page.context.set_offline(True)
+    search = page.get_by_role("searchbox")
+    await page.get_by_role("button", name="Archived").click()
+    alert = page.get_by_role("alert").filter(has_text="sessions are not shown")
+    await expect(alert).to_have_text(
+        "The server cannot be reached. Archived sessions are not shown."
+    )
+    await page.get_by_role("button", name="All").click()
+    await search.fill("no such word")
+    await expect(alert).to_have_text("The server cannot be reached. Older sessions are not shown.")
+    hits = page.locator(".hits [role=status]")
+    await expect(hits).to_have_text("The server cannot be reached.")
+    await page.context.set_offline(False)
+    await expect(alert).to_have_count(0)
+    await expect(hits).to_have_text(re.compile("No message has these words"))
+
+
+async def test_every_archived_session_can_be_reached(
+    page: Page, browser: Browser, served: Served, paired: dict[str, StorageState]
 ) -> None:
     device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
     other = await device.new_page()
+    at = "2026-01-02T03:04:05Z"
+    fixed: dict[str, object] = {
+        "agent": "a",
+        "agentName": "a",
+        "cwd": "/w",
+        "createdAt": at,
+        "updatedAt": at,
+    }
+    fixed |= {"messageCount": 1, "outcome": None, "unseen": False, "archived": True, "live": None}
+
+    async def page_of(route: Route) -> None:
+        begin = int(parse_qs(urlsplit(route.request.url).query).get("cursor", ["0"])[0])
+        rows = [{**fixed, "sessionId": f"s{n}", "title": f"t{n}"} for n in range(begin, begin + 2)]
+        more = {"nextCursor": str(begin + 2)} if begin < 4 else {}
+        await route.fulfill(json={"sessions": rows, **more})
+
+    await other.route(re.compile(r"/sessions\?.*archived=only"), page_of)
     await other.goto(f"{served.url}/#/")
-    await other.get_by_role("link", name="New", exact=True).wait_for()
-    failed = asyncio.Event()
-
-    async def fail(route: Route) -> None:
-        await route.fulfill(status=503, body="{}")
-        if len(seen) == 2:
-            await other.unroute("**/inbox", fail)
-            failed.set()
-        seen.append(route.request.url)
-
-    seen: list[str] = []
-    await other.route("**/inbox", fail)
-    session = await agent.new_session(cwd=served.folder)
-    turn = session.prompt(steps(ask(title="Run it again")))
-    await asyncio.wait_for(failed.wait(), 60)
-    await expect(other.get_by_text("Run it again")).to_be_visible()
-    await other.get_by_role("button", name="Go on").click()
-    await asyncio.wait_for(turn, 60)
+    await other.get_by_role("button", name="Archived").click()
+    rows = other.locator("a.session[href^='#/session/s']")
+    more = other.get_by_role("button", name="More sessions")
+    for number in (2, 4):
+        await expect(rows).to_have_count(number)
+        await more.click()
+    await expect(rows).to_have_count(6)
+    await expect(more).to_have_count(0)
     await device.close()

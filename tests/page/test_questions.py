@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import BrowserContext, Locator, Page, expect
 
 import acphold
-from tests.page.conftest import opened, steps
+from tests.page.conftest import ask, opened, steps
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
@@ -61,3 +62,253 @@ async def test_every_argument_is_open_and_each_answer_says_what_it_does(
     await opened(page, session.id)
     await page.locator(".asking").get_by_role("button", name="Yes, of course").click()
     assert '"no"' in (await asyncio.wait_for(turn, 60)).text
+
+
+def command_of(lines: int) -> str:
+    """A command that is longer than a screen of a phone."""
+    return " && \\\n".join(f"printf 'step {number} of many'" for number in range(lines))
+
+
+async def tall(page: Page, card: Locator) -> None:
+    """Its answers are on the first screen, and the end of the command can be scrolled to."""
+    assert await page.evaluate("innerHeight") == 740
+    await expect(card.locator(".options button").first).to_be_visible()
+    for button in await card.locator(".options button").all():
+        await expect(button).to_be_in_viewport(ratio=1)
+    more = card.get_by_role("button", name="More below")
+    below = "(it) => it.scrollHeight - it.scrollTop - it.clientHeight"
+    assert await card.locator(".scrolls").evaluate(below) > 740
+    while await more.count():
+        await more.click()
+        await page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert await card.locator(".scrolls").evaluate(below) < 5
+    await expect(card.locator(".scrolls")).to_contain_text("the last line")
+    await expect(card.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wide) <= 0
+
+
+@pytest.mark.parametrize("kind", ["command", "diff"])
+async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of_it_can_be_read(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, kind: str
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    session = await agent.new_session(cwd=tmp_path)
+    tool: dict[str, Any]
+    if kind == "command":
+        tool = {"rawInput": {"command": f"{command_of(60)}\n# the last line"}, "kind": "execute"}
+    else:
+        text = "".join(f"line {number} of the file\n" for number in range(200))
+        diff = {"type": "diff", "path": "/srv/a.txt", "newText": f"{text}the last line\n"}
+        tool = {"content": [diff], "kind": "edit"}
+    turn = session.prompt(steps(ask(title="Do it", **tool)))
+    await tall(page, page.locator(".inbox section.question"))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await tall(page, card)
+    await card.get_by_role("button", name="Go on").click()
+    assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_a_command_stands_on_the_screen_once_in_letters_of_one_width_and_breaks_at_words(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    session = await agent.new_session(cwd=tmp_path)
+    command = "rsync --archive --delete-after --exclude=a-b photographs/ backup:/srv/"
+    words = [{"type": "content", "content": {"type": "text", "text": "Keep a copy"}}]
+    tool: dict[str, Any] = {
+        "title": f"`{command}`",
+        "kind": "execute",
+        "rawInput": {"command": command, "description": "Keep a copy"},
+        "content": words,
+    }
+    began = {"sessionUpdate": "tool_call", "toolCallId": "t1", "status": "pending", **tool}
+    turn = session.prompt(steps({"update": began}, ask(**tool)))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card).to_be_visible()
+    conversation = page.locator("main.conversation")
+    shown = await conversation.inner_text()
+    own = shown.partition("You\n")[0] + shown.partition("asks\n")[2]
+    for text in (command, "Keep a copy"):
+        assert own.count(text) == 1, shown
+    box = card.locator("pre.command", has_text="rsync")
+    font = await box.evaluate("(it) => getComputedStyle(it).fontFamily")
+    assert "monospace" in font
+    lines = await box.evaluate(
+        """(it) => {
+          const lines = [];
+          const words = document.createTreeWalker(it, NodeFilter.SHOW_TEXT);
+          while (words.nextNode()) {
+            const text = words.currentNode;
+            for (let at = 0; at < text.length; at++) {
+              const range = document.createRange();
+              range.setStart(text, at);
+              range.setEnd(text, at + 1);
+              const { top } = range.getBoundingClientRect();
+              if (Math.abs((lines.at(-1)?.top ?? -99) - top) > 5) lines.push({ top, text: "" });
+              lines.at(-1).text += text.data[at];
+            }
+          }
+          return lines.map((it) => it.text);
+        }"""
+    )
+    assert "".join(lines) == command
+    assert len(lines) > 1
+    assert all(line.endswith(" ") for line in lines[:-1]), lines
+    await card.get_by_role("button", name="Stop it").click()
+    await asyncio.wait_for(turn, 60)
+
+
+async def test_backticks_in_a_title_are_drawn_as_code(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Run `make <all>` in `src`", rawInput={"jobs": 4})))
+    asks = page.locator(".inbox section.question .asks")
+    await expect(asks).to_have_text("Run make <all> in src")
+    assert await asks.locator("code").all_inner_texts() == ["make <all>", "src"]
+    await page.locator(".inbox").get_by_role("button", name="Stop it").click()
+    await asyncio.wait_for(turn, 60)
+
+
+async def test_notifications_are_offered_at_the_first_question_until_somebody_has_decided(
+    device: BrowserContext, page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await device.grant_permissions(["notifications"])
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="First"), ask("t2", title="Second")))
+    offer = page.get_by_role("group", name="Notifications")
+    await page.reload()
+    await expect(page.locator(".inbox section.question")).to_contain_text("First")
+    await expect(offer).to_contain_text("Get a notification when an agent asks?")
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await opened(page, session.id)
+    await expect(offer).to_be_visible()
+    go_on = page.locator(".asking").get_by_role("button", name="Go on")
+    await expect(go_on).to_be_in_viewport(ratio=1)
+    await offer.get_by_role("button", name="No, thanks").click()
+    await expect(offer).to_have_count(0)
+    await go_on.click()
+    second = page.locator(".asking section.question", has_text="Second")
+    await expect(second).to_be_visible()
+    await page.reload()
+    await expect(second).to_be_visible()
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    assert await offer.count() == 0  # for good
+    await page.goto(page.url.partition("#")[0] + "#/")
+    # Who changes their mind still can.
+    await expect(page.get_by_role("button", name="Notify me on this device")).to_be_visible()
+    assert await offer.count() == 0
+    await page.locator(".inbox").get_by_role("button", name="Stop it").click()
+    await asyncio.wait_for(turn, 60)
+
+
+SEEN = """() => {
+  globalThis.seen = [];
+  const note = (card) => seen.push([
+    card.querySelector(".asks")?.textContent,
+    [...card.querySelectorAll(".options button")].map((button) => button.disabled),
+  ].join(" "));
+  const added = (changes) => changes.flatMap((change) => [...change.addedNodes]);
+  new MutationObserver((changes) => added(changes).forEach((node) => {
+    if (node.matches?.("section.question")) note(node);
+    else node.querySelectorAll?.("section.question").forEach(note);
+  })).observe(document.body, { childList: true, subtree: true });
+}"""
+"""Notes of each question that comes whether it could be answered at that moment."""
+
+
+async def test_a_question_that_has_just_come_cannot_be_answered_by_a_tap_for_another(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await page.evaluate(SEEN)
+    turn = session.prompt(steps(ask("one", title="First"), ask("two", title="Second")))
+    cards = page.locator(".asking section.question")
+    for title in ("First", "Second"):
+        card = cards.filter(has_text=title)
+        await card.get_by_role("button", name="Go on").click()
+        await expect(card).to_have_count(0)
+    await asyncio.wait_for(turn, 60)
+    assert await page.evaluate("seen") == ["First true,true", "Second true,true"]
+
+
+async def test_a_decision_that_is_read_later_names_the_client_that_made_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Install it")))
+    await opened(page, session.id)
+    await page.locator(".asking").get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await page.reload()
+    await expect(page.locator("p.decision")).to_contain_text("in acphold-page")
+
+
+async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    given = {"command": f"{command_of(20)}\n# the last line", "cwd": "/srv/" + "photographs/" * 5}
+    turn = session.prompt(steps(ask(title="Do `it`", kind="execute", rawInput=given)))
+    await page.set_viewport_size({"width": 180, "height": 370})
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    go_on = card.get_by_role("button", name="Go on")
+    await expect(go_on).to_be_in_viewport(ratio=1)
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wide) <= 0
+    box = card.locator(".scrolls")
+    assert await box.evaluate("(it) => it.scrollWidth - it.clientWidth") <= 0
+    assert await box.evaluate("(it) => it.clientHeight") > 100
+    await go_on.click()
+    assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_a_long_refusal_leaves_room_for_what_allows(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    options = [
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "all", "name": "Yes, and do not ask again for make", "kind": "allow_always"},
+        {"optionId": "no", "name": "No, tell the agent to do otherwise", "kind": "reject_once"},
+    ]
+    call = {"toolCallId": "t1", "title": "Run `make test`", "kind": "execute"}
+    request = {"toolCall": call, "options": options}
+    turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card.locator(".options button")).to_have_count(3)
+    allow, always, refuse = await card.locator(".options button").evaluate_all(
+        "(all) => all.map((it) => [it.offsetWidth, it.offsetHeight])"
+    )
+    assert allow[0] + always[0] > refuse[0] * 1.3
+    assert refuse[1] <= always[1]
+    # The title's backticks are code, before and after.
+    await card.get_by_role("button", name="Allow once: Yes").click()
+    assert '"yes"' in (await asyncio.wait_for(turn, 60)).text
+    for place in (".decision", ".tool .title"):
+        code = page.locator(f".sheet {place} code")
+        await expect(code).to_have_text("make test")
+        await expect(code.locator(".word")).to_have_text(["make", "test"])
+
+
+async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    diff = {"type": "diff", "path": "/srv/a.txt", "oldText": "old\n", "newText": "new\n"}
+    turn = session.prompt(steps(ask(title="Edit it", kind="edit", content=[diff])))
+    await expect(page.locator(".inbox .diff tr.added")).to_have_count(1)
+    await expect(page.locator(".inbox .diff table.two")).to_have_count(0)
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card.locator(".diff table.two")).to_have_count(1)
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)

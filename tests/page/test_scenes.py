@@ -61,6 +61,30 @@ async def test_what_was_said_is_found_and_opens_at_its_place(
     await expect(page.get_by_text("There is a needle in it.").last).to_be_visible()
 
 
+async def test_hits_stand_below_their_session_a_few_of_each(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    for number, session in enumerate(sessions):
+        for _ in range(5 - 3 * number):
+            await session.prompt(steps({"say": f"A sextant lies on shelf {number}."}))
+    await page.get_by_role("searchbox").fill("sextant")
+    groups = page.locator(".hits .of-session")
+    await expect(groups).to_have_count(2)
+    many = groups.filter(has_text="shelf 0")
+    await expect(many.get_by_role("heading")).to_have_count(1)
+    await expect(many.locator(".about")).to_contain_text(f"scripted · {tmp_path.name}")
+    await expect(many.locator("time")).to_have_count(1)
+    await expect(many.locator("a.session")).to_have_count(3)
+    more = many.get_by_role("button", name="more hit")
+    hidden = int((await more.inner_text()).split()[0])
+    await more.click()
+    await expect(many.locator("a.session")).to_have_count(3 + hidden)
+    await expect(more).to_have_count(0)
+    await page.get_by_role("searchbox").fill("sextant astrolabe")
+    await expect(page.locator(".hits")).to_contain_text("No message has these words")
+
+
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
     "[a link](javascript:alert(4)) <a href='javascript:alert(5)'>x</a>",
@@ -213,7 +237,7 @@ async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await typed(page, steps({"say": "said once"}))
     await expect(
-        page.get_by_text(re.compile("Kept on this device|On its way")).first
+        page.get_by_text(re.compile("Saved on this device|Sending…")).first
     ).to_be_visible()
     await device.set_offline(False)
     await page.evaluate("dispatchEvent(new Event('online'))")
@@ -264,7 +288,9 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
     page: Page, device: BrowserContext, served: Served
 ) -> None:
     await device.grant_permissions(["notifications"], origin=served.url)
-    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    # Chromium drops what is pushed to a worker that is still being activated.
+    active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
+    await page.evaluate(seen(f"() => {active}"))
     tools = await device.new_cdp_session(page)
     found: list[str] = []
     tools.on(

@@ -12,16 +12,10 @@ from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
 from tests.editor import introduced, scripted_agent, wrap_command
-from tests.page.conftest import ask, opened, row_of, steps, typed
+from tests.page.conftest import ask, choose, opened, row_of, steps, typed, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
-
-
-async def choose(page: Page, what: str) -> None:
-    """An entry of the session's menu."""
-    await page.get_by_label("More").click()
-    await page.locator("#session-menu").get_by_text(what, exact=True).click()
 
 
 async def is_left(served: Served, session_id: str) -> None:
@@ -47,7 +41,7 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
     choice = page.get_by_label("Another agent")
     await expect(choice).to_contain_text("elsewhere")
     await typed(page, steps(ask()))
-    await expect(page.get_by_label("Waiting prompts")).to_contain_text("Kept on this device")
+    await expect(page.get_by_label("Waiting prompts")).to_contain_text("Saved on this device")
     await choice.get_by_role("button", name="Continue with other").click()
     card = page.locator(".asking section.question")
     await expect(card.locator("h2")).to_have_text("other asks")
@@ -58,18 +52,19 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
 
 
 async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
-    page: Page, served: Served, tmp_path: Path, answers: list[str]
+    page: Page, served: Served, tmp_path: Path
 ) -> None:
     await page.get_by_role("link", name="New", exact=True).click()
     await page.get_by_label("Agent").select_option("other")
     await page.get_by_label("Folder on the server").fill(str(tmp_path))
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start").click()
     await page.wait_for_url(re.compile("#/session/"))
     await typed(page, steps({"say": "First words."}))
     await expect(page.locator(".said")).to_have_text("First words.")
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("[^/]other"))
-    answers.append("The long way home")
     await choose(page, "Rename")
+    await page.get_by_role("dialog").get_by_label("Name").fill("The long way home")
+    await page.keyboard.press("Enter")
     title = page.locator(".bar h1")
     await expect(title).to_have_text("The long way home")
     async with page.expect_download() as download:
@@ -83,8 +78,8 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
     await expect(page.locator(".said")).to_have_text("First words.")
     await typed(page, steps({"say": "Only in the copy."}))
     await expect(page.locator(".said", has_text="Only in the copy.")).to_be_visible()
-    answers.append("")  # whether it may be deleted
     await choose(page, "Delete")
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     rows = page.locator("a.session", has_text="The long way home")
     await expect(rows).to_have_count(1)
     await rows.click()
@@ -114,11 +109,11 @@ async def test_what_is_put_off_is_no_refusal_and_what_was_decided_is_kept(
     put_off = page.locator("button.later", has_text="Sweep the yard")
     await expect(put_off).to_be_visible()
     row = page.locator("a.session.waiting")
-    await expect(row).to_contain_text("waits for you")
+    await expect(row).to_contain_text("waiting for you")
     await put_off.click()
     await question.get_by_role("button", name="Stop it").click()
     assert '"stop"' in (await asyncio.wait_for(turn, 30)).text
-    await page.get_by_role("link", name="Decided").click()
+    await page.get_by_role("link", name="Decisions").click()
     decided = page.locator("a.session", has_text="Sweep the yard").first
     await expect(decided).to_contain_text("Refused")
     await expect(decided).to_contain_text("in acphold-page")
@@ -140,15 +135,17 @@ async def test_what_was_done_since_one_looked_is_told_until_one_does(
     await phone.close()  # and put away, while it works
     await is_left(served, session.id)
     project = page.locator("section.project", has=page.get_by_role("heading", name="unseen"))
-    await expect(project).to_contain_text("works")
+    await expect(project).to_contain_text("running")
     (tmp_path / "go").touch()
-    await expect(project).to_contain_text("done since you looked")
-    done = page.get_by_role("button", name=re.compile("^Done since you looked"))
+    await expect(project).to_contain_text("done since you last looked")
+    done = page.get_by_role("button", name=re.compile("^Done since you last looked"))
     await done.click()
     await expect(page.locator("a.session.unseen")).to_have_count(1)
     await page.locator("a.session.unseen").click()
     await expect(page.locator(".said")).to_have_text("On it. Done.")
     await page.goto(f"{served.url}/#/")
+    await expect(page.get_by_text("You have seen everything that finished.")).to_be_visible()
+    await page.get_by_role("button", name=re.compile("^All")).click()
     await expect(done).to_have_count(0)
 
 
@@ -161,13 +158,13 @@ async def test_what_ends_while_one_looks_at_something_else_is_told_on_a_page_tha
     await expect(page.locator(".said")).to_have_text("On it.")
     await page.goto(f"{served.url}/#/")
     row = row_of(page, session)
-    await expect(row).to_contain_text("works")
+    await expect(row).to_contain_text("running")
     (tmp_path / "go").touch()
-    await expect(row).to_contain_text("done since you looked")
+    await expect(row).to_contain_text("done since you last looked")
     await row.click()
     await expect(page.locator(".said")).to_have_text("On it. Done.")
     await page.goto(f"{served.url}/#/")
-    await expect(row).not_to_contain_text("done since you looked")
+    await expect(row).not_to_contain_text("done since you last looked")
 
 
 async def test_what_was_used_is_a_picture(
@@ -178,7 +175,7 @@ async def test_what_was_used_is_a_picture(
     await session.prompt(steps({"answer": {"stopReason": "end_turn", "usage": usage}}))
     await page.get_by_role("link", name="Usage", exact=True).click()
     await expect(page.locator("figure.days figcaption")).to_contain_text(
-        "Tokens a day, at most 12K"
+        "Tokens per day, at most 12K"
     )
     columns = await page.locator(".days .column").evaluate_all(
         "(all) => all.map((it) => it.getBoundingClientRect().height)"
@@ -189,5 +186,130 @@ async def test_what_was_used_is_a_picture(
     assert day > 100
     assert sum(others) < 30
     project = page.locator("ul.bars li", has_text=tmp_path.name)
-    await expect(project).to_contain_text("1 session · 12K tokens")
+    await expect(project).to_contain_text("1 session")
+    await expect(project.locator(".number")).to_have_text(["12K", re.compile(r"\d%$")])
+    by_model = page.locator("section", has=page.get_by_role("heading", name="By model"))
+    await expect(by_model.locator("li")).to_contain_text("Model not reported")
+    await expect(page.get_by_text("No agent reported a model.")).to_be_visible()
+    by_day = page.locator("section", has=page.get_by_role("heading", name="By day"))
+    await expect(by_day.locator("li").first).to_contain_text("12K")
     await expect(page.locator("ul.bars li", has_text=re.compile("^scripted"))).to_be_visible()
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """The contrast of two colours, as WCAG 2 has it."""
+
+    def light(colour: list[float]) -> float:
+        parts = [it / 255 for it in colour[:3]]
+        linear = [it / 12.92 if it <= 0.03928 else ((it + 0.055) / 1.055) ** 2.4 for it in parts]
+        return sum(share * it for share, it in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+COLOURS = """(it) => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  let ground = it;
+  const isClear = () => /, 0\\)$/.test(getComputedStyle(ground).backgroundColor);
+  while (isClear()) ground = ground.parentElement;
+  const dot = it.closest("a").querySelector(".state");
+  return [
+    getComputedStyle(it).color,
+    getComputedStyle(ground).backgroundColor,
+    getComputedStyle(dot, "::before").backgroundColor,
+  ].map(parts);
+}"""
+
+
+async def test_a_failed_session_says_so_in_words_and_in_a_colour_that_can_be_read(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    with pytest.raises(acphold.AcpholdError):
+        await session.prompt(steps({"error": {"code": -32603, "message": "out of order"}}))
+    row = row_of(page, session)
+    words = row.locator(".words")
+    await expect(words).to_contain_text("failed")
+    await page.set_viewport_size({"width": 360, "height": 740})
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        colour, ground, dot = await words.evaluate(COLOURS)
+        assert contrast(colour, ground) >= 4.5
+        assert colour == dot
+        assert colour != await row.locator("time").evaluate(f"(it) => ({COLOURS})(it)[0]")
+
+
+async def test_no_filter_of_the_list_is_cut_off_on_a_phone_and_an_empty_one_says_why(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Wait here")))
+    await page.set_viewport_size({"width": 360, "height": 740})
+    filters = page.locator(".filters")
+    await expect(filters.get_by_role("button", name="Waiting")).to_be_visible()
+    for each in await filters.get_by_role("button").all():
+        box = await each.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    await filters.get_by_role("button", name="Waiting").click()
+    await page.locator(".inbox").get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await expect(page.get_by_text("Nothing is waiting for you.")).to_be_visible()
+    await filters.get_by_role("button", name="Archived").click()
+    await page.get_by_role("searchbox").fill("zzz never said")
+    await expect(page.get_by_text("No archived session has these words")).to_be_visible()
+
+
+async def test_a_conversation_without_a_word_says_what_to_do(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    empty = page.get_by_text("No messages yet.")
+    await expect(empty).to_be_visible()
+    await typed(page, steps({"say": "Now there is."}))
+    await expect(page.locator(".said")).to_have_text("Now there is.")
+    await expect(empty).to_have_count(0)
+
+
+async def test_agents_are_called_by_their_short_names(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    name = "@agentclientprotocol/claude-agent-acp"
+    words = wrap_command(scripted_agent(info={"name": name, "version": "1"}))
+    journal = served.env["ACPHOLD_JOURNAL"]
+    async with introduced(words, journal=journal, env=served.env) as editor:
+        session_id = await editor.talk({"say": "By its short name."}, cwd=tmp_path)
+        await editor.leave()
+    row = page.locator(f"a.session[href='#/session/{session_id}']")
+    await expect(row.locator(".agent")).to_have_text("claude")
+    await row.click()
+    await expect(page.locator(".bar .name p")).to_contain_text("claude ·")
+
+
+@pytest.mark.parametrize("width", [360, 720, 1440])
+async def test_a_bar_that_is_a_thousand_times_longer_leaves_the_others_to_be_compared(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 800})
+    for name, tokens in (("much", 90_000_000_000), ("less", 4_000_000), ("least", 1_000_000)):
+        (folder := tmp_path / f"{name}-{width}").mkdir()
+        session = await agent.new_session(cwd=folder)
+        usage = {"inputTokens": tokens, "outputTokens": 0, "totalTokens": tokens}
+        await session.prompt(steps({"answer": {"stopReason": "end_turn", "usage": usage}}))
+    await page.goto(f"{page.url.partition('#')[0]}#/usage")
+    bars = page.locator("section", has=page.get_by_role("heading", name="By project"))
+
+    async def length(name: str) -> float:
+        row = bars.locator("li", has_text=f"{name}-{width}").locator(".row")
+        return float(await row.evaluate("(it) => it.getBoundingClientRect().width"))
+
+    await expect(bars.locator("li", has_text=f"much-{width}").locator(".cut")).to_be_visible()
+    await expect(bars).to_contain_text("Bars with a gap are shortened")
+    assert await length("much") > await length("less")
+    assert await length("less") == pytest.approx(4 * await length("least"), rel=0.05)
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wide) <= 0
+    assert await violations(page) == []

@@ -46,7 +46,7 @@ async def visited(page: Page, url: str, code: str, folder: Path) -> None:
     await page.goto(f"{url}/#pair={code}")
     await page.get_by_role("link", name="New", exact=True).click()
     await page.get_by_label("Folder on the server").fill(str(folder))
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start").click()
     await typed(page, steps({"say": "Here I am."}))
     await expect(page.locator(".said")).to_have_text("Here I am.")
     await page.goto(f"{url}/#/")

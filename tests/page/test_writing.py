@@ -122,7 +122,7 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back
         # What is written meanwhile waits for its turn.
         await typed(page, f"next behind {how}")
         waits = page.locator("ul.sending")
-        await expect(waits).to_contain_text("waiting for its turn")
+        await expect(waits).to_contain_text("waiting for the current turn")
         await note(page, ".composer [role=status], button.stop:disabled")
         await stop.click()
         if how == "cancel ignored":  # it has a moment; then it is answered for
@@ -138,3 +138,32 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back
     await expect(written).to_have_value("next behind cancel ignored")
     await typed(page, steps({"say": "It goes on."}))
     await expect(page.locator(".said", has_text=re.compile("^It goes on.$"))).to_be_visible()
+
+
+async def test_what_waited_behind_a_stopped_turn_is_given_back_to_whoever_has_left_meanwhile(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await typed(page, steps({"say": "works"}, {"until": "cancel ignored"}))
+    await expect(page.locator(".said")).to_have_text("works")
+    waits = page.locator("ul.sending li")
+    for number, words in enumerate(("the first that waits", "the second that waits")):
+        await typed(page, words)
+        await expect(waits.nth(number)).to_contain_text("waiting for the current turn")
+    await page.get_by_role("button", name="Stop").click()
+    await page.goto(page.url.partition("#")[0] + "#/")
+    row = page.locator(f"a.session[href='#/session/{session.id}']")
+    await expect(row).not_to_have_class(re.compile("running"))
+    await page.reload()
+    await opened(page, session.id)
+    written = page.get_by_role("textbox", name="Prompt")
+    await expect(written).to_have_value("the first that waits\n\nthe second that waits")
+    await page.reload()
+    await expect(written).to_have_value("the first that waits\n\nthe second that waits")
+    told = [
+        block["text"]
+        for it in heard(served, "session/prompt", session.id)
+        for block in it["prompt"]
+    ]
+    assert not any("that waits" in text for text in told)

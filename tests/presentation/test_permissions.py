@@ -36,6 +36,15 @@ def test_a_request_shows_this(case: dict[str, Any]) -> None:
     assert json.loads(msgspec.json.encode(shows)) == case["shows"]
 
 
+def test_arguments_of_any_depth_are_shown() -> None:
+    # Somewhere between these a decoder still takes what an encoder no longer does.
+    for depth in range(200, 1200):
+        nested = b"[" * depth + b"1" + b"]" * depth
+        call = {"title": b'"Deep"', "rawInput": b'{"a":' + nested + b"}"}
+        params = b'{"toolCall":{"toolCallId":"t1"},"options":[]}'
+        assert permission(call, params).arguments[0].text
+
+
 @pytest.mark.interop
 def test_the_page_shows_the_same() -> None:
     command = [*node(), "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]

@@ -98,6 +98,13 @@ def test_so_many_lines_that_comparing_them_takes_long_are_taken_for_changed(
     applies("f", before, after, whole_patch("f", before, after))
 
 
+def test_the_same_line_thousands_of_times_on_both_sides_is_not_compared() -> None:
+    before = "".join(f"x\na{n}\n" for n in range(4000))
+    after = before.replace("a", "b")
+    hunk = whole_patch("f", before, after).partition("@@\n")[2]
+    assert hunk.startswith(" x\n-a0\n-x\n-a1\n")
+
+
 # -- a part of a file -----------------------------------------------------------------------------
 
 WHOLE = [f"line {number}" for number in range(1, 31)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from acphold.history.turn_spans import turn_spans
 from acphold.journal import Journal, NewSession, history
 from acphold.reports.file_edits import ABSENT, Edit, FileText, around
-from acphold.reports.session_diff import FileDiff, Gap, session_diff
+from acphold.reports.session_diff import FileDiff, Gap, on_disk, session_diff
 
 CWD = "/w"
 PROMPT = ("prompt", {"prompt": "x"})
@@ -89,7 +90,7 @@ async def test_what_was_changed_and_changed_back_is_no_change(journal: Journal) 
         END,
         disk="x a y\n",
     )
-    assert found == [FileDiff("a.txt")]
+    assert found == [FileDiff("a.txt", turns=(1,))]
 
 
 @pytest.mark.parametrize("disk", ["1\nwas\n3\n", "1\nis now\n3\n"])
@@ -110,7 +111,7 @@ async def test_a_piece_that_is_nowhere_or_in_two_places_has_no_patch(
     [found] = await changed(
         journal, PROMPT, call("1", edit("was", "is now"), rawInput={"old_string": "was"}), disk=disk
     )
-    assert found == FileDiff("a.txt", gap=Gap.UNKNOWN)
+    assert found == FileDiff("a.txt", gap=Gap.UNKNOWN, turns=(1,))
     assert found.is_missing
 
 
@@ -190,6 +191,17 @@ async def test_a_patch_reaches_no_further_than_the_folder_of_the_session(
     assert (found.path, found.gap) == (shown, gap)
 
 
+@pytest.mark.parametrize("inside", ["config", "CONFIG"])
+def test_no_link_leads_into_the_folder_of_git(tmp_path: Path, inside: str) -> None:
+    name = ".git" if inside == "config" else ".GIT"  # as a file system without case has it
+    (tmp_path / name).mkdir()
+    (tmp_path / name / inside).write_text("a secret\n")
+    (tmp_path / "notes.txt").symlink_to(Path(name) / inside)
+    (tmp_path / "kept.txt").write_text("shown\n")
+    assert on_disk("notes.txt", str(tmp_path)) is None
+    assert on_disk("kept.txt", str(tmp_path)) == "shown\n"
+
+
 async def test_updates_of_a_call_count_where_it_began(journal: Journal) -> None:
     update = {
         "sessionUpdate": "tool_call_update",
@@ -241,6 +253,13 @@ def test_a_file_is_known_as_far_as_its_edits_and_the_disk_tell(
     edits: Sequence[Edit], disk: FileText | None, known: tuple[FileText, FileText] | None
 ) -> None:
     assert around(edits, 0, len(edits) - 1, lambda: disk) == known
+
+
+def test_of_a_history_of_long_texts_only_the_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acphold.reports.file_edits.KEPT_CHARACTERS", 10)
+    edits = steps((None, "a" * 8), ("a" * 8, "b" * 8), ("b" * 8, "c" * 8), ("c" * 8, "d" * 8))
+    assert around(edits, 0, 3, lambda: None) == (ABSENT, "d" * 8)
+    assert around(edits, 2, 3, lambda: None) is None
 
 
 def test_nothing_known_of_a_file_counts_behind_an_edit_that_does_not_fit() -> None:

@@ -13,7 +13,7 @@ from acphold.history import Entry
 from acphold.history.decisions import AskedQuestion, Came, answer_entry, question_entry
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
 from acphold.reports.transcript import (
-    Decision,
+    DecidedQuestion,
     ModeChanged,
     Noticed,
     Planned,
@@ -101,10 +101,10 @@ def test_a_question_stands_where_it_was_asked_with_what_came_of_it() -> None:
         )
     )
     assert scenes[1:5] == [
-        Decision("Run make", Came("allow_once", "Allow once"), "zed"),
-        Decision("Which branch?", Came("accept", "branch: main")),
-        Decision("Run make", Came("interrupted", "it crashed")),
-        Decision("Run make"),
+        DecidedQuestion("Run make", Came("allow_once", "Allow once"), "zed"),
+        DecidedQuestion("Which branch?", Came("accept", "branch: main")),
+        DecidedQuestion("Run make", Came("interrupted", "it crashed")),
+        DecidedQuestion("Run make"),
     ]
 
 
@@ -118,9 +118,9 @@ def test_a_question_has_the_title_that_its_tool_call_got_before() -> None:
             question("b", toolCall={"toolCallId": "unknown"}),
         )
     )
-    assert [scene for scene in scenes if isinstance(scene, Decision)] == [
-        Decision("Edit hello.py", Came("rejected")),
-        Decision("a tool call"),
+    assert [scene for scene in scenes if isinstance(scene, DecidedQuestion)] == [
+        DecidedQuestion("Edit hello.py", Came("rejected")),
+        DecidedQuestion("a tool call"),
     ]
 
 

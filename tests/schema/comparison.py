@@ -23,7 +23,7 @@ from acphold.schema.configuration import ConfigOptionFields
 from acphold.schema.elicitation import NEEDS
 from acphold.schema.methods import UNSTABLE_METHODS
 from acphold.schema.salvage import lenience_of
-from acphold.schema.shapes import Extensible, Known, Nothing, Otherwise, Shape
+from acphold.schema.shapes import Extensible, KnownValues, Nothing, Otherwise, Shape
 from acphold.schema.tool_calls import ToolCallChanges
 
 Json = dict[str, Any]
@@ -295,7 +295,7 @@ def our_type(hint: object) -> str:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
     for mark in marks:
-        if isinstance(mark, Known):
+        if isinstance(mark, KnownValues):
             return _enum(list(mark.values), closed=False)
         if isinstance(mark, Otherwise):
             return _our_union(hint, mark)

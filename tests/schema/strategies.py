@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
 import acphold.schema as ours
-from acphold.schema.shapes import Known, Nothing, Otherwise
+from acphold.schema.shapes import KnownValues, Nothing, Otherwise
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 json_values: st.SearchStrategy[object] = st.recursive(
@@ -79,7 +79,7 @@ def values(hint: object) -> st.SearchStrategy[Any]:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
     for mark in marks:
-        if isinstance(mark, Known):
+        if isinstance(mark, KnownValues):
             return st.sampled_from(mark.values) | (texts if hint is str else st.nothing())
         if isinstance(mark, Otherwise) and mark.untagged is not None:
             return values(hint) | values(mark.untagged)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from acphold.schema.update_kinds import OPENCODE_CHILD, UPDATE_KINDS, Form, withheld
+from acphold.schema.update_kinds import OPENCODE_CHILD, UPDATE_KINDS, UpdateForm, withheld
 from acphold.schema.updates import KnownUpdate
 
 STABLE = {variant.__struct_config__.tag: variant for variant in get_args(KnownUpdate)}
@@ -26,7 +26,7 @@ def test_the_table_names_members_that_the_type_has(name: str) -> None:
 
 def test_what_goes_on_with_a_thing_or_changes_it_says_which_one() -> None:
     for kind in UPDATE_KINDS.values():
-        if kind.form in (Form.PIECE, Form.PATCH) and kind.subject == "conversation":
+        if kind.form in (UpdateForm.PIECE, UpdateForm.PATCH) and kind.subject == "conversation":
             assert kind.of, kind.name
 
 

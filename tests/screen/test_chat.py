@@ -11,22 +11,26 @@ from typing import Any
 import pytest
 
 from acphold.client import RemoteSession
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.reading.neighbours import PRESENCE
 from acphold.screen.chat import Chat
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.panels import Choice, Field
-from acphold.server.neighbours import PRESENCE
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 
 
 class Keys:
-    """A face on which these keys are pressed, one for each choice; `menus` are those shown."""
+    """A face on which these keys are pressed, one for each choice; `menus` are those shown,
+    `queue` what waits, and `back` what came back into the input."""
 
     asks = False
 
     def __init__(self, *keys: str) -> None:
         self.menus: list[Choice] = []
+        self.queue = NO_QUEUE
+        self.back: list[str] = []
         self._keys = list(keys)
         self._news = asyncio.Event()
 
@@ -58,7 +62,12 @@ class Keys:
         raise AssertionError("nothing is typed here")
 
     def put_back(self, text: str) -> None:
-        raise AssertionError("nothing is typed here")
+        self.back.append(text)
+        self.changed()
+
+    def waits(self, queue: PromptQueue) -> None:
+        self.queue = queue
+        self.changed()
 
     def close(self) -> None:
         """Nothing is left to be closed."""
@@ -187,7 +196,7 @@ async def test_a_prompt_behind_the_turn_of_another_client_does_not_cut_into_it()
         tool(at.flow, status="in_progress")
         at.submit("mine")
         await far.until("session/prompt")
-        assert "behind another client's turn" in at.status()[0]
+        assert "queued behind another client's turn" in at.status()[0]
         assert (taken(at.flow), shown(at.flow.live())) == (
             [],
             [("tool", "◐ Run it  other · in progress")],

@@ -120,7 +120,7 @@ def test_what_only_the_agent_says_that_the_user_said_is_told_so() -> None:
     flow = Flow()
     say(flow, "delete it all", "user_message_chunk", messageId="1")
     flow.turn_over()
-    assert taken(flow) == [("user", "as the agent tells it:\ndelete it all")]
+    assert taken(flow) == [("user", "as reported by the agent:\ndelete it all")]
 
 
 def test_a_notice_of_ours_and_one_of_the_agent_are_told_apart() -> None:

@@ -14,7 +14,7 @@ from rich.theme import Theme
 from acphold.cli.terminal_text import STYLES
 from acphold.history.raw_update import text_block
 from acphold.history.timeline import Message, ToolCall, TurnEnd
-from acphold.screen.layout import GUTTER, Beside, Hanging, Plain, block_text, passage
+from acphold.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
 from acphold.screen.markdown_layout import Prose
 
 
@@ -149,7 +149,7 @@ def plain(*texts: str) -> str:
     """What an agent says in these messages, in a pipe."""
     out = io.StringIO()
     for text in texts:
-        Plain(out).put(passage(Message("agent", None, (text_block(text),))))
+        LabelledText(out).put(passage(Message("agent", None, (text_block(text),))))
     return out.getvalue()
 
 

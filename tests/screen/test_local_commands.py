@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.screen.local_commands import COMMANDS, Local, Prompt, Shell, help_page, meant
+from acphold.screen.local_commands import (
+    COMMANDS,
+    Local,
+    TypedCommand,
+    TypedPrompt,
+    help_page,
+    meant,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,13 +23,13 @@ from acphold.screen.local_commands import COMMANDS, Local, Prompt, Shell, help_p
         ("?", Local("help")),
         ("/mode  plan first ", Local("mode", "plan first")),
         ("/export a file.md", Local("export", "a file.md")),
-        ("!git status", Shell("git status")),
-        ("//mode plan", Prompt("/mode plan")),
-        ("/review this", Prompt("/review this")),
-        ("/etc/passwd is a file", Prompt("/etc/passwd is a file")),
-        ("exit the loop", Prompt("exit the loop")),
-        ("!", Prompt("!")),
-        ("what is /help?", Prompt("what is /help?")),
+        ("!git status", TypedCommand("git status")),
+        ("//mode plan", TypedPrompt("/mode plan")),
+        ("/review this", TypedPrompt("/review this")),
+        ("/etc/passwd is a file", TypedPrompt("/etc/passwd is a file")),
+        ("exit the loop", TypedPrompt("exit the loop")),
+        ("!", TypedPrompt("!")),
+        ("what is /help?", TypedPrompt("what is /help?")),
     ],
 )
 def test_what_a_line_means(line: str, meaning: object) -> None:

@@ -230,7 +230,7 @@ def test_what_is_typed_becomes_the_value_of_the_field(
 @pytest.mark.parametrize(
     ("schema", "typed", "why"),
     [
-        ({"type": "string"}, "", "has to be filled in"),
+        ({"type": "string"}, "", "this is required"),
         ({"type": "string", "enum": ["red", "blue"]}, "3", "from 1 to 2"),
         ({"type": "string", "maxLength": 2}, "abc", "2 characters at most"),
         ({"type": "boolean"}, "maybe", "y or n"),

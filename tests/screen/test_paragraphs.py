@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
+from acphold.screen.paragraphs import PIECE_LETTERS, ParagraphPiece, Paragraphs
 
 BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\ncode\n\nmore\n```"]
 
@@ -75,7 +75,7 @@ LONG = {
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_what_is_laid_out_at_once_is_bounded_and_nothing_of_it_is_lost(text: str) -> None:
     growing = Paragraphs()
-    pieces: list[Piece] = []
+    pieces: list[ParagraphPiece] = []
     for at in range(0, len(text), 1000):
         growing.feed(text[at : at + 1000])
         pieces += iter(growing.finished, None)

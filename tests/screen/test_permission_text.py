@@ -39,7 +39,7 @@ def test_a_command_as_claude_code_asks_for_it_stands_there_once() -> None:
         f"  command: {COMMAND}",
         "  description: Look",
         "  dangerouslyDisableSandbox: true",
-        "May it run this?",
+        "Allow this command?",
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_command_as_codex_asks_for_it_stands_there_once() -> None:
         "  cwd: /srv/shop",
         '  env: {"LD_PRELOAD":"/tmp/x.so"}',
         '  parsed_cmd: [{"type":"unknown","cmd":"(as in command)"}]',
-        "May it run this?",
+        "Allow this command?",
     ]
 
 
@@ -67,11 +67,11 @@ def test_a_command_as_gemini_asks_for_it_stands_there_once() -> None:
     assert told(call(title=title, kind="execute", content=[])) == [
         "○ execute · pending",
         f"  {title}",
-        "May it run this?",
+        "Allow this command?",
     ]
     assert told(call(title="make all", kind="execute")) == [
         "○ make all  execute · pending",
-        "May it run this?",
+        "Allow this command?",
     ]
 
 
@@ -85,7 +85,11 @@ def test_a_command_of_several_lines_is_never_put_on_one_where_a_comment_would_hi
 
 def test_what_a_call_is_called_stays_in_the_question() -> None:
     tool = call(title="Run it", kind="execute", rawInput={"command": "make all"})
-    assert told(tool) == ["○ Run it  execute · pending", "  command: make all", "May it? Run it"]
+    assert told(tool) == [
+        "○ Run it  execute · pending",
+        "  command: make all",
+        "Allow this? Run it",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,4 +138,4 @@ async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     tool = call(title="make all", kind="execute", rawInput={"command": "make all"})
     question: Any = SimpleNamespace(tool_call=tool, options=())
     await answers.on_permission(question)
-    assert [it.short for it in asked_for] == ["May it run this? (not answered from here)"]
+    assert [it.short for it in asked_for] == ["Allow this command? (not answered from here)"]

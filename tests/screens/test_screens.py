@@ -132,7 +132,7 @@ async def test_all_that_reads_a_session_has_what_its_commands_printed(
         await play(house, session, RECORDINGS[name], client)
         if settled:
             await settle(house, session)
-            found = await house.journal.search(f'"{printed.split()[-1]}"')
+            found = await house.journal.index.search(f'"{printed.split()[-1]}"')
             assert [hit.session_id for hit in found] == [session]
         for reader, told in (await told_by_all(house, session)).items():
             assert all(line in told for line in printed.splitlines()), reader
@@ -158,7 +158,7 @@ async def test_what_is_drawn_of_a_session_is_shown_found_and_handed_over(
             wanted = live - thoughts if reader == "handover" else live
             assert [word for word in sorted(wanted) if word not in after[reader]] == [], reader
         for word in sorted(live):
-            found = await house.journal.search(word)
+            found = await house.journal.index.search(word)
             assert {hit.session_id for hit in found} == {session}, word
 
 

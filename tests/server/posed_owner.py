@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.server.neighbours import PRESENCE
+from acphold.reading.neighbours import PRESENCE
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, say

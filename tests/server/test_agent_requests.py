@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Defaults
 from tests.editor import DEADLINE, Talker, received
 from tests.editor import wrapped as wrapped_process
 from tests.served import wrapped
@@ -260,13 +261,15 @@ async def test_a_question_that_a_kill_cut_off_is_closed_and_the_next_client_is_t
 
 
 async def test_a_question_that_nobody_answers_in_time_is_rejected_never_allowed(
-    journal: Path,
+    journal: Path, defaults: Defaults
 ) -> None:
+    defaults(answer_timeout=0.05)
+
     async def never(_: dict[str, Any]) -> None:
         await asyncio.get_running_loop().create_future()
 
     options = [{"optionId": kind, "name": kind, "kind": kind} for kind in KINDS]
-    async with wrapped_process(journal, "--answer-timeout", "0.05") as client:
+    async with wrapped_process(journal) as client:
         client.answers["session/request_permission"] = never
         session = await client.new()
         ask = ["session/request_permission", {**PERMISSION, "options": options}]

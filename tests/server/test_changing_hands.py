@@ -12,7 +12,7 @@ import pytest
 
 from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
-from acphold.journal.sqlite import upkeep
+from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
 from acphold.server import owner_line, remote_sessions
 from acphold.server.owner_line import OwnerLine
@@ -171,7 +171,8 @@ async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_
             await other.load(session)
             # As if somebody else had gone on with the session and settled it up to here.
             exact = iter([False])
-            monkeypatch.setattr(upkeep, "is_exact", lambda *_: next(exact, True))
+            once = at_one_moment(lambda *_: next(exact, True))
+            monkeypatch.setattr(SqlJournal, "is_exact", once)
             await one.kill()
         await other.until(lambda: "notice" in [u["sessionUpdate"] for u in other.updates()])
         notices = [u for u in other.updates() if u["sessionUpdate"] == "notice"]

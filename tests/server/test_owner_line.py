@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents.capabilities import Offer
+from acphold.agents.capabilities import ClientOffer
 from acphold.hub import Setup
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
 from acphold.rpc.peer import UNREAD
@@ -22,7 +22,7 @@ DEADLINE = 30.0
 class Client:
     """A client that takes whatever it is told (hub.Client)."""
 
-    offer = Offer()
+    offer = ClientOffer()
     info = b""
     buffered = 0
     sees_all = True

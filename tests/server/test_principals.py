@@ -75,6 +75,28 @@ def test_what_is_done_is_written_down_and_what_is_looked_at_is_not() -> None:
     assert noted == [("session/prompt", "s1"), ("session/set_mode", "s1")]
 
 
+def test_who_watches_reads_the_prompts_that_wait_and_changes_none() -> None:
+    noted: list[tuple[str, str | None]] = []
+    who = Principal(
+        name="bob",
+        tenant="acme",
+        scopes=frozenset({"watch"}),
+        note=lambda *deed: noted.append(deed),
+    )
+    read, change = b'{"sessionId":"s1"}', b'{"sessionId":"s1","change":{"do":"go"}}'
+    who.check("_acphold/queue", read)
+    who.check_in(ROW, "_acphold/queue", read)
+    replace(who, tenant="guests").check_in(ROW, "_acphold/queue", read)
+    with pytest.raises(ForbiddenError):
+        who.check("_acphold/queue", change)
+    with pytest.raises(ForbiddenError):
+        who.check_in(ROW, "_acphold/queue", change)
+    who.does("_acphold/queue", read)
+    assert noted == []
+    who.does("_acphold/queue", change)
+    assert noted == [("_acphold/queue", "s1")]
+
+
 def test_who_comes_for_one_session_asks_for_no_other() -> None:
     noted: list[tuple[str, str | None]] = []
     may: frozenset[Scope] = frozenset({"watch", "prompt"})

@@ -11,7 +11,7 @@ import pytest
 
 from acphold.server import service
 from acphold.transports.pipes import PipeTransport
-from acphold.transports.unix import HANDED_OVER, Listener
+from acphold.transports.unix import HANDED_OVER, UnixListener
 from tests.hub.shared import shared
 
 
@@ -26,7 +26,7 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
     async def moved(path: str) -> None:
         raise AssertionError("moved")
 
-    listener = Listener("owner.sock", attend, moved)
+    listener = UnixListener("owner.sock", attend, moved)
     listener.bind()
     async with shared(journal) as house:
         await house.client()

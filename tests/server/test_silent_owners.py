@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from acphold.journal.stores import open_journal
+from acphold.reading.neighbours import is_answering
 from acphold.server import owner_line, remote_sessions
-from acphold.server.neighbours import is_answering
 from tests.editor import DEADLINE, Editor, Refused
 from tests.editor import wrapped as program
 from tests.served import Guest, wrapped

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from acphold.errors import RemoteError
 from acphold.journal import state_of
+from tests.conftest import Defaults
 from tests.editor import received
 from tests.editor import wrapped as program
 from tests.hub.shared import Onlooker, Shared, shared
@@ -102,19 +103,20 @@ async def test_a_fork_that_nobody_offers_is_not_there(journal: Path) -> None:
         assert error.code == -32601
 
 
-@pytest.mark.parametrize("options", [(), ("--unstable",)])
+@pytest.mark.parametrize("is_unstable", [False, True])
 async def test_the_methods_are_offered_only_with_the_option(
-    journal: Path, options: tuple[str, ...]
+    journal: Path, is_unstable: bool, defaults: Defaults
 ) -> None:
+    defaults(unstable=is_unstable)
     agents_own: dict[str, Any] = {"sessionCapabilities": {name: {} for name in UNSTABLE}}
-    async with program(journal, *options, capabilities=agents_own) as client:
+    async with program(journal, capabilities=agents_own) as client:
         answer = next(m["result"] for m in client.messages if m.get("id") == 1)
         told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
-        assert told.keys() & UNSTABLE == (UNSTABLE if options else {"fork"})
+        assert told.keys() & UNSTABLE == (UNSTABLE if is_unstable else {"fork"})
         session = await client.talk("Hello")
         [info] = await client.sessions()
-        assert ("archived" in info) == bool(options)
-        if not options:
+        assert ("archived" in info) == is_unstable
+        if not is_unstable:
             error = await client.refused("session/archive", {"sessionId": session})
             assert error.code == -32601
 

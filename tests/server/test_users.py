@@ -67,7 +67,7 @@ async def served(journal: Path) -> AsyncIterator[acphold.Server]:
 async def share(journal: Path, session_id: str, user: str, *, prompts: bool = False) -> None:
     """As `acphold share` does it."""
     opened = open_journal(journal)
-    await opened.keep_share(Share(session_id, user, prompts))
+    await opened.access.keep_share(Share(session_id, user, prompts))
     await opened.aclose()
 
 
@@ -172,8 +172,8 @@ async def test_what_is_shared_no_longer_is_as_if_it_was_not_there(
         paul = await calls.to(server, person("paul"))
         await paul.load(session)
         opened = open_journal(journal)
-        assert await opened.end_share(session, "paul")
-        assert not await opened.end_share(session, "paul")
+        assert await opened.access.end_share(session, "paul")
+        assert not await opened.access.end_share(session, "paul")
         await opened.aclose()
         for method in ("session/prompt", "session/load"):
             error = await paul.refused(method, asked_of(session)[method])

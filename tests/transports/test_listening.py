@@ -14,7 +14,7 @@ import pytest
 
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.runtime_folder import own_socket
-from acphold.transports.unix import Listener, listening, pid_at
+from acphold.transports.unix import UnixListener, listening, pid_at
 
 
 @pytest.fixture
@@ -36,7 +36,10 @@ async def nowhere(path: str) -> None:
 
 
 async def test_a_listener_that_ends_leaves_the_name_to_the_one_that_has_it_now(path: str) -> None:
-    one, two = Listener(path, until_it_ends, nowhere), Listener(path, until_it_ends, nowhere)
+    one, two = (
+        UnixListener(path, until_it_ends, nowhere),
+        UnixListener(path, until_it_ends, nowhere),
+    )
     one.bind()
     os.unlink(path)  # as systemd does at the last logout
     two.bind()
@@ -81,7 +84,7 @@ async def test_a_listener_whose_folder_is_another_by_now_goes_there_and_says_so(
 async def test_a_stopped_listener_lets_nobody_in_and_keeps_who_is_there(
     path: str,
 ) -> None:
-    listener = Listener(path, until_it_ends, nowhere)
+    listener = UnixListener(path, until_it_ends, nowhere)
     listener.bind()
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as late:
         assert not listener.is_attending
@@ -97,7 +100,7 @@ async def test_a_stopped_listener_lets_nobody_in_and_keeps_who_is_there(
         with suppress(ConnectionResetError):
             assert await asyncio.to_thread(late.recv, 1) == b""
         assert listener.is_attending
-        other = Listener(path, until_it_ends, nowhere)
+        other = UnixListener(path, until_it_ends, nowhere)
         other.bind()
         await listener.aclose()
         assert is_there(path)

@@ -20,7 +20,8 @@ from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.server.service import Service
 from acphold.server.stirrings import Stirrings
-from acphold.web.application import Application, application
+from acphold.web.application import Application
+from acphold.web.devices import Devices
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
@@ -33,6 +34,7 @@ from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
 from acphold.web.reports import Reports
+from acphold.web.sockets import Asgi
 from tests.journal.conversations import Pieces, append
 
 ORIGIN = "http://localhost:8260"
@@ -51,7 +53,7 @@ class Answer:
         return json.loads(self.body)
 
 
-async def answered(app: Application, scope: dict[str, Any], body: bytes = b"") -> Answer:
+async def answered(app: Asgi, scope: dict[str, Any], body: bytes = b"") -> Answer:
     """What an application answers to one request of a client that stays."""
     sent: list[dict[str, Any]] = []
     asked = asyncio.Event()
@@ -79,7 +81,7 @@ async def answered(app: Application, scope: dict[str, Any], body: bytes = b"") -
 class Site:
     """The application, and the journal that it reads."""
 
-    app: Application
+    app: Asgi
     journal: Journal
     gate: Gate
     feed: ListFeed
@@ -95,7 +97,7 @@ class Site:
         text, kept = new_token(
             "test", scopes or ("watch",), now_ms(), session_id=session_id, expires_at=expires_at
         )
-        await self.journal.keep_access_token(kept)
+        await self.journal.access.keep_token(kept)
         return text
 
     async def get(
@@ -169,7 +171,7 @@ async def site(
     first is the default one."""
     path = folder / "journal.db"
     journal = open_journal(path)
-    gate = Gate(journal, origins or (ORIGIN,))
+    gate = Gate(journal.access, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
     stirrings = Stirrings()
     stirring = {name: replace(it, stirred=stirrings) for name, it in (services or {}).items()}
@@ -181,16 +183,23 @@ async def site(
             ListFeed(reader, gate, stirrings) as feed,
             AsyncExitStack() as more,
         ):
-            metrics = Metrics(reader, http, feed)
-            pages, reports = JournalPages(reader), Reports(reader, exported)
-            shown = page or PageFiles(folder / "no page")
             notices = None
             if sender is not None:
                 kept = KeptSubscriptions(str(path))
                 notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", stirrings, hold=hold)
                 await more.enter_async_context(notices)
-            app = application(
-                endpoints, gate, pairing, http, pages, feed, metrics, shown, reports, notices
+            app = Application(
+                endpoints=endpoints,
+                gate=gate,
+                pairing=pairing,
+                devices=Devices(gate, pairing),
+                http=http,
+                pages=JournalPages(reader),
+                feed=feed,
+                metrics=Metrics(reader, http, feed),
+                page=page or PageFiles(folder / "no page"),
+                reports=Reports(reader, exported),
+                notices=notices,
             )
             found = Site(app, journal, gate, feed, endpoints, stirrings, notices=notices)
             found.token = await found.new_token()

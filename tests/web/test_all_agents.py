@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+import acphold
 from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
+from acphold.schema import ClientCapabilities
 from acphold.transports import websocket
 from acphold.transports.route import Route
 from tests.editor import introduced, scripted_agent, wrap_command
@@ -105,9 +107,10 @@ def two_agents(tmp_path: Path) -> Iterator[Served]:
     """The demo agent, and one that does as it is told, with a name in the settings."""
     two = [sys.executable, str(SCRIPTED), json.dumps({"info": {"name": "raw", "version": "1"}})]
     settings = tmp_path / "settings.toml"
-    settings.write_text(SETTINGS.format(one=json.dumps(AGENT), two=json.dumps(two)))
+    agents = SETTINGS.format(one=json.dumps(AGENT), two=json.dumps(two))
+    settings.write_text(f"[defaults]\nlinger = 0.2\n{agents}")
     variables = {"ACPHOLD_SETTINGS": str(settings)}
-    with serving(tmp_path, "--linger", "0.2", agent=(), variables=variables) as found:
+    with serving(tmp_path, agent=(), variables=variables) as found:
         yield found
 
 
@@ -274,3 +277,18 @@ async def test_a_session_that_is_live_in_another_process_is_joined_there_with_it
                     await client.heard.wait()
             with pytest.raises(RemoteError):
                 await client.say(session_id, "hello")
+
+
+async def test_the_prompts_that_wait_are_told_of_over_the_connection_of_all_agents(
+    served: Served,
+) -> None:
+    can = ClientCapabilities(meta={"acphold/allAgents": True})
+    token = served.token()
+    async with acphold.connect(served.url, token=token, capabilities=can) as agent:
+        session = await agent.new_session(served.folder)
+        await session.queue.hold()
+        await session.queue.add("later")
+        async with acphold.connect(served.url, token=token, capabilities=can) as other:
+            same = await other.load_session(session.id, served.folder)
+            assert [prompt.words for prompt in same.queue.state.waiting] == ["later"]
+            assert same.queue.state.held == "person"

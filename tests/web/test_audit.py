@@ -18,7 +18,7 @@ from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
 from acphold.web.audit import REFUSED, Audit
-from acphold.web.gate import Came, Gate
+from acphold.web.gate import Gate, RequestOrigin
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_gate import bearer
 
@@ -67,7 +67,7 @@ def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) 
 
     async def keep() -> None:
         journal = open_journal(tmp_path / "journal.db")
-        await journal.keep_deeds([deed])
+        await journal.access.keep_deeds([deed])
         await journal.aclose()
 
     asyncio.run(keep())
@@ -182,7 +182,9 @@ async def test_where_from_is_what_a_named_proxy_says_and_nobody_else() -> None:
     access: Access = Writer()  # type: ignore[assignment]
     gate = Gate(access, ["http://localhost:1"], proxies=["10.0.0.1"])
     headers = {"x-forwarded-for": "1.1.1.1, 192.0.2.7"}
-    assert gate.address(headers, Came("10.0.0.1", "http")) == "192.0.2.7"
-    assert gate.address(headers, Came("10.0.0.2", "http")) == "10.0.0.2"
-    assert gate.address({"x-forwarded-for": "evil\n"}, Came("10.0.0.1", "http")) == "10.0.0.1"
-    assert gate.address({}, Came("10.0.0.1", "http")) == "10.0.0.1"
+    assert gate.address(headers, RequestOrigin("10.0.0.1", "http")) == "192.0.2.7"
+    assert gate.address(headers, RequestOrigin("10.0.0.2", "http")) == "10.0.0.2"
+    assert (
+        gate.address({"x-forwarded-for": "evil\n"}, RequestOrigin("10.0.0.1", "http")) == "10.0.0.1"
+    )
+    assert gate.address({}, RequestOrigin("10.0.0.1", "http")) == "10.0.0.1"

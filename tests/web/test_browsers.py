@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from acphold.history.times import now_ms
 from acphold.journal.access import BROWSER_MS, AccessToken
+from acphold.presentation.visible_text import iso
 from acphold.web.gate import cookie_name
 from tests.web.in_process import ORIGIN, Answer, Site, answered, site
 
@@ -68,7 +69,7 @@ class Browser(Struct, kw_only=True):
 
     async def kept(self) -> AccessToken:
         """What the journal has of it."""
-        tokens = await self.web.journal.access_tokens()
+        tokens = await self.web.journal.access.tokens()
         return next(it for it in tokens if it.id == self.told["id"])
 
 
@@ -237,6 +238,26 @@ async def test_signing_out_ends_it_whatever_the_cookie_is(browser: Browser) -> N
     assert (await other.kept()).revoked_at is not None
 
 
+async def test_whoever_has_the_page_s_half_is_told_when_it_ended_and_nobody_else(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.gate.TOKENS_SECONDS", 0)  # read anew each time
+    kept: Any = await browser.kept()
+    at = kept.created_at + 60_000
+    for end, how in (
+        ({"used_at": at - 2 * BROWSER_MS}, "expired"),
+        ({"revoked_at": at}, "revoked"),
+    ):
+        await browser.web.journal.access.keep_token(replace(kept, **end))
+        ended = iso(at - BROWSER_MS if how == "expired" else at)
+        told = (await browser.ask("/browser")).json["error"]
+        assert how in told
+        assert ended[:10] in told
+        assert f"{ended[11:16]} UTC" in told
+    browser.page = browser.page[:-1]
+    assert (await browser.ask("/browser")).json["error"].startswith("a token is required")
+
+
 async def test_nobody_else_signs_it_out(browser: Browser) -> None:
     page = browser.page
     for half in ("", browser.cookie, page[:-1]):
@@ -251,7 +272,7 @@ async def test_who_pairs_a_browser_anew_ends_what_it_had(browser: Browser) -> No
     before = await browser.kept()
     await browser.pair(as_user="bob")
     assert (await browser.ask("/browser")).json["user"] == "bob"
-    tokens = {it.id: it for it in await browser.web.journal.access_tokens()}
+    tokens = {it.id: it for it in await browser.web.journal.access.tokens()}
     assert tokens[before.id].revoked_at is not None
 
 

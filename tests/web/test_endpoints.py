@@ -16,6 +16,7 @@ from acphold.errors import StoppedError
 from acphold.journal.access import Scope
 from acphold.serve_options import ServeOptions
 from acphold.server.service import Service
+from tests.conftest import Defaults
 from tests.web.conftest import ACPHOLD, AGENT, Served, serving
 from tests.web.in_process import site
 
@@ -51,8 +52,11 @@ def test_where_no_agent_is_known_it_says_what_to_do(tmp_path: Path) -> None:
     assert "claude" in done.stderr
 
 
-async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(tmp_path: Path) -> None:
-    with serving(tmp_path, "--linger", "0.2") as served:
+async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(
+    tmp_path: Path, defaults: Defaults
+) -> None:
+    settings = defaults(linger=0.2)
+    with serving(tmp_path, variables={"ACPHOLD_SETTINGS": str(settings)}) as served:
         token = served.token()
         async with acphold.connect(served.url, token=token) as agent:
             session = await agent.new_session(cwd=tmp_path)

@@ -9,9 +9,10 @@ import pytest
 
 from acphold.rpc.transport import OfferingTransport
 from acphold.web.connections import STATE
-from acphold.web.exchange import Exchange
+from acphold.web.event_stream import EventStream
+from acphold.web.exchange import HttpExchange
 from acphold.web.sockets import Message
-from acphold.web.streams import STREAMS, EventStream, HttpTransport, read
+from acphold.web.streams import STREAMS, HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
 
@@ -83,7 +84,7 @@ async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_
     async def receive() -> Message:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
-    exchange = Exchange({"type": "http", "method": "GET"}, receive, send)
+    exchange = HttpExchange({"type": "http", "method": "GET"}, receive, send)
     stream = EventStream(lambda: None)
     streaming = asyncio.create_task(exchange.stream(stream.open(exchange.say_at_once)))
     async with asyncio.timeout(10):
@@ -120,7 +121,7 @@ async def test_a_stream_that_is_cut_short_here_is_answered_to_its_end(has_room: 
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "GET", "state": {STATE: SimpleNamespace(abort=aborted.set)}}
-    exchange = Exchange(scope, receive, send)
+    exchange = HttpExchange(scope, receive, send)
     streaming = asyncio.create_task(exchange.stream(EventStream(lambda: None).open()))
     async with asyncio.timeout(10):
         await begun.wait()

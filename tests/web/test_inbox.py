@@ -11,7 +11,7 @@ from acphold.history.decisions import AskedQuestion, answer_entry, question_entr
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import Share, new_token
-from acphold.server.neighbours import Live, LiveSession, Process
+from acphold.reading.neighbours import Live, LiveSession, Process
 from tests.journal.conversations import Pieces, append, turn
 from tests.web.in_process import site
 
@@ -57,7 +57,12 @@ async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
         first, second = answer.json["questions"]
         assert (first["id"], first["sessionId"], second["id"]) == ("q1", "s1", "q3")
         assert first["asks"] == "Run \u202e it"
-        assert first["shows"] == {"title": "Run \u202e it", "arguments": [], "options": []}
+        assert first["shows"] == {
+            "title": "Run \u202e it",
+            "arguments": [],
+            "content": [],
+            "options": [],
+        }
         assert b"\xe2\x80\xae" not in answer.body, "nothing is in it that nobody sees"
         assert first["params"] == json.loads(PARAMS)
         assert (await web.get("/inbox", if_none_match=answer.headers["etag"])).status == 304
@@ -98,7 +103,7 @@ async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them
             await append(web.journal, lease, asked(f"d{number}", is_answered=True))
             await web.journal.change(lease, RowChange(prompted=True))
             live[session_id] = waits(session_id, f"q{number}")
-        await web.journal.keep_share(Share("his", "rita"))
+        await web.journal.access.keep_share(Share("his", "rita"))
         for user, theirs in (
             ("alice", ["q0"]),
             ("rita", ["q1"]),
@@ -106,7 +111,7 @@ async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them
             (None, ["q0", "q1"]),
         ):
             text, kept = new_token("test", ("watch",), now_ms(), tenant=user)
-            await web.journal.keep_access_token(kept)
+            await web.journal.access.keep_token(kept)
             found = (await web.get("/inbox", text)).json["questions"]
             assert [each["id"] for each in found] == theirs
             found = (await web.get("/inbox/history", text)).json["decisions"]

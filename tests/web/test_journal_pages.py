@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from acphold.journal import NewSession, RowChange
-from acphold.server.neighbours import Live
+from acphold.reading.neighbours import Live
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import Pieces, append, chunk, encode, turn
 from tests.web.in_process import Site, address, site
@@ -101,8 +101,8 @@ async def test_the_list_is_narrowed_down_by_agent_folder_words_and_archive(web: 
 async def test_words_are_looked_for_in_bounded_steps_that_find_all(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.journal_pages.LOOKED_THROUGH", 4)
-    monkeypatch.setattr("acphold.web.journal_pages.MOST_ROWS", 2)
+    monkeypatch.setattr("acphold.reading.local_reader.LOOKED_THROUGH", 4)
+    monkeypatch.setattr("acphold.reading.local_reader.AT_ONCE", 2)
     for number in range(9):
         await web.remember(f"s{number}", said(number), at=1000 + number, title=f"t{number % 8}")
     found, cursor, pages = list[str](), "", 0

@@ -237,11 +237,11 @@ async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
             session_id: str = opened["sessionId"]
             await first.ask("session/prompt", sessionId=session_id, prompt=steps())
         code = f"{served.url}#pair={served.pair}"
-        words = [*ACPHOLD, "attach", "--server", code, session_id]
+        words = [*ACPHOLD, "resume", "--server", code, session_id]
         with terminal(words, laptop(served), 120) as one:
             one.until("ready")
             one.type(f"{asks(session_id)[0]['text']}\r")
-            one.until("a key, then Enter")
+            one.until("press a key, then Enter")
             goes(one)
             await until_left(served, session_id)
             await answered_later(served, served.url, session_id, tmp_path)

@@ -22,8 +22,8 @@ from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import new_token
 from acphold.journal.stores import open_journal
+from acphold.reading.neighbours import LiveSession, Process, processes
 from acphold.serve_options import ServeOptions
-from acphold.server.neighbours import LiveSession, Process, processes
 from acphold.server.principals import THIS_USER
 from acphold.server.service import Service
 from acphold.transports.memory import memory_pair
@@ -44,6 +44,7 @@ class Watching:
         self.head: dict[str, Any] = {}
         self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
         self.position = ""
+        self.row: dict[str, Any] = {}
         self.beats = 0
         self.serving: asyncio.Future[None]
 
@@ -67,6 +68,7 @@ class Watching:
             _, told = await self.next()
             row = told.get("session", {})
             if row.get("sessionId") == wanted and facts.items() <= row.items():
+                self.row = row
                 return row
 
     async def until_state(self, wanted: str, state: str | None) -> None:
@@ -149,7 +151,42 @@ async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Sit
             assert (await again.next())[1]["session"]["sessionId"] == "s3"
 
 
-@pytest.mark.parametrize("position", ["", "x", "0.1", ".", "99999999999999999999", "é.1", "a.²"])
+async def test_who_comes_back_to_a_server_that_was_started_again_is_told_what_was_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live: dict[str, tuple[LiveSession, Process]] = {}
+
+    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+        return live
+
+    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
+    async with site(tmp_path) as web:
+        for number in range(4):
+            await web.remember(f"s{number}", said(number))
+        live["s1"] = LiveSession("s1", running=True), Process(1, "scripted", [])
+        async with watching(web) as watcher:
+            _, told = await watcher.next()
+            assert len(told["sessions"]) == 4
+    live.clear()
+    async with site(tmp_path) as web:
+        await web.journal.change("s2", RowChange(given="Meanwhile"))
+        await web.journal.delete("s3")
+        async with watching(web, last_event_id=watcher.position) as again:
+            told = [await again.next() for _ in range(3)]
+            assert {event for event, _ in told} == {"change"}
+            facts = [it.get("session") or it for _, it in told]
+            assert [(it.get("title"), it.get("live")) for it in facts[:2]] == [
+                ("Meanwhile", None),
+                (None, None),
+            ]
+            assert (facts[1]["sessionId"], facts[2]) == ("s1", {"gone": "s3"})
+            await web.journal.change("s0", RowChange(given="Later"))
+            assert (await again.next())[1]["session"]["title"] == "Later"
+
+
+@pytest.mark.parametrize(
+    "position", ["", "x", "0.1", "0.1.", ".", "99999999999999999999", "é.1", "a.²"]
+)
 async def test_who_comes_back_from_elsewhere_is_told_all_anew(web: Site, position: str) -> None:
     await web.remember("s1", said(1))
     async with watching(web, last_event_id=position) as watcher:
@@ -176,7 +213,7 @@ async def test_who_falls_far_behind_is_told_all_anew(
 async def test_many_watch_with_one_look_at_the_journal(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acphold.server import followed_list
+    from acphold.reading import followed_list
 
     begun = 0
     before = followed_list.followed
@@ -186,7 +223,7 @@ async def test_many_watch_with_one_look_at_the_journal(
         begun += 1
         return before(*given)
 
-    monkeypatch.setattr("acphold.web.list_feed.followed", counted)
+    monkeypatch.setattr("acphold.reading.followed_list.followed", counted)
     watchers = [watching(web) for _ in range(20)]
     entered = [await each.__aenter__() for each in watchers]
     for watcher in entered:
@@ -225,14 +262,14 @@ def short_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("acphold.server.followed_list.LIVE_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.reading.followed_list.LIVE_SECONDS", 3600.0)
 
     async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
-    monkeypatch.setattr("acphold.server.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
     monkeypatch.setattr("acphold.web.journal_reader.live_sessions", live_sessions)
     agents: list[PuppetAgent] = []
 
@@ -262,9 +299,11 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
                 agent.ask_client(PERMISSION, sessionId=session, toolCall={}, options=[])
             )
             await watcher.until_state(session, "waiting")
-            assert len((await web.get("/inbox")).json["questions"]) == 1
+            [question] = (await web.get("/inbox")).json["questions"]
+            assert watcher.row["openQuestions"] == [question]
             person.answer.set_result({"outcome": {"outcome": "cancelled"}})
             await watcher.until_state(session, "running")
+            assert "openQuestions" not in watcher.row
             assert (await web.get("/inbox")).json == {"questions": []}
             await asked
             await agent.end(session)
@@ -331,7 +370,7 @@ async def test_what_is_gone_before_somebody_has_their_list_is_gone_from_it(
         await web.journal.change(lease, RowChange(prompted=True))
         await web.journal.release(lease)
     text, kept = new_token("test", ("watch",), now_ms(), tenant="alice")
-    await web.journal.keep_access_token(kept)
+    await web.journal.access.keep_token(kept)
     async with watching(web) as other, watching(web, text) as watcher:
         await other.next()
         await asyncio.to_thread(is_read.wait, 30)
@@ -348,7 +387,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.web.list_feed.HEARTBEAT_SECONDS", 0.5)
-    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 0.01)
     for session_id in ("s1", "s2"):
         await web.remember(session_id, said(1))
     token = await web.new_token("watch", session_id="s1")
@@ -366,8 +405,8 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
 async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("acphold.server.followed_list.LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.reading.followed_list.LIVE_SECONDS", 0.0)
     loop, looked = asyncio.get_running_loop(), asyncio.Event()
     looks = 0
 
@@ -379,7 +418,7 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
         elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
         return elsewhere if looks == 2 else {}
 
-    monkeypatch.setattr("acphold.server.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
     await web.remember("s1", said(1))
     async with watching(web) as watcher:
         await watcher.next()
@@ -395,12 +434,28 @@ async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:
     token = await web.new_token("watch")
     async with watching(web, token) as watcher:
         await watcher.next()
-        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(token)]
-        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(token)]
+        await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
         await web.gate.look()
         async with asyncio.timeout(30):
             await asyncio.wait([watcher.serving])
     assert web.feed.watchers == 0
+
+
+async def test_who_is_cut_off_between_two_missed_changes_gets_both_again(web: Site) -> None:
+    await web.remember("s1", said(1))
+    async with watching(web) as other:
+        await other.next()
+        position = other.position
+        await web.remember("s2", said(2))
+        await web.remember("s3", said(3))
+        await other.until("s2", outcome="completed")
+        await other.until("s3", outcome="completed")
+        async with watching(web, last_event_id=position) as cut_off:
+            await cut_off.next()
+        async with watching(web, last_event_id=cut_off.position) as again:
+            told = [(await again.next())[1]["session"]["sessionId"] for _ in range(2)]
+    assert sorted(told) == ["s2", "s3"]
 
 
 async def test_watchers_are_so_many_at_most(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:

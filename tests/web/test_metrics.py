@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.server.neighbours import LiveSession, Process
+from acphold.reading.neighbours import LiveSession, Process
 from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said

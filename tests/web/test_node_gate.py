@@ -21,8 +21,8 @@ from tests.web.in_process import Site, address, site
 
 async def node_token(web: Site) -> str:
     text, kept = new_token("nodes", (NODE,), now_ms())
-    await web.journal.keep_access_token(kept)
-    assert kept in await web.journal.access_tokens()
+    await web.journal.access.keep_token(kept)
+    assert kept in await web.journal.access.tokens()
     return text
 
 
@@ -69,7 +69,7 @@ async def test_who_comes_while_no_token_can_be_looked_up_is_told_to_try_again(
 
     async with site(tmp_path) as web:
         token, _ = new_token("a", SCOPES, now_ms())
-        monkeypatch.setattr(web.journal, "access_tokens", is_busy)
+        monkeypatch.setattr(web.journal.access, "tokens", is_busy)
         assert (await web.get("/sessions", token)).status == 503
         assert await upgrade(web, "/acp", token) == 503
 

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,13 +26,13 @@ from msgspec.structs import replace
 
 from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, Share, new_token, token_id
-from acphold.server.neighbours import LiveSession, Process
+from acphold.reading.neighbours import LiveSession, Process
 from acphold.web import notices as module
 from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.notices import Notices
 from acphold.web.push_message import (
     Order,
-    Outcome,
+    PushOutcome,
     Subscription,
     WrongSubscriptionError,
     checked,
@@ -41,8 +42,7 @@ from acphold.web.push_message import (
     new_key,
     public_key,
 )
-from acphold.web.push_process import is_public, send
-from acphold.web.push_sender import PushSender
+from acphold.web.push_sender import PushSender, is_public, send
 from tests.editor import DEADLINE
 from tests.web.certificates import new_authority
 from tests.web.in_process import Site, site
@@ -160,7 +160,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> N
     port = server.sockets[0].getsockname()[1]
     async with server:
         order = Order(
-            1, Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c", "t"
+            Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c", "t"
         )
         told = await send(order, port=port)
         assert (told.status, told.why) == (0, "localhost is none of the public network")
@@ -170,15 +170,28 @@ async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> N
         assert came.is_set()
 
 
-async def test_messages_are_sent_by_a_process_that_is_gone_afterwards() -> None:
-    async with PushSender() as sender:
-        browser = Browser("https://localhost/x").subscription
-        orders = [Order(n, browser, "{}", new_key(), "mailto:a@b.c", "t") for n in range(3)]
-        told = await asyncio.wait_for(asyncio.gather(*map(sender.send, orders)), DEADLINE)
-        assert [(it.id, it.status) for it in told] == [(0, 0), (1, 0), (2, 0)]
-        assert sender._process is not None
-        process = sender._process
-    assert process.returncode == 0
+async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hanging, found = threading.Event(), socket.getaddrinfo
+
+    def look_up(host: str | None, *rest: Any, **more: Any) -> Any:
+        if host == "hangs.example":
+            hanging.wait()
+        return found(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr("acphold.web.push_sender.PATIENCE", 1.0)
+    names = ("localhost", "hangs.example", "localhost")
+    browsers = [Browser(f"https://{name}/x").subscription for name in names]
+    orders = [Order(browser, "{}", new_key(), "mailto:a@b.c", "t") for browser in browsers]
+    try:
+        sending = asyncio.gather(*map(PushSender().send, orders))
+        told = [it.why for it in await asyncio.wait_for(sending, DEADLINE)]
+    finally:
+        hanging.set()
+    inside, silent = "localhost is none of the public network", "the push service does not answer"
+    assert told == [inside, silent, inside]
 
 
 # -- who is told, and when --------------------------------------------------------------------
@@ -193,13 +206,13 @@ class PushService:
         self.hanging: set[str] = set()
         self.changed = asyncio.Event()
 
-    async def send(self, order: Order) -> Outcome:
+    async def send(self, order: Order) -> PushOutcome:
         if order.to.endpoint in self.hanging:
             await asyncio.Event().wait()
         if self.status == 201:
             self.came.append((order.to.endpoint, json.loads(order.payload)))
         self.changed.set()
-        return Outcome(order.id, self.status)
+        return PushOutcome(self.status)
 
     async def until(self, count: int) -> list[dict[str, Any]]:
         async with asyncio.timeout(DEADLINE):
@@ -401,14 +414,14 @@ async def test_the_tokens_of_all_browsers_are_read_at_once(
             token = await web.new_token(*SCOPES)
             assert (await web.post("/notices", token, **Browser().json)).status == 200
         readings = 0
-        read = web.journal.access_tokens
+        read = web.journal.access.tokens
 
         async def counted() -> Any:
             nonlocal readings
             readings += 1
             return await read()
 
-        monkeypatch.setattr(web.journal, "access_tokens", counted)
+        monkeypatch.setattr(web.journal.access, "tokens", counted)
         await notices._look()
         assert readings == 1
 
@@ -423,13 +436,13 @@ async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
         for number in (1, 2):
             await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
             live[f"s{number}"] = waits(f"s{number}", f"q{number}")
-        await web.journal.keep_share(Share("s2", "rita"))
+        await web.journal.access.keep_share(Share("s2", "rita"))
         text, kept = new_token("phone", ("watch",), now_ms(), **sees)  # type: ignore[arg-type]
-        await web.journal.keep_access_token(kept)
+        await web.journal.access.keep_token(kept)
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         (told,) = await service.until(1)
         assert (told["count"], told["sessionId"]) == (1, "s2")
-        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
         async with asyncio.timeout(DEADLINE):
             while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0.01)
@@ -516,8 +529,8 @@ class Accepting:
         writer.close()
         self._came.set()
 
-    async def send(self, order: Order) -> Outcome:
-        """As the process does that sends; but that this one is no service of the public network."""
+    async def send(self, order: Order) -> PushOutcome:
+        """As `PushSender` does; but that this one is no service of the public network."""
         trusting = ssl.create_default_context(cafile=self._authority.ca)
         return await send(order, lambda it: it in ("127.0.0.1", "::1"), self.port, trusting)
 

@@ -24,7 +24,7 @@ def redeemed(served: Served, code: str) -> httpx2.Response:
 
 
 def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> None:
-    told = json.loads(served.run("token", "pair", "--scope", "watch", "--json"))
+    told = json.loads(served.run("pair", "--scope", "watch", "--json"))
     assert told["url"] == served.url
     granted = redeemed(served, told["pair"]).json()
     assert granted["scopes"] == ["watch"]
@@ -33,14 +33,14 @@ def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> 
     asking = {"Authorization": f"Bearer {granted['token']}"}
     assert httpx2.post(f"{served.url}/codes", json={}, headers=asking).status_code == 403
     assert httpx2.post(f"{served.url}/codes", json={}).status_code == 401
-    assert "acphold connect" in served.run("token", "pair")
+    assert "acphold connect" in served.run("pair")
 
 
 def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended(
     tmp_path: Path,
 ) -> None:
     def pairing(env: dict[str, str]) -> str:
-        words = [*ACPHOLD, "token", "pair", "--json"]
+        words = [*ACPHOLD, "pair", "--json"]
         done = run(words, env=env, capture_output=True, text=True)
         return done.stdout or f"{done.returncode} {done.stderr}"
 
@@ -65,7 +65,7 @@ async def test_who_is_paired_by_a_token_that_ends_is_let_in_no_longer_than_that(
         token = await web.new_token("watch", "manage", expires_at=ends)
         code = (await web.post("/codes", token, scopes=["watch", "manage"])).json["code"]
         granted = (await web.post("/pair", "", code=code)).json["token"]
-        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(granted)]
+        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(granted)]
         assert kept.expires_at == ends
 
 
@@ -73,8 +73,8 @@ async def test_a_code_ends_with_the_token_that_has_asked_for_it(tmp_path: Path) 
     async with site(tmp_path) as web:
         token = await web.new_token("watch", "manage")
         code = (await web.post("/codes", token, scopes=["watch"])).json["code"]
-        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(token)]
-        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(token)]
+        await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
         refused = await web.post("/pair", "", code=code)
         wrong = await web.post("/pair", "", code="0000000000")
         assert (refused.status, refused.body) == (403, wrong.body)

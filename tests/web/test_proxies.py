@@ -102,11 +102,12 @@ async def test_a_command_that_paired_with_an_authoritys_file_finds_it_again(
     for words in (("connect", "--ca", str(authority.ca), code), ("connect", far.url)):
         async with acphold.connect(*ACPHOLD, *words, env=env) as agent:
             await agent.new_session(cwd=far.folder)
-    stranger = env | {"XDG_STATE_HOME": str(tmp_path / "other"), "ACPHOLD_TOKEN": far.token()}
-    for words, known in (
-        (("--server", "desk"), env),
-        (("--server", far.url, "--ca", str(authority.ca)), stranger),
-    ):
+    stranger = env | {
+        "XDG_STATE_HOME": str(tmp_path / "other"),
+        "ACPHOLD_TOKEN": far.token(),
+        "SSL_CERT_FILE": str(authority.ca),
+    }
+    for words, known in ((("--server", "desk"), env), (("--server", far.url), stranger)):
         listing = await asyncio.create_subprocess_exec(
             *ACPHOLD, "list", "--all", *words, env=known, stdout=asyncio.subprocess.PIPE
         )

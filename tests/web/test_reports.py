@@ -66,6 +66,7 @@ async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(tmp_path
         (day,) = (await served.get("/usage?by=day")).json["sums"]
         assert (day["sessions"], day["totalTokens"]) == (1, None)
         assert (await served.get("/usage?by=agent")).json["sums"][0]["agent"] == "scripted"
+        assert (await served.get("/usage?by=model")).json["sums"][0]["model"] is None
         assert (await served.get("/usage?by=year")).status == 400
         one = await served.new_token(session_id="one")
         assert (await served.get("/usage", token=one)).status == 403

@@ -13,7 +13,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 import acphold
-from acphold.web.connections import STATE, Connection, Connections, bounds
+from acphold.web.connections import STATE, Connections, ServedConnection, bounds
 from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import ACPHOLD, AGENT, Served
@@ -122,7 +122,7 @@ async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_ar
     config.load()
     arrived = asyncio.get_running_loop().create_future()
 
-    def made(state: dict[str, Connection]) -> HttpProtocol:
+    def made(state: dict[str, ServedConnection]) -> HttpProtocol:
         arrived.set_result(state[STATE].transport.get_extra_info("socket"))
         return HttpProtocol(config, ServerState(), state)
 

@@ -83,7 +83,7 @@ def test_a_server_that_fails_as_it_begins_to_accept_prints_no_address(tmp_path: 
         "from acphold.web import server\n"
         "async def fail(*_, **__):\n"
         "    raise RuntimeError('it cannot accept')\n"
-        "server._Server.startup = fail\n"
+        "server._CountedServer.startup = fail\n"
         "from acphold.__main__ import main\n"
         "main()\n"
     )
@@ -96,7 +96,7 @@ def test_each_start_takes_the_token_of_the_one_before_whatever_its_port(tmp_path
     for _ in range(2):
         with serving(tmp_path) as served:
             listed = served.run("token", "list", "--json").splitlines()
-            assert "pair" in served.run("token", "pair", "--json")  # it is good for that
+            assert "pair" in served.run("pair", "--json")  # it is good for that
     assert [json.loads(line)["name"] for line in listed] == ["this machine"]
 
 

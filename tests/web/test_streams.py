@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from acphold.rpc import Transport
 from acphold.server.principals import THIS_USER, Principal
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.http_clients import HttpClients
 from acphold.web.sockets import Receive, Scope, Send
@@ -206,7 +206,7 @@ async def test_a_connection_is_over_with_the_answer_to_delete_though_its_agent_i
     async with site(tmp_path) as place, HttpClients(Slow(), place.gate) as clients:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            exchange = Exchange(scope, receive, send)
+            exchange = HttpExchange(scope, receive, send)
             await clients.serve(exchange, "slow", Admitted(THIS_USER, "token"))
 
         async def asked(method: str, **headers: str) -> Answer:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -35,7 +37,7 @@ async def web(tmp_path: Path) -> AsyncIterator[Site]:
     async with site(tmp_path) as found:
         for session_id, tenant in (("hers", "alice"), ("shared", "alice"), ("nobodys", "")):
             await begin(found, session_id, tenant)
-        await found.journal.keep_share(Share("shared", "rita"))
+        await found.journal.access.keep_share(Share("shared", "rita"))
         yield found
 
 
@@ -51,7 +53,7 @@ async def begin(web: Site, session_id: str, tenant: str) -> None:
 async def token_of(web: Site, user: str | None, session_id: str | None = None) -> str:
     """A token of somebody's, for everything."""
     text, kept = new_token("test", SCOPES, now_ms(), session_id=session_id, tenant=user)
-    await web.journal.keep_access_token(kept)
+    await web.journal.access.keep_token(kept)
     return text
 
 
@@ -83,11 +85,17 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert session_id in theirs or found.body == missing.body
         decided = await web.get(f"/inbox/history?session={session_id}", token)
         assert decided.status == (200 if session_id in theirs else 404)
-        for report in ("", "/export"):
+        for report in ("", "/export", "/changes"):
             told = await web.get(f"/sessions/{session_id}{report}", token)
             assert told.status == (200 if session_id in theirs else 404)
             nothing = await web.get(f"/sessions/missing{report}", token)
             assert session_id in theirs or told.body == nothing.body
+    ids = quote(json.dumps([*SEEN[None]]))
+    glances = (await web.get(f"/glances?sessions={ids}", token)).json["glances"]
+    assert {glance["sessionId"] for glance in glances} == theirs
+    places = quote(json.dumps([f"{session_id}@1" for session_id in SEEN[None]]))
+    hits = (await web.get(f"/contexts?q=answer1&places={places}", token)).json["contexts"]
+    assert {hit["place"].partition("@")[0] for hit in hits} == theirs
     async with watching(web, token) as watcher:
         _, snapshot = await watcher.next()
         assert {row["sessionId"] for row in snapshot["sessions"]} == theirs
@@ -100,6 +108,7 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     """Who adds one has a test for it that asks as each user, and adds it here."""
     asked_above = ["/sessions", "/entries", "/export", "/search", "/sessions/feed"]
     asked_above += ["/inbox", "/inbox/history", "/usage", "/metrics"]
+    asked_above += ["/changes", "/glances", "/contexts"]
     asked_below = ["/codes"]
     asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
     asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
@@ -146,9 +155,9 @@ async def test_the_feed_tells_each_user_of_what_becomes_theirs_and_is_theirs_no_
         await owns.next()
         await web.journal.change("hers", RowChange(title="For alice alone"))
         await owns.until("hers", title="For alice alone")
-        await web.journal.keep_share(Share("hers", "rita", prompts=True))
+        await web.journal.access.keep_share(Share("hers", "rita", prompts=True))
         await reads.until("hers", title="For alice alone")  # before it nothing was told
-        await web.journal.end_share("hers", "rita")
+        await web.journal.access.end_share("hers", "rita")
         assert await reads.next() == ("change", {"gone": "hers"})
         await web.journal.change("hers", RowChange(title="Again"))
         await web.journal.delete("hers", "shared")
@@ -169,13 +178,13 @@ async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(we
         admitted = await web.gate.admit(headers)
         keys.append(web.gate.connected(admitted, lambda _, user=user: closed.append(user)))  # type: ignore[misc]
     await web.gate.look()
-    await web.journal.keep_share(Share("shared", "rita", prompts=True))
+    await web.journal.access.keep_share(Share("shared", "rita", prompts=True))
     await web.gate.look()
     assert closed == []  # it is more than before
-    await web.journal.keep_share(Share("shared", "rita"))
+    await web.journal.access.keep_share(Share("shared", "rita"))
     await web.gate.look()
     assert closed == ["rita"]
-    await web.journal.end_share("shared", "rita")
+    await web.journal.access.end_share("shared", "rita")
     await web.gate.look()
     assert closed == ["rita", "rita"]
 
@@ -184,7 +193,7 @@ async def test_a_device_is_of_who_has_asked_for_the_code(web: Site) -> None:
     async def paired(token: str, **asked: Any) -> str | None:
         code = (await web.post("/codes", token, **asked)).json["code"]
         text = (await web.post("/pair", "", code=code)).json["token"]
-        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(text)]
+        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(text)]
         return kept.tenant
 
     alice, all_ = await token_of(web, "alice"), await token_of(web, None)

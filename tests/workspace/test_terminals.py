@@ -23,7 +23,7 @@ from acphold.errors import (
 from acphold.schema import TerminalExitStatus
 from acphold.workspace import terminals as terminals_module
 from acphold.workspace.roots import Roots
-from acphold.workspace.terminals import OutputTail, Terminal, Terminals
+from acphold.workspace.terminals import OutputTail, TerminalCommand, Terminals
 from acphold.workspace.workspace import Workspace
 from tests.workspace.conftest import Runs, Until
 
@@ -49,7 +49,7 @@ class SlowRoots(Roots):
         return super().folder(path)
 
 
-async def ended(terminal: Terminal) -> TerminalExitStatus:
+async def ended(terminal: TerminalCommand) -> TerminalExitStatus:
     async with asyncio.timeout(10):
         return await terminal.wait()
 
@@ -389,7 +389,7 @@ async def test_a_command_that_prints_without_end_stalls_nobody(
     assert flood.output().output == "y\n" * 500
 
 
-async def followed(terminal: Terminal) -> str:
+async def followed(terminal: TerminalCommand) -> str:
     """All that `follow` yields."""
     async with asyncio.timeout(10):
         return "".join([piece async for piece in terminal.follow()])

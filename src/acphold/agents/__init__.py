@@ -1,13 +1,13 @@
 """Agents, as the hub sees them: the interface, and a wrapped program."""
 
 from acphold.agents.interface import (
-    Agent,
+    AgentCall,
+    AgentExchange,
+    AgentListener,
+    AgentRequest,
     Answered,
-    Asked,
-    Call,
     Event,
-    Exchange,
-    Listener,
+    HubAgent,
     ListenerToMany,
     Notified,
     Unheard,
@@ -16,13 +16,13 @@ from acphold.agents.interface import (
 )
 
 __all__ = [
-    "Agent",
+    "AgentCall",
+    "AgentExchange",
+    "AgentListener",
+    "AgentRequest",
     "Answered",
-    "Asked",
-    "Call",
     "Event",
-    "Exchange",
-    "Listener",
+    "HubAgent",
     "ListenerToMany",
     "Notified",
     "Unheard",

@@ -22,7 +22,7 @@ from acphold.schema.splice import items, members, splice
 log = logging.getLogger(__name__)
 
 
-class _Named(msgspec.Struct):
+class _NamedServer(msgspec.Struct):
     """The fields that tell one server from another."""
 
     name: str = ""
@@ -72,7 +72,7 @@ class AddedServers:
 def _is_same(server: McpServerStdio, raw: bytes) -> bool:
     """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
     try:
-        other = msgspec.json.decode(raw, type=_Named)
+        other = msgspec.json.decode(raw, type=_NamedServer)
     except msgspec.MsgspecError:
         return False
     if other.name == server.name:

@@ -9,15 +9,16 @@
                                                         that keeps it in the same journal
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
-                 no MCP servers behind a URL            that it can: it is given a bridge
+                 no MCP servers behind a URL            that it can, if the extra `mcp` is there:
+                                                        it is given a bridge
                  `fork`                                 that it can: it is done with ours
                  `title`, `archive`, `status`,          nothing, for the journal would not know what
-                 which are unstable                     they do; with `--unstable` there are our own
-                 `_meta` keys of ours                   nothing; `acphold/begun` and
-                                                        `acphold/positions` if it asked for them
+                 which are unstable                     they do; with `unstable` there are our own
+                 `_meta` keys of ours                   nothing; `acphold/begun`, `acphold/queue`
+                                                        and `acphold/positions` if it asked for them
 
 Everything else is passed on unchanged. An agent gets the introduction of the first client; its
-messages are fitted to what each client offered (`Offer`).
+messages are fitted to what each client offered (`ClientOffer`).
 
 Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with its unstable parts.
 """
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from acphold.extras import is_installed
 from acphold.history.display_terminals import PRINTED
 from acphold.history.raw_update import BEGUN, members, string
 from acphold.history.speakers import meta_without_marks
@@ -47,6 +49,14 @@ value is true, or FOR_EVENTS."""
 
 FOR_EVENTS = "events"
 """The value by which Streamable HTTP asks, for the ids of its events, if its client does not."""
+
+QUEUE = "acphold/queue"
+"""The key there by which a client asks to be told of the prompts that wait in a session, and by
+which `agentCapabilities._meta` says that they are kept."""
+
+QUEUE_METHOD = "_acphold/queue"
+"""The request that changes and reads them, and the notification of each change: see
+docs/protocol.md."""
 
 WATCHES = "acphold/watches"
 """The key there by which a client says that it only watches."""
@@ -78,24 +88,25 @@ ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
 UNSTABLE = ("fork", "title", "archive", "status")
-"""Session capabilities that are not yet part of the protocol: ours with `--unstable`, else hidden,
+"""Session capabilities that are not yet part of the protocol: ours with `unstable`, else hidden,
 except for the fork."""
 
 EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
 """Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class ClientOffer(Struct, frozen=True, kw_only=True):
     """The capabilities and wishes of a client, from its `initialize`.
 
     `withheld` are the kinds of updates that it does not offer to show. `booleans` says that it
     accepts config options that are true or false. `positions` says that it wants the position of
     each update, `for_events` that these are for its transport: then it does not use them to send a
     prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
-    begin. It shows terminals of the agent's own if it is told of them by the name
-    `shows_terminals`, "" for one that does not (`history.display_terminals`). A client that
-    `watches` only looks on; one that `is_line` is another process of ours, which looks for the
-    owners of its sessions itself. With `all_agents` it has sessions of several on one connection.
+    begin, `queue` that it wants to be told of the prompts that wait. It shows terminals of the
+    agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
+    (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
+    another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
+    has sessions of several on one connection.
     """
 
     capabilities: ClientCapabilities = ClientCapabilities()
@@ -104,25 +115,27 @@ class Offer(Struct, frozen=True, kw_only=True):
     positions: bool = False
     for_events: bool = False
     begun: bool = False
+    queue: bool = False
     shows_terminals: str = ""
     watches: bool = False
     is_line: bool = False
     all_agents: bool = False
 
 
-def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
+def offer_of(introduction: InitializeRequest, params: bytes) -> ClientOffer:
     """Return the offer of a client with this introduction; `params` is the same as it came."""
     can = introduction.client_capabilities
     options = None if can.session is None else can.session.config_options
     asked = can.meta or {}
     for_events = asked.get(POSITIONS) == FOR_EVENTS
-    return Offer(
+    return ClientOffer(
         capabilities=can,
         withheld=withheld(members(params).get("clientCapabilities", b"null")),
         booleans=options is not None and options.boolean is not None,
         positions=asked.get(POSITIONS) is True or for_events,
         for_events=for_events,
         begun=asked.get(BEGUN) is True,
+        queue=asked.get(QUEUE) is True,
         shows_terminals=next((name for name in PRINTED if asked.get(name) is True), ""),
         watches=asked.get(WATCHES) is True,
         is_line=asked.get(LINE) is True,
@@ -240,13 +253,15 @@ def told_client(
     unstable: bool = False,
     begun: bool = False,
     positions: bool = False,
+    queue: bool = False,
     kept_in: str | None = None,
 ) -> bytes:
     """Return the agent's answer to `initialize` for a client, with the capabilities that acphold
     adds.
 
-    With `begun` the client is told when the turns of its prompts begin; with `positions` it has
-    asked for them, and may resume behind one, and send a prompt twice. `kept_in` is the journal.
+    With `begun` the client is told when the turns of its prompts begin, with `queue` of the prompts
+    that wait; with `positions` it has asked for them, and may resume behind one, and send a prompt
+    twice. `kept_in` is the journal.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))
     parts = members(can)
@@ -261,12 +276,12 @@ def told_client(
     told: dict[str, bytes | None] = {
         "loadSession": b"true",
         "sessionCapabilities": splice(sessions, changes),
-        "mcpCapabilities": splice(
-            _object(parts, "mcpCapabilities"), {"http": b"true", "sse": b"true"}
-        ),
     }
-    asked_for = [name for name, is_asked in ((BEGUN, begun), (POSITIONS, positions)) if is_asked]
-    ours: dict[str, bytes | None] = dict.fromkeys(asked_for, b"true")
+    if is_installed("mcp"):
+        bridged: dict[str, bytes | None] = {"http": b"true", "sse": b"true"}
+        told["mcpCapabilities"] = splice(_object(parts, "mcpCapabilities"), bridged)
+    asked_for = {BEGUN: begun, POSITIONS: positions, QUEUE: queue}
+    ours: dict[str, bytes | None] = {name: b"true" for name, is_ in asked_for.items() if is_}
     if kept_in is not None:
         ours[KEPT_IN] = encode(kept_in)
     if ours:

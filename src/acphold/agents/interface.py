@@ -54,11 +54,11 @@ class Unheard(Struct, frozen=True, gc=False):
 class Answered(Struct, frozen=True, gc=False):
     """The answer to a call: its result, RemoteError, or AgentExitedError."""
 
-    call: Call
+    call: AgentCall
     answer: Answer
 
 
-class Asked(Struct, frozen=True, gc=False):
+class AgentRequest(Struct, frozen=True, gc=False):
     """A request of the agent to a client; `child` is the id of the sub-agent that asks, if any."""
 
     method: str
@@ -69,7 +69,7 @@ class Asked(Struct, frozen=True, gc=False):
 Event = Updates | Unheard | Notified | Answered
 
 
-class Call(Protocol):
+class AgentCall(Protocol):
     """A request on its way to the agent."""
 
     method: str
@@ -79,17 +79,17 @@ class Call(Protocol):
         """Take the answer. No later event of the agent is heard before that is done."""
 
 
-class Listener(Protocol):
+class AgentListener(Protocol):
     """Receives the events of an agent."""
 
     async def hear(self, event: Event) -> None:
         """Handle an event; called in wire order. The agent's next event waits until it returns."""
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         """Return the result of the agent's request to a client, JSON bytes; begun in wire order."""
 
 
-class ListenerToMany(Listener, Protocol):
+class ListenerToMany(AgentListener, Protocol):
     """A listener that can also take updates of several sessions at once."""
 
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
@@ -100,7 +100,7 @@ class ListenerToMany(Listener, Protocol):
         """
 
 
-class Agent(Protocol):
+class HubAgent(Protocol):
     """A coding agent, wherever it runs."""
 
     key: str
@@ -145,16 +145,16 @@ class Agent(Protocol):
     async def restart(self) -> None:
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
-    def send(self, call: Call) -> None:
+    def send(self, call: AgentCall) -> None:
         """Send a request; its answer is reported as `Answered`, once, perhaps before this returns.
 
         Raises AgentExitedError if the agent does not run, AgentBusyError if it does not read.
         """
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: AgentCall) -> None:
         """Drop a request: send `$/cancel_request`; `Answered` does not come."""
 
-    def call_of(self, number: int) -> Call | None:
+    def call_of(self, number: int) -> AgentCall | None:
         """Return the request that the agent knows by this id, while it has not answered it."""
 
     async def tell(self, method: str, params: bytes) -> None:
@@ -164,19 +164,19 @@ class Agent(Protocol):
         """End it and everything it has started, within seconds."""
 
 
-class Exchange:
+class AgentExchange:
     """A call whose answer is handled before any later message of the agent.
 
         async with Exchange(agent, "session/new", params) as answer:
             ...  # the agent's next event waits for the end of this block
 
-    So the block must not wait for the agent itself. Raises as `Agent.send`, the error that was
+    So the block must not wait for the agent itself. Raises as `HubAgent.send`, the error that was
     answered, and AgentTimeoutError after `seconds` without an answer (None: the caller has a
     timeout of its own). A block that is cancelled withdraws the request.
     """
 
     def __init__(
-        self, agent: Agent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
+        self, agent: HubAgent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
     ) -> None:
         self.method = method
         self.params = params
@@ -211,9 +211,9 @@ class Exchange:
 
 
 async def ask(
-    agent: Agent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
+    agent: HubAgent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
 ) -> bytes:
     """Return the agent's answer to a request, if the order with its later messages does not
     matter."""
-    async with Exchange(agent, method, params, seconds) as answer:
+    async with AgentExchange(agent, method, params, seconds) as answer:
         return answer

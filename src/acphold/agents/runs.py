@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from acphold.agents.interface import Notified, Updates
 from acphold.errors import InvalidParamsError
 from acphold.history.speakers import may_have_marks, params_without_marks, without_marks
-from acphold.rpc import Cut, NotificationReceived
+from acphold.rpc import CutNotification, NotificationReceived
 from acphold.schema import UPDATE
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
@@ -74,7 +74,7 @@ def runs(
         yield Updates(session_id, kind, raws)
 
 
-def session_of(cut: Cut) -> str | None:
+def session_of(cut: CutNotification) -> str | None:
     """Return the session of an update that was over a limit; None if it was no update."""
     if cut.method != UPDATE.name:
         return None

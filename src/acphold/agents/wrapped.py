@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
 from acphold.agents.identity import agent_key, spoken_name
-from acphold.agents.interface import Answered, Asked, Call, Listener, Unheard
+from acphold.agents.interface import AgentCall, AgentListener, AgentRequest, Answered, Unheard
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
 from acphold.agents.runs import runs, session_of
 from acphold.errors import (
@@ -29,7 +29,7 @@ from acphold.errors import (
 )
 from acphold.journal.identity import identity
 from acphold.processes.program import Program, launch
-from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
+from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
@@ -41,6 +41,7 @@ from acphold.schema import (
     decode,
 )
 from acphold.schema.methods import OPENING
+from acphold.tasks import end
 from acphold.transports.child import ChildProcess
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class ProcessAgent:
     def __init__(
         self,
         command: Sequence[str],
-        listener: Listener,
+        listener: AgentListener,
         *,
         name: str | None = None,
         called: str | None = None,
@@ -112,7 +113,7 @@ class ProcessAgent:
         self._peer: Peer | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._calls: dict[Call, int] = {}  # to the ids of their requests
+        self._calls: dict[AgentCall, int] = {}  # to the ids of their requests
         self._ready = False
         self._stuck = False
 
@@ -201,7 +202,7 @@ class ProcessAgent:
 
     # -- talking --------------------------------------------------------------------------
 
-    def send(self, call: Call) -> None:
+    def send(self, call: AgentCall) -> None:
         if (peer := self._peer) is None:
             raise AgentExitedError(f"{self.called} does not run", "not started", "")
         if peer.buffered > self._limit:
@@ -218,7 +219,7 @@ class ProcessAgent:
             raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
 
-    async def _answered(self, call: Call, added: bytes, answer: Answer) -> None:
+    async def _answered(self, call: AgentCall, added: bytes, answer: Answer) -> None:
         self._calls.pop(call, None)
         if added is not call.params and self._added.are_refused(answer):
             self.send(call)
@@ -227,12 +228,12 @@ class ProcessAgent:
             answer = await ended(self.called, self._process)
         await self._listener.hear(Answered(call, answer))
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: AgentCall) -> None:
         id_ = self._calls.pop(call, None)
         if id_ is not None and self._peer is not None:
             self._peer.withdraw(id_)
 
-    def call_of(self, number: int) -> Call | None:
+    def call_of(self, number: int) -> AgentCall | None:
         return next((call for call, id_ in self._calls.items() if id_ == number), None)
 
     async def tell(self, method: str, params: bytes) -> None:
@@ -256,7 +257,7 @@ class ProcessAgent:
                 pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
-        return await self._listener.answer(Asked(request.method, request.params))
+        return await self._listener.answer(AgentRequest(request.method, request.params))
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for event in runs(batch, unmarked=True):
@@ -265,7 +266,7 @@ class ProcessAgent:
             except Exception:  # the other events of this read still count
                 log.exception("what %s said could not be handled", self.called)
 
-    async def _on_cut(self, cut: Cut) -> None:
+    async def _on_cut(self, cut: CutNotification) -> None:
         if (session_id := session_of(cut)) is not None:
             await self._listener.hear(Unheard(session_id, cut.problem))
 
@@ -274,14 +275,11 @@ class ProcessAgent:
     async def _stop(self) -> None:
         self._ready = self._stuck = False
         peer, process = self._peer, self._process
-        tasks = [task for task in (self._pump, self._watch) if task is not None]
+        tasks = (self._pump, self._watch)
         # We end it, so nobody needs to learn how it ended.
         self._peer = self._process = self._pump = self._watch = None
         self._calls.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(*tasks)
         if process is not None:
             await process.aclose()
         if peer is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from acphold.bridges.conversation import Call, Request, Response, conversation, image, text
+from acphold.bridges.conversation import CalledTool, ModelInput, Response, conversation, image, text
 
 if TYPE_CHECKING:
     from anthropic.types import (
@@ -31,7 +31,7 @@ def messages(timeline: Iterable[Item]) -> list[MessageParam]:
     results: list[ToolResultBlockParam] = []  # they begin the next user message
     for step in conversation(timeline):
         match step:
-            case Request(blocks=blocks):
+            case ModelInput(blocks=blocks):
                 if blocks or results:
                     told.append(
                         {"role": "user", "content": [*results, *(_part(it) for it in blocks)]}
@@ -57,7 +57,7 @@ def messages(timeline: Iterable[Item]) -> list[MessageParam]:
     return told
 
 
-def _result(call: Call) -> ToolResultBlockParam:
+def _result(call: CalledTool) -> ToolResultBlockParam:
     return {
         "type": "tool_result",
         "tool_use_id": call.id,

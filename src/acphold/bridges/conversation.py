@@ -35,7 +35,7 @@ CUT_OFF: Final = "The call was cut off before it had a result."
 Outcome: TypeAlias = Literal["success", "failed", "interrupted"]
 
 
-class Call(Struct, frozen=True):
+class CalledTool(Struct, frozen=True):
     """A tool call with its result; every service accepts its `name` and `id`.
 
     `images` are those in the result.
@@ -49,7 +49,7 @@ class Call(Struct, frozen=True):
     images: tuple[ImageContent, ...] = ()
 
 
-class Request(Struct):
+class ModelInput(Struct):
     """Input for a model: what a person said, or the outcome of a turn."""
 
     blocks: list[ContentBlock] = field(default_factory=list)
@@ -59,12 +59,12 @@ class Response(Struct):
     """Output of a model: thoughts and answers in order, then its calls."""
 
     said: list[tuple[Literal["thought", "agent"], ContentBlock]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[CalledTool] = field(default_factory=list)
 
 
-def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
+def conversation(timeline: Iterable[Item]) -> list[ModelInput | Response]:
     """Return a timeline in turns, a request first; calls may separate two responses in a row."""
-    told: list[Request | Response] = []
+    told: list[ModelInput | Response] = []
     ids: set[str] = set()
     for item in counting(timeline):
         match item:
@@ -80,7 +80,7 @@ def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
                 ids.add(made.id)
                 _response(told, speaking=False).calls.append(made)
             case ContextCompaction():
-                told = [Request(_blocks(Message("user", None, item.summary)))]
+                told = [ModelInput(_blocks(Message("user", None, item.summary)))]
             case TurnEnd(outcome="cancelled"):
                 _request(told).blocks.append(TextContent(text=CANCELLED))
             case TurnEnd(outcome="interrupted" | "failed"):
@@ -113,17 +113,17 @@ def _blocks(message: Message) -> list[ContentBlock]:
     return [it for it in message.blocks if not isinstance(it, TextContent) or it.text.strip()]
 
 
-def _request(told: list[Request | Response]) -> Request:
-    if not (told and isinstance(last := told[-1], Request)):
-        last = Request()
+def _request(told: list[ModelInput | Response]) -> ModelInput:
+    if not (told and isinstance(last := told[-1], ModelInput)):
+        last = ModelInput()
         told.append(last)
     return last
 
 
-def _response(told: list[Request | Response], *, speaking: bool) -> Response:
+def _response(told: list[ModelInput | Response], *, speaking: bool) -> Response:
     """Return the response that goes on, or a new one: text after a call has seen its result."""
     if not told:
-        told.append(Request([TextContent(text=BEGINNING)]))
+        told.append(ModelInput([TextContent(text=BEGINNING)]))
     last = told[-1]
     if not isinstance(last, Response) or (speaking and last.calls):
         last = Response()
@@ -140,7 +140,7 @@ NAME_LENGTH: Final = 64
 ID_LENGTH: Final = 40
 
 
-def call(tool: ToolCall) -> Call:
+def call(tool: ToolCall) -> CalledTool:
     """Return a tool call in the form that services accept."""
     outcome: Outcome = "interrupted"
     if tool.status in ("completed", "failed"):
@@ -154,7 +154,7 @@ def call(tool: ToolCall) -> Call:
     if outcome == "interrupted":
         parts.append(CUT_OFF)
     said = "\n".join(part for part in parts if part.strip())
-    return Call(
+    return CalledTool(
         NAMES.sub("_", tool.tool_call_id)[-ID_LENGTH:] or "call",
         NAMES.sub("_", tool.name or tool.kind)[:NAME_LENGTH],
         arguments,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from acphold.bridges.conversation import Request, Response, conversation, image, text
+from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
 from acphold.schema import AudioContent
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
     told: list[ChatCompletionMessageParam] = []
     for step in conversation(timeline):
         match step:
-            case Request(blocks=blocks):
+            case ModelInput(blocks=blocks):
                 if blocks:
                     told.append({"role": "user", "content": [_part(block) for block in blocks]})
             case Response():

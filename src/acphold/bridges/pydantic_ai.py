@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from acphold.bridges.conversation import Call, Request, Response, conversation, image, text
+from acphold.bridges.conversation import CalledTool, ModelInput, Response, conversation, image, text
 from acphold.schema import AudioContent
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def model_messages(timeline: Iterable[Item]) -> list[ModelMessage]:
     results: list[ModelRequestPart] = []  # they begin the next request
     for step in conversation(timeline):
         match step:
-            case Request(blocks=blocks):
+            case ModelInput(blocks=blocks):
                 asked = [UserPromptPart([_part(block) for block in blocks])] if blocks else []
                 if asked or results:
                     told.append(ModelRequest([*results, *asked]))
@@ -61,7 +61,7 @@ def model_messages(timeline: Iterable[Item]) -> list[ModelMessage]:
     return told
 
 
-def _result(call: Call) -> ToolReturnPart:
+def _result(call: CalledTool) -> ToolReturnPart:
     content = [call.result, *map(_part, call.images)] if call.images else call.result
     return ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
 

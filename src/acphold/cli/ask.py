@@ -11,6 +11,7 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
+    a_later_moment,
     a_name,
     a_text,
     add_cwd,
@@ -68,16 +69,21 @@ def parser() -> Parser:
         help="cancel the turn after this long",
     )
     made.add_argument(
+        "--later",
+        action="store_true",
+        help="put it behind what the session has to do, and do not wait: see `acphold queue`",
+    )
+    made.add_argument(
+        "--at",
+        metavar="TIME",
+        type=a_later_moment,
+        help="the same, but it begins no earlier than TIME, as 02:00",
+    )
+    made.add_argument(
         "--json", action="store_true", help="print JSON, one object per update and one for the end"
     )
     made.add_argument(
         "--name", metavar="NAME", type=a_name, help="store the session under this agent name"
-    )
-    made.add_argument(
-        "--start-timeout",
-        metavar="SECONDS",
-        type=seconds_above_zero,
-        help="how long the agent may take to answer `initialize` [default: 60]",
     )
     add_journal(made)
     return made
@@ -97,10 +103,16 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     can answer are rejected. The exit code says how the turn ended.
 
     With --continue or --session, CMD and AGENT are optional: the agent is the session's own,
-    started as it was then.
+    started as it was then. With --later the prompt waits in that session until it is its turn.
     """
     started = time.monotonic()
     _refuse_what_makes_no_sense(agent or program, arguments)
+    if arguments["later"] or arguments["at"] is not None:
+        from acphold.cli.queue import ask_later
+
+        if agent or program:
+            raise UsageError("--later: the session's own agent answers; leave AGENT and CMD out")
+        return ask_later(arguments)
     from acphold.transports.late_tls import load_asyncio
 
     folder = None
@@ -110,7 +122,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         start = made_here("wrap", chosen.name, chosen.command, options)
     else:
         load_asyncio()
-        from acphold.cli.going_on import for_question
+        from acphold.cli.continuation import for_question
 
         row, start, folder = for_question(arguments)
         arguments |= {"session": row.session_id, "newest": False}

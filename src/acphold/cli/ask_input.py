@@ -33,7 +33,7 @@ def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
         found = [_stdin(deadline, waits=True)]
     texts = [text for text in found if text.strip()]
     if not texts:
-        raise UsageError("there is nothing to say: the prompt is empty")
+        raise UsageError("the prompt is empty")
     return texts
 
 
@@ -53,11 +53,11 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
         piece = os.read(fd, 64 * 1024)
         data += piece
         if not piece and b"\0" in data:
-            raise UsageError("what came on stdin is no text; name a --file")
+            raise UsageError("stdin is not text; use --file")
         if not piece:
             return data.decode(errors="replace")
         if len(data) > MOST_STDIN:
-            raise UsageError(f"more than {MOST_STDIN >> 20} MiB came on stdin; name a --file")
+            raise UsageError(f"more than {MOST_STDIN >> 20} MiB came on stdin; use --file")
     raise TimeoutError
 
 

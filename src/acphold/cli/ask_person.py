@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -12,9 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from acphold.cli.terminal_text import LINE_TERMINALS, console
+from acphold.tasks import beside, first
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
+    from acphold.history.prompt_queue import PromptQueue
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Passage
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from acphold.screen.plain import TeletypeFace
 
 
-def person_here(flow: Flow | None = None) -> Person | None:
+def person_here(flow: Flow | None = None) -> TerminalPerson | None:
     """Return the person at the terminal; None if there is no terminal to ask on."""
     if sys.stdin is not None and sys.stdin.isatty() and os.isatty(2):
-        return Person(sys.stdin.fileno(), 2, flow)
+        return TerminalPerson(sys.stdin.fileno(), 2, flow)
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
-    return Person(terminal, terminal, flow)
+    return TerminalPerson(terminal, terminal, flow)
 
 
-class Person:
+class TerminalPerson:
     """Types on `reads` and sees `writes`: the face of the questions, and the target of the keys.
 
     The screen appears with a question and goes with its answer. It is made for the first
@@ -127,25 +128,27 @@ class Person:
     def put_back(self, text: str) -> None:
         """Do nothing: no prompts are taken here."""
 
+    def waits(self, queue: PromptQueue) -> None:
+        """Do nothing: no prompts are taken here."""
+
     def close(self) -> None:
         """Do nothing: there is nothing to leave."""
 
     async def _there(self, asking: Coroutine[None, None, str | None]) -> str | None:
         """Show the screen until there is an answer; None if the terminal is gone."""
         self._is_asked = True
-        screen = asyncio.create_task(self._screen.run(), name="screen of a question")
-        answer = asyncio.create_task(asking, name="answer of a person")
         try:
-            await asyncio.wait({screen, answer}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            with suppress(EOFError, OSError):  # the terminal is gone
-                await screen
-            return None
+            async with (
+                beside(self._screen.run(), "screen of a question") as screen,
+                beside(asking, "answer of a person") as answer,
+            ):
+                await first(screen, answer)
+                if answer.done():
+                    return answer.result()
+                with suppress(EOFError, OSError):  # the terminal is gone
+                    await screen
+                return None
         finally:
-            for task in (answer, screen):
-                task.cancel()
-            await asyncio.gather(answer, screen, return_exceptions=True)
             self._is_asked = False
 
     # -- as the target of the keys --------------------------------------------------------
@@ -175,6 +178,9 @@ class Person:
     def paste_picture(self) -> None:
         """Do nothing: not available here."""
 
+    def take_back(self) -> None:
+        """Do nothing: not available here."""
+
     def help(self) -> None:
         """Do nothing: not available here."""
 
@@ -186,4 +192,8 @@ class Person:
 
     def status(self) -> Sequence[str]:
         """Return the hints below the question."""
-        return ("the agent waits for your answer", "Ctrl-D: none, which rejects", "Ctrl-C cancels")
+        return (
+            "the agent is waiting for your answer",
+            "Ctrl-D: none, which rejects",
+            "Ctrl-C cancels",
+        )

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from acphold.cli.ask_input import prompt_and_stdin
 from acphold.cli.ask_output import JsonLines, Output, Text
-from acphold.cli.ask_person import Person, person_here
+from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.command_line import Exit, UsageError
-from acphold.cli.going_on import settled_in
+from acphold.cli.continuation import settled_in
 from acphold.cli.journals import opened, path_of
 from acphold.cli.places import named
 from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
-from acphold.cli.settings import NamedAgent, wrap_arguments
+from acphold.cli.settings import NamedAgent
 from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.duties import Answers, left_to_others
@@ -31,6 +31,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, AuthRequiredError, UnknownSessionError
+from acphold.reading.local_reader import LocalReader
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
 from acphold.schema.initialize import AuthCapabilities
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from acphold.client.policy import PermissionAnswer
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
-    from acphold.screen.signing_in import SignIn
+    from acphold.screen.sign_in import TerminalSignIn
 
 CANCEL_GRACE: Final = 5.0
 """Seconds that the agent gets to end a cancelled turn: somebody waits for us to end."""
@@ -57,7 +58,7 @@ ENDS: Final = {
 """The exit code for each stop reason of the protocol; a newer one counts as the first."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class Inquiry(Struct, frozen=True, kw_only=True):
     """A question: its content, its agent and how to ask; times in seconds, `deadline` monotonic.
 
     `called` is the agent's name in the settings file, None for a command; `start` is how it is
@@ -78,7 +79,7 @@ class Question(Struct, frozen=True, kw_only=True):
     moves_to: str | None
     setup: SessionSetup
     permission: Literal["allow", "reject", "ask"]
-    person: Person | None
+    person: TerminalPerson | None
     deadline: float | None
     name: str | None
     journal: str | None
@@ -99,7 +100,6 @@ class _Arguments(Struct):
     permission: Literal["allow", "reject", "ask"] | None
     timeout: float | None
     name: str | None
-    start_timeout: float | None
     journal: str | None
 
 
@@ -118,7 +118,7 @@ def question_of(
     folder: str | None,
     arguments: Mapping[str, object],
     started: float,
-) -> Question:
+) -> Inquiry:
     """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
     TimeoutError."""
     given = convert(arguments, _Arguments)
@@ -133,7 +133,7 @@ def question_of(
     setup = setup_of(given.mcp_config, given.mode, given.option)
     if setup.servers and not agent.command:
         raise UsageError(LIVE_SERVERS)
-    return Question(
+    return Inquiry(
         agent=agent.command,
         called=agent.name or None,
         start=start,
@@ -150,22 +150,18 @@ def question_of(
         deadline=deadline,
         name=given.name or own.name,
         journal=given.journal or own.journal,
-        start_timeout=given.start_timeout or own.start_timeout,
+        start_timeout=own.start_timeout,
         max_message=own.max_message,
     )
 
 
 def _of_agent(agent: NamedAgent, start: Start) -> _OfAgent:
-    if not agent.name and not start.options:
-        return _OfAgent()
-    from acphold.cli.wrap import parser
+    from acphold.cli.wrap import options_of
 
-    wrap = parser()
-    given = wrap_arguments(agent, wrap) if agent.name else []
-    return convert(wrap.read([*given, *start.options, "--", *agent.command]), _OfAgent)
+    return convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
 
 
-def asked(question: Question, launched: Program | None) -> int:
+def asked(question: Inquiry, launched: Program | None) -> int:
     """Ask the question; returns the exit code. Raises the AcpholdError that stopped the turn."""
     output: Output = JsonLines() if question.json else Text()
     log = logging.getLogger("acphold")
@@ -174,7 +170,7 @@ def asked(question: Question, launched: Program | None) -> int:
     log.setLevel(logging.CRITICAL)
     logging.getLogger("acphold.rpc.wire_errors").setLevel(logging.ERROR)
     try:
-        return asyncio.run(Asking(question, launched, output).run())
+        return asyncio.run(AskingTurn(question, launched, output).run())
     except AcpholdError as error:
         output.failed(error)
         raise
@@ -182,10 +178,10 @@ def asked(question: Question, launched: Program | None) -> int:
         log.setLevel(level)
 
 
-class Asking:
+class AskingTurn:
     """One question in progress; a signal, or the deadline, cancels its turn."""
 
-    def __init__(self, question: Question, launched: Program | None, output: Output) -> None:
+    def __init__(self, question: Inquiry, launched: Program | None, output: Output) -> None:
         self._question = question
         self._launched = launched
         self._output = output
@@ -244,15 +240,15 @@ class Asking:
                 self._output.ended(turn.stop_reason, self._end)
 
     @cached_property
-    def _sign_in(self) -> SignIn:
+    def _sign_in(self) -> TerminalSignIn:
         from acphold.cli.sign_in import sign_in_program
         from acphold.screen.flow import Flow
-        from acphold.screen.signing_in import SignIn
+        from acphold.screen.sign_in import TerminalSignIn
 
         question = self._question
         program = sign_in_program(question.start)
         person = question.person
-        return SignIn(program, person, Flow() if person is None else person.flow)
+        return TerminalSignIn(program, person, Flow() if person is None else person.flow)
 
     # -- the agent and the session --------------------------------------------------------
 
@@ -264,7 +260,7 @@ class Asking:
             row = None
             if question.session is not None:
                 async with opened(question.journal) as journal:
-                    row = await named(journal, question.session, "goes on")
+                    row = await named(LocalReader(journal), question.session, "goes on")
                 if question.agent:
                     cwd = await settled_in(question.journal, row, question.moves_to)
                     row = replace(row, cwd=cwd)
@@ -290,7 +286,7 @@ class Asking:
         question = self._question
         if not question.agent:
             return None
-        if question.start.verb == "run":
+        if question.start.verb == "run-agent":
             served = question.start.served(path_of(question.journal))
             start = ProgramStart(command=served, cwd=question.folder)
             return ProgramEndpoint(start, called=question.agent[0], is_acphold=True)

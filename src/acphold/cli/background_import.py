@@ -15,6 +15,7 @@ from typing import Final
 
 from acphold.agents.wrapped import ProcessAgent
 from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.tasks import end
 
 SINCE: Final = "30d"
 """`acphold import` imports older ones: nobody waits for them, and there may be many."""
@@ -49,9 +50,7 @@ class AgentWithImport(ProcessAgent):
         return answer
 
     async def aclose(self) -> None:
-        if self._importing is not None:
-            self._importing.cancel()
-            await asyncio.wait([self._importing])  # however it ended, the agent is ended
+        await end(self._importing)
         await super().aclose()
 
 
@@ -71,7 +70,7 @@ async def _import(name: str, journal: str) -> None:
     try:
         await _followed(process)
     except TimeoutError:
-        log.info("the import of conversations held outside took too long; the next goes on")
+        log.info("the import of conversations held outside took too long; the next one continues")
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -43,7 +43,7 @@ async def _backup(location: str | None, path: str, target: str, *, force: bool) 
         file = file_of(
             journal,
             "backup",
-            "back it up as your other databases; `acphold journal copy` has it in a file, too",
+            "back it up as your other databases; `acphold copy-journal` has it in a file, too",
         )
         _look_at(target, path, file.path, force=force)
         return await file.copy_to(target)
@@ -54,6 +54,6 @@ def _look_at(target: str, path: str, journal: str, *, force: bool) -> None:
     if os.path.exists(target) and os.path.samefile(target, journal):
         raise UsageError(f"{path} is the journal itself; name another file")
     if os.path.exists(target) and not os.path.isfile(target):
-        raise UsageError(f"{path} is no file; name another place")
+        raise UsageError(f"{path} is not a file; choose another place")
     if os.path.lexists(target) and not force:
-        raise UsageError(f"{path} is there already; name another file, or say --force")
+        raise UsageError(f"{path} exists already; choose another file or use --force")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal, add_setup
-from acphold.cli.going_on import (
+from acphold.cli.continuation import (
     fetched,
     folder_of,
     is_startable,
@@ -25,7 +25,7 @@ from acphold.cli.going_on import (
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
 from acphold.cli.live_session import Left, join
-from acphold.cli.screen_session import Seat, add_look
+from acphold.cli.screen_session import Seat
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of
@@ -39,7 +39,8 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.location import is_same_folder
-from acphold.server.neighbours import live_sessions
+from acphold.presentation.queue_words import wait
+from acphold.reading.neighbours import live_at_nodes, live_sessions
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
@@ -49,7 +50,7 @@ CHOOSE = ""
 """`--resume` without an id: the person chooses."""
 
 
-class Wanted(NamedTuple):
+class WantedConversation(NamedTuple):
     """The conversation to open: `resume` is an id or CHOOSE, None for a new one; `cwd` is
     None for the session's folder, or this one. With `anew`, a new conversation is opened beside
     that session, with its agent and in its folder. `setup` is applied to each that is opened."""
@@ -86,7 +87,6 @@ def parser() -> Parser:
         help="how to answer permission requests [default: ask]",
     )
     add_setup(made)
-    add_look(made)
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -104,17 +104,15 @@ def chat(
     mcp_config: Sequence[str],
     mode: str | None,
     option: Sequence[str],
-    no_color: bool,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Talk to an agent in the terminal.
 
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
     the conversation is kept like an editor's. If the session is already running in another process,
-    this attaches to it, as `acphold attach` does, and needs no AGENT.
+    this attaches to it, as `acphold resume` does, and needs no AGENT.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
@@ -126,13 +124,11 @@ def chat(
     """
     assert host is None, "done there"
     if newest and resume is not None:
-        raise UsageError("--continue and --resume: only one of them")
+        raise UsageError("use --continue or --resume, not both")
     setup = setup_of(mcp_config, mode, option)
-    if (there := server_of(server, ca, journal)) is not None:
+    if (there := server_of(server, journal)) is not None:
         if program:
             raise UsageError("--server: the agent is one that is served there, by its name")
-        if no_color:
-            os.environ["NO_COLOR"] = "1"
         from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
         words = "" if resume == CHOOSE else None
@@ -140,32 +136,24 @@ def chat(
         return asyncio.run(talk(there, agent, far, permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, resume = resume, CHOOSE  # `--resume AGENT`
-    if no_color:
-        os.environ["NO_COLOR"] = "1"
     if resume == CHOOSE and agent is None and not program:
         if not on_terminal():
-            raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
+            raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
         if (resume := asyncio.run(_chosen(journal, ""))) is None:
             return Exit.OK
-    wanted = Wanted(cwd, resume, newest, setup=setup)
+    wanted = WantedConversation(cwd, resume, newest, setup=setup)
     return _talk(agent, program, wanted, permission, journal, typed_host())
 
 
 def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
     """Continue a session in its folder, or in `cwd`, with its own agent."""
-    return _talk(None, (), Wanted(cwd, session_id), None, journal, host)
-
-
-def go_elsewhere(left: Left, code: int, journal: str | None, host: str) -> int:
-    """Go where the person went from a session; returns the exit code, `code` if that is nowhere."""
-    wanted = asyncio.run(_next(left, journal))
-    return code if wanted is None else _talk(None, (), wanted, None, journal, host)
+    return _talk(None, (), WantedConversation(cwd, session_id), None, journal, host)
 
 
 def _talk(
     agent: str | None,
     program: Sequence[str],
-    wanted: Wanted,
+    wanted: WantedConversation,
     permission: Rule | None,
     journal: str | None,
     host: str,
@@ -178,13 +166,13 @@ def _talk(
         agent, program, wanted = None, (), following
 
 
-async def _next(left: Left, journal: str | None) -> Wanted | None:
+async def _next(left: Left, journal: str | None) -> WantedConversation | None:
     """Return the conversation that the person wants after the one they left; None for none."""
     where, words = left.goes_to
     if where == "new":
-        return Wanted(None, left.session_id, anew=True)
+        return WantedConversation(None, left.session_id, anew=True)
     found = await _chosen(journal, words)
-    return None if found is None else Wanted(None, found)
+    return None if found is None else WantedConversation(None, found)
 
 
 async def _chosen(journal: str | None, words: str) -> str | None:
@@ -199,7 +187,7 @@ async def _chosen(journal: str | None, words: str) -> str | None:
 async def _chat(
     agent: str | None,
     program: Sequence[str],
-    wanted: Wanted,
+    wanted: WantedConversation,
     permission: Rule | None,
     journal: str | None,
     host: str,
@@ -208,8 +196,7 @@ async def _chat(
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
         kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
-        is_live = kept is not None and kept.session_id in await live_sessions()
-        if kept is not None and is_live and not wanted.anew:
+        if kept is not None and not wanted.anew and await _is_running(journal, kept.session_id):
             if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                 raise UsageError(
                     f"this session is live, in {folder(kept.cwd)}, and does not move: without "
@@ -251,7 +238,7 @@ async def _chat(
         journal=journal,
     )
     if on_terminal():
-        where = "" if kept is None else f" in {folder(cwd)}, to go on with {title_of(kept)}"
+        where = "" if kept is None else f" in {folder(cwd)}, to continue with {title_of(kept)}"
         print(f"Starting {told(start)}{where} …", file=sys.stderr)
 
     async def say_how_to_go_on(session: RemoteSession) -> None:
@@ -263,8 +250,10 @@ async def _chat(
         how = f"chat{host} --resume {short} {shlex.join(start.words)}"
         how = f"resume{host} {short}" if is_known else how
         runs_on = is_in_background and seat.chat.in_turn and seat.chat.error is None
-        turn = "The turn goes on in the background. " if runs_on else ""
-        print(f"\n{turn}To go on: acphold {on_one_line(how)}")
+        turn = "The turn continues in the background. " if runs_on else ""
+        waiting = len(session.queue.state.waiting)
+        turn += f"{wait(waiting).capitalize()}. " if waiting else ""
+        print(f"\n{turn}To continue: acphold {on_one_line(how)}")
 
     async with connected_to(wrap, **seat.options) as there:
         session = await seat.signed_in(there, lambda: _session(there, wanted, cwd, kept))
@@ -281,8 +270,16 @@ async def _chat(
     return code, None if goes_to is None else Left(session.id, goes_to)
 
 
+async def _is_running(journal: str | None, session_id: str) -> bool:
+    """Return True if a process has the session, here or at another machine with this journal."""
+    if session_id in await live_sessions():
+        return True
+    async with opened(journal) as found:
+        return session_id in await live_at_nodes(found)
+
+
 async def _session(
-    agent: RemoteAgent, wanted: Wanted, cwd: str, kept: SessionRow | None
+    agent: RemoteAgent, wanted: WantedConversation, cwd: str, kept: SessionRow | None
 ) -> RemoteSession | None:
     """Open the wanted conversation; None when the person chose none."""
     servers = wanted.setup.servers
@@ -290,7 +287,7 @@ async def _session(
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
     elif wanted.resume == CHOOSE:
         if not on_terminal():
-            raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
+            raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
         if (info := await chosen_of(agent)) is None:
             return None
         found = await agent.load_session(info, mcp_servers=servers)
@@ -305,7 +302,7 @@ async def _session(
     return found
 
 
-async def _new(agent: RemoteAgent, wanted: Wanted, cwd: str) -> RemoteSession:
+async def _new(agent: RemoteAgent, wanted: WantedConversation, cwd: str) -> RemoteSession:
     made = await agent.new_session(cwd, mcp_servers=wanted.setup.servers)
     await wanted.setup.apply(made)
     return made

@@ -15,16 +15,8 @@ from msgspec import Struct, convert
 from rich.console import Console
 from rich.status import Status
 
-from acphold.cli.check_report import (
-    Format,
-    Outcome,
-    json_rule,
-    junit_report,
-    markdown_rules,
-    print_report,
-    print_rules,
-    rendered,
-)
+from acphold.cli.check_files import ReportFiles, json_report, json_rule
+from acphold.cli.check_report import CheckOutcome, print_report, print_rules
 from acphold.cli.client_check import ClientCheck
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.cli.servers import add_ca, server_of
@@ -34,10 +26,13 @@ from acphold.conformance.catalogue import Check
 from acphold.conformance.inspection import chosen, inspect
 from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
+from acphold.conformance.record import Record
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
-from acphold.conformance.stage import Settings
+from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ProgramSubject, ServerSubject, Subject
+from acphold.conformance.verdicts import Level
+from acphold.conformance.watcher import OFFERS
 from acphold.transports.obstacles import TOKEN_VARIABLE
 
 
@@ -60,14 +55,36 @@ def parser() -> Parser:
         "the same path",
     )
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
-    made.add_argument("--markdown", action="store_true", help="print Markdown")
-    made.add_argument("--junit", metavar="FILE", help="also write JUnit XML to this file")
+    made.add_argument(
+        "--report",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write a report; the ending is its format: .html, .md (fits a comment on a pull "
+        "request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt; repeatable",
+    )
+    made.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write the whole wire, and stderr, as JSON lines; secrets that are in it stay in it",
+    )
     made.add_argument(
         "--only",
         metavar="ID",
         action="append",
         default=[],
         help="only checks with this id or of this group; `*` matches anything; repeatable",
+    )
+    made.add_argument(
+        "--quick", action="store_true", help="only what the protocol says: MUST and SHOULD"
+    )
+    made.add_argument(
+        "--fail-on",
+        metavar="LEVEL",
+        choices=[level.value.lower() for level in Level],
+        default="must",
+        help="the weakest level whose failures make the exit code 1: must, should or expected "
+        "[default: must]",
     )
     made.add_argument("--list", dest="lists", action="store_true", help="list the checks and exit")
     made.add_argument(
@@ -81,16 +98,18 @@ def parser() -> Parser:
         help="check a client instead: set this command as an agent in its settings",
     )
     made.add_argument(
-        "--report",
-        metavar="FILE",
-        help="with --client: write the report to this file after each turn [default: stderr, "
-        "at the end]",
+        "--offers",
+        choices=("all", *OFFERS, "next"),
+        default="some",
+        help="with --client: the capabilities to advertise, so that a client is seen with and "
+        "without them; `version` speaks another version of the protocol, `next` has another of "
+        "these at each start [default: some]",
     )
     made.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds_above_zero,
-        default=10.0,
+        default=TIMEOUT,
         help="how long each answer may take; turns and the start get three times as long "
         "[default: 10]",
     )
@@ -111,6 +130,10 @@ def parser() -> Parser:
     return made
 
 
+TIMEOUT = 10.0
+"""Default for how long each answer may take, in seconds."""
+
+
 class _Options(Struct, frozen=True):
     """The options of the command line, without the agent; see the help."""
 
@@ -119,21 +142,36 @@ class _Options(Struct, frozen=True):
     ca: str | None
     folder: str | None
     as_json: bool
-    markdown: bool
-    junit: str | None
+    report: list[str]
+    trace: str | None
     only: list[str]
+    quick: bool
+    fail_on: str
     lists: bool
     baseline: str | None
     client: bool
-    report: str | None
+    offers: str
     timeout: float
     model_endpoint: int | None
     sign_in: str | None
 
     @property
-    def form(self) -> Format:
-        """The format of the printed report."""
-        return Format.JSON if self.as_json else Format.MARKDOWN if self.markdown else Format.TEXT
+    def level(self) -> Level:
+        """The weakest level whose failures count."""
+        return next(level for level in Level if level.value.lower() == self.fail_on)
+
+    def again(self, program: Sequence[str]) -> list[str]:
+        """Return the words that check the same agent again, behind those that name the rule."""
+        given = (
+            ("--server", self.server),
+            ("--ca", self.ca),
+            ("--folder", self.folder),
+            ("--sign-in", self.sign_in),
+            ("--timeout", None if self.timeout == TIMEOUT else f"{self.timeout:g}"),
+            ("--model-endpoint", None if self.model_endpoint is None else str(self.model_endpoint)),
+        )
+        words = [word for option, value in given if value is not None for word in (option, value)]
+        return ["acphold", *words, *(["--", *program] if program else [])]
 
 
 def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> int:
@@ -150,10 +188,11 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     over WebSocket and HTTP. Checks that need a local program are skipped.
 
     With --client it acts as an agent and checks the editor that starts it: set `acphold check
-    --client --report FILE` as the agent's command there. Any prompt will do; FILE has the report.
+    --client --report FILE` as the agent's command there. Any prompt will do; FILE has the report,
+    written anew after each turn.
 
-    The exit code is 1 if a check fails that the baseline does not list, or if one passes that it
-    lists.
+    The exit code is 1 if a check of level MUST fails (--fail-on) that the baseline does not list,
+    or if one passes that it lists.
     """
     options = convert(given, _Options)
     catalogue = CLIENT_CHECKS if options.client else CHECKS
@@ -161,31 +200,33 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     for pattern in patterns:
         if not chosen(catalogue, [pattern]):
             raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
-    checks = chosen(catalogue, patterns)
+    checks = [
+        check
+        for check in chosen(catalogue, patterns)
+        if not options.quick or check.rule.level is not Level.EXPECTED
+    ]
     if options.lists:
         rules = [check.rule for check in checks]
         if options.as_json:
             for rule in rules:
                 print(json.dumps(json_rule(rule), ensure_ascii=False))
-        elif options.markdown:
-            print(markdown_rules(rules), end="")
         else:
             print_rules(rules, console())
         return Exit.OK
     program = chosen_agent(agent, program).command
     expected = _baseline(catalogue, options.baseline)
+    files = ReportFiles(options.report, options.trace)
     if options.client:
-        if program or options.server or options.junit or options.model_endpoint is not None:
-            raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
-        return ClientCheck(checks, expected, options.form, options.report).run()
+        if program or options.server or options.model_endpoint is not None:
+            raise UsageError("--client takes no agent and no --model-endpoint")
+        made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
+        return made.run()
 
-    if options.report is not None:
-        raise UsageError("--report is for --client; `--json` and the like print to stdout")
     if bool(program) is (options.server is not None):
         raise UsageError(
             "an agent command behind `--`, or a --server, as in `acphold check -- CMD`"
         )
-    settings = Settings(
+    settings = CheckSettings(
         timeout=options.timeout,
         sign_in=options.sign_in,
         named=frozenset(options.only),
@@ -195,15 +236,16 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
         subject: Subject = ProgramSubject(program, env)
         if options.server is not None:
             subject = _server(options.server, options)
-        report = asyncio.run(inspect(subject, checks, settings, on_check=tell))
-    outcome = Outcome(report, expected)
-    if options.junit is not None:
+        records: list[Record] = []
         try:
-            Path(options.junit).write_bytes(junit_report(outcome))
-        except OSError as error:
-            raise UsageError(f"--junit {options.junit}: {error.strerror}") from None
-    if options.form is not Format.TEXT:
-        print(rendered(outcome, options.form), end="")
+            report = asyncio.run(inspect(subject, checks, settings, on_check=tell, records=records))
+        except BaseException:
+            files.write_trace(records)
+            raise
+    outcome = CheckOutcome(report, expected, options.level, options.again(program))
+    files.write(outcome)
+    if options.as_json:
+        print(json_report(outcome), end="")
     else:
         print_report(outcome, console())
         takes_model = any(TAKES_MODEL in it.why for it in report.findings)
@@ -213,10 +255,10 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
 
 
 def _server(given: str, options: _Options) -> ServerSubject:
+    there = server_of(given, ca=options.ca)
+    assert there is not None, "it is given"
     from acphold.cli.remote import paired  # late: it brings HTTP
 
-    there = server_of(given, options.ca, None)
-    assert there is not None, "it is given"
     if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
         raise UsageError(
             "the server has to see the folders of the sessions: name one with --folder that it has "

@@ -1,21 +1,23 @@
-"""The report of `acphold check`: for people, as JSON, as JUnit XML, and as Markdown."""
+"""The report of `acphold check` for people, and the outcome that all its reports show."""
 
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable, Iterable
-from enum import Enum
-from typing import TypeVar
-from xml.etree import ElementTree
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible, visible_json
-from acphold.conformance.inspection import Report
-from acphold.conformance.verdicts import Rule, Verdict
+from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible
+from acphold.conformance.inspection import CheckReport
+from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
+
+if TYPE_CHECKING:
+    from acphold.conformance.record import WireLine
 
 T = TypeVar("T")
 
@@ -30,12 +32,40 @@ MARKS = {
 """Mark and style of each verdict."""
 
 
-class Outcome:
-    """A report and the ids of its expected failures."""
+class Tier(Struct, frozen=True):
+    """The counts of the rules of one level; `failed` has no expected failures."""
 
-    def __init__(self, report: Report, expected: frozenset[str]) -> None:
+    level: Level
+    passed: int
+    failed: int
+    unseen: int
+
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        parts = [f"{self.passed} passed"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        return ", ".join([*parts, f"{self.unseen} not seen"])
+
+
+class CheckOutcome:
+    """A report, the ids of its expected failures, and the level from which a failure counts.
+
+    `again` is the command that checks this agent, in words; empty if only a person can do it again.
+    """
+
+    def __init__(
+        self,
+        report: CheckReport,
+        expected: frozenset[str] = frozenset(),
+        fail_on: Level = Level.MUST,
+        again: Sequence[str] = (),
+    ) -> None:
         self.report = report
         self.expected = expected
+        self.fail_on = fail_on
+        self._again = again
         failed = {finding.rule.id for finding in report.of(Verdict.FAIL)}
         passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
         self.unexpected = [it for it in report.of(Verdict.FAIL) if it.rule.id not in expected]
@@ -43,16 +73,37 @@ class Outcome:
         self.stale = sorted(expected & passed)
         self.strange = sorted(expected - passed - failed - {it.rule.id for it in report.findings})
 
+    def counts(self, finding: Finding) -> bool:
+        """Return True if this is a failure that makes the outcome bad."""
+        return finding in self.unexpected and finding.rule.level.counts_for(self.fail_on)
+
     @property
     def is_good(self) -> bool:
-        """True if all failures were expected, and no expected one passes now."""
-        return not self.unexpected and not self.stale
+        """True if no failure counts, and no expected one passes now."""
+        return not any(map(self.counts, self.unexpected)) and not self.stale
 
     @property
     def name(self) -> str:
         """The agent's own name and version, otherwise its command."""
         agent = self.report.agent
-        return self.report.subject if agent is None else f"{agent.name} {agent.version}"
+        return self.report.subject if agent is None else f"{agent.name} {agent.version}".strip()
+
+    def again(self, rule: Rule) -> str:
+        """Return the command that checks this rule alone; "" if there is none."""
+        command, *rest = self._again or ("",)
+        return shlex.join([command, "check", "--only", rule.id, *rest]) if command else ""
+
+    def tiers(self) -> list[Tier]:
+        """Return the counts by level, the strongest first, without levels that have no rule."""
+        found = []
+        for level in Level:
+            of_it = [it for it in self.report.findings if it.rule.level is level]
+            passed = sum(1 for it in of_it if it.is_pass)
+            unseen = sum(1 for it in of_it if it.verdict not in (Verdict.PASS, Verdict.FAIL))
+            failed = sum(1 for it in self.unexpected if it.rule.level is level)
+            if of_it:
+                found.append(Tier(level, passed, failed, unseen))
+        return found
 
     @property
     def sentence(self) -> str:
@@ -68,6 +119,34 @@ class Outcome:
         parts.extend(f"{count} {name}" for count, name in counts if count)
         return ", ".join(parts)
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about the baseline, and about failures that do not count."""
+        said = [f"{id} passes now: take it out of the baseline" for id in self.stale]
+        said += [f"{id} of the baseline was not checked" for id in self.strange]
+        mild = [it for it in self.unexpected if not self.counts(it)]
+        if mild:
+            weakest = max((it.rule.level for it in mild), key=list(Level).index)
+            failures = counted(len(mild), "failure")
+            verb, them = ("does", "it") if len(mild) == 1 else ("do", "them")
+            said.append(
+                f"{failures} below {self.fail_on.value} {verb} not count; "
+                f"--fail-on {weakest.value.lower()} counts {them}"
+            )
+        return said
+
+    def noted(self) -> list[Finding]:
+        """Return the passes of which there is something to say."""
+        return [it for it in self.report.of(Verdict.PASS) if it.why]
+
+    def unseen(self) -> dict[tuple[Verdict, str], list[str]]:
+        """Return the ids of the rules that were not seen, by verdict and reason."""
+        found: dict[tuple[Verdict, str], list[str]] = {}
+        for finding in self.report.findings:
+            if finding.verdict not in (Verdict.PASS, Verdict.FAIL):
+                found.setdefault((finding.verdict, finding.why), []).append(finding.rule.id)
+        return found
+
 
 def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
     """Group items, in the order of each group's first item."""
@@ -77,10 +156,35 @@ def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]
     return groups
 
 
-# -- for people -----------------------------------------------------------------------------
+EXCERPT_LINES = 40
+"""Lines of the wire that a failure shows: the first and the last."""
+
+EXCERPT_LENGTH = 4000
+"""Characters of each."""
 
 
-def print_report(outcome: Outcome, console: Console) -> None:
+def excerpt(
+    lines: Sequence[WireLine], most: int = EXCERPT_LINES, length: int = EXCERPT_LENGTH
+) -> list[str]:
+    """Return lines for a report: `→` went to the agent, `←` came from it."""
+    # A message on a WebSocket may have several lines; their ends are white space.
+    texts = (line.text.replace("\n", " ") for line in lines)
+    shown = [f"{it.arrow} {cut(text, length)}" for it, text in zip(lines, texts, strict=True)]
+    if len(shown) > most:
+        first, last = most - most // 2, most // 2
+        left_out = f"… {len(shown) - most} more lines; --report FILE.html has them"
+        shown[first : len(shown) - last] = [left_out]
+    return shown
+
+
+def cut(text: str, length: int) -> str:
+    """Return `text` without its end, if it is long."""
+    if len(text) <= length:
+        return text
+    return f"{text[:length]}… ({len(text)} characters)"
+
+
+def print_report(outcome: CheckOutcome, console: Console) -> None:
     """Print groups, then each failure with its lines, then what was not seen and why."""
     report = outcome.report
     console.print(Text(visible(outcome.name), "heading"))
@@ -99,18 +203,11 @@ def print_report(outcome: Outcome, console: Console) -> None:
             console.print()
             console.print(Text(title, "heading"))
             for finding in failures:
-                rule = finding.rule
-                about = f"  {rule.level.value} · {rule.source}"
-                console.print(Text.assemble((f"  ✗ {rule.id}", "bad"), (about, "faint")))
-                console.print(Text(f"    {visible(rule.says)}"))
-                console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
-                for excerpt in finding.excerpt:
-                    # On one line, however wide, so that it can be copied.
-                    console.print(Text(f"      {on_one_line(excerpt)}", "faint"), soft_wrap=True)
-    unseen: dict[tuple[Verdict, str], list[str]] = {}
-    for finding in report.findings:
-        if finding.verdict not in (Verdict.PASS, Verdict.FAIL):
-            unseen.setdefault((finding.verdict, finding.why), []).append(finding.rule.id)
+                _print_failure(outcome, finding, console)
+    for finding in outcome.noted():
+        console.print()
+        console.print(Text(f"{finding.rule.id} passes: {on_one_line(finding.why)}", "busy"))
+    unseen = outcome.unseen()
     if unseen:
         console.print()
         console.print(Text("Not seen", "heading"))
@@ -118,15 +215,39 @@ def print_report(outcome: Outcome, console: Console) -> None:
         mark, style = MARKS[verdict]
         console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
         console.print(Padding(Text(", ".join(ids), "faint"), (0, 0, 0, 6), expand=False))
-    for id in outcome.stale:
-        told = visible(f"{id} passes now: take it out of the baseline")
-        console.print(Text(told, "bad"))
-    for id in outcome.strange:
-        console.print(Text(visible(f"{id} of the baseline was not checked"), "busy"))
     console.print()
+    for tier in outcome.tiers():
+        style = "bad" if tier.failed else "good"
+        console.print(Text.assemble(f"{tier.level.value:<9} ", (tier.sentence, style)))
+    for remark in outcome.remarks:
+        console.print(Text(visible(remark), "busy"))
     style = "good" if outcome.is_good else "bad"
     seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
     console.print(Text.assemble((f"{seconds}: ", ""), (outcome.sentence, style)))
+
+
+def _print_failure(outcome: CheckOutcome, finding: Finding, console: Console) -> None:
+    rule = finding.rule
+    about = f"  {rule.level.value} · {rule.source}"
+    console.print(Text.assemble((f"  ✗ {rule.id}", "bad"), (about, "faint")))
+    console.print(Text(f"    {visible(rule.says)}"))
+    console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
+    # Each of these on one line, however wide, so that it can be copied.
+    for line in excerpt(finding.lines):
+        console.print(Text(f"      {visible(line)}", "faint"), soft_wrap=True)
+    for line in finding.stderr:
+        text = f"      stderr: {visible(cut(line, EXCERPT_LENGTH))}"
+        console.print(Text(text, "faint"), soft_wrap=True)
+    console.print(Text(f"    {rule.source.url}", "faint"), soft_wrap=True)
+    if again := outcome.again(rule):
+        console.print(Text(f"    run again: {visible(again)}", "faint"), soft_wrap=True)
+
+
+def text_report(outcome: CheckOutcome) -> str:
+    """Return the report without colours."""
+    page = io.StringIO()
+    print_report(outcome, plain_console(page))
+    return page.getvalue()
 
 
 def print_rules(rules: Iterable[Rule], console: Console) -> None:
@@ -138,150 +259,3 @@ def print_rules(rules: Iterable[Rule], console: Console) -> None:
         console.print(Text.assemble((rule.id, "id"), (about, "faint")))
         console.print(Text(f"    {rule.says}"))
         console.print(Text(f"    {rule.source}", "faint"))
-
-
-class Format(Enum):
-    """The format of a report."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
-def rendered(outcome: Outcome, form: Format) -> str:
-    """Return the report as text without colours."""
-    match form:
-        case Format.JSON:
-            return visible_json(json_report(outcome)) + "\n"
-        case Format.MARKDOWN:
-            return visible(markdown_report(outcome))
-        case Format.TEXT:
-            page = io.StringIO()
-            print_report(outcome, plain_console(page))
-            return page.getvalue()
-
-
-# -- for programs ---------------------------------------------------------------------------
-
-
-def json_report(outcome: Outcome) -> str:
-    """Return one object: the agent, the counts, and each check."""
-    report = outcome.report
-    agent = report.agent
-    checks = [
-        {
-            **json_rule(it.rule),
-            "verdict": it.verdict.value,
-            "why": it.why,
-            "excerpt": list(it.excerpt),
-            "seconds": it.seconds,
-            "expected": it.rule.id in outcome.expected,
-        }
-        for it in report.findings
-    ]
-    found = {
-        "command": report.subject,
-        "agent": None if agent is None else {"name": agent.name, "version": agent.version},
-        "good": outcome.is_good,
-        "seconds": round(report.seconds, 3),
-        "counts": {verdict.value: len(report.of(verdict)) for verdict in Verdict},
-        "stale": outcome.stale,
-        "checks": checks,
-    }
-    return json.dumps(found, ensure_ascii=False, indent=2)
-
-
-def json_rule(rule: Rule) -> dict[str, object]:
-    """Return a check's rule as a JSON object."""
-    return {
-        "id": rule.id,
-        "rule": rule.says,
-        "level": rule.level.value,
-        "page": rule.source.page,
-        "heading": rule.source.heading,
-        "needs": list(rule.needs),
-        "only": None if rule.only is None else rule.only.value,
-    }
-
-
-def junit_report(outcome: Outcome) -> bytes:
-    """Return a test suite with a test case per check; checks that saw nothing are skipped."""
-    report = outcome.report
-    suite = ElementTree.Element(
-        "testsuite",
-        name=_xml(f"acphold check: {outcome.name}"),
-        tests=str(len(report.findings)),
-        failures=str(len(outcome.unexpected) + len(outcome.stale)),
-        errors="0",
-        skipped=str(len(report.findings) - len(report.of(Verdict.PASS)) - len(outcome.unexpected)),
-        time=f"{report.seconds:.3f}",
-    )
-    for finding in report.findings:
-        rule = finding.rule
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=rule.group, name=rule.id, time=f"{finding.seconds:.3f}"
-        )
-        is_expected = rule.id in outcome.expected
-        if finding.verdict is Verdict.FAIL and not is_expected:
-            text = "\n".join((f"{rule.level.value}, {rule.source}", rule.says, *finding.excerpt))
-            ElementTree.SubElement(case, "failure", message=_xml(finding.why)).text = _xml(text)
-        elif finding.verdict is Verdict.FAIL:
-            ElementTree.SubElement(case, "skipped", message=_xml(f"as expected: {finding.why}"))
-        elif finding.verdict is not Verdict.PASS:
-            why = f"{finding.verdict.value}: {finding.why}"
-            ElementTree.SubElement(case, "skipped", message=_xml(why))
-        elif is_expected:
-            ElementTree.SubElement(case, "failure", message="it passes now: the baseline is stale")
-    suites = ElementTree.Element("testsuites")
-    suites.append(suite)
-    ElementTree.indent(suites)
-    found: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return found
-
-
-def _xml(text: str) -> str:
-    """Return `text` without characters that XML 1.0 cannot hold; it allows fewer than Unicode."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
-
-
-def markdown_report(outcome: Outcome) -> str:
-    """Return a table of all checks, and the failures with their lines."""
-    report = outcome.report
-    lines = [
-        f"# {_cell(outcome.name)}",
-        "",
-        f"`{report.subject}`: {outcome.sentence}, in {report.seconds:.1f} s.",
-        "",
-        "| check | level | verdict | why |",
-        "|---|---|---|---|",
-    ]
-    for finding in report.findings:
-        known = " (expected)" if finding in outcome.known else ""
-        verdict = f"**{finding.verdict.value}**{known}" if finding.verdict is Verdict.FAIL else ""
-        cells = (f"`{finding.rule.id}`", finding.rule.level.value)
-        told = (verdict or finding.verdict.value, _cell(finding.why))
-        lines.append(f"| {' | '.join((*cells, *told))} |")
-    for finding in [*outcome.unexpected, *outcome.known]:
-        rule = finding.rule
-        says = f"{rule.says} ({rule.level.value}; {rule.source})"
-        lines += ["", f"## {rule.id}", "", says, "", _cell(finding.why), ""]
-        lines += (f"    {on_one_line(line)}" for line in finding.excerpt)
-    return "\n".join(lines) + "\n"
-
-
-def markdown_rules(rules: Iterable[Rule]) -> str:
-    """Return a table for each group, for `--list --markdown`."""
-    lines: list[str] = []
-    for group, members in grouped(rules, lambda it: it.group).items():
-        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
-        for rule in members:
-            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
-            only = f" (a {rule.only.value})" if rule.only is not None else ""
-            says = _cell(rule.says) + needs + only
-            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines).strip() + "\n"
-
-
-def _cell(text: str) -> str:
-    return on_one_line(text).replace("|", "\\|")

@@ -3,51 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from acphold.cli.check_report import Format, Outcome, rendered
-from acphold.cli.command_line import Exit, UsageError
+from acphold.cli.check_files import ReportFiles, json_report
+from acphold.cli.check_report import CheckOutcome, text_report
+from acphold.cli.command_line import Exit
 from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.record import Record
-from acphold.conformance.watcher import Watcher, judged
-from acphold.errors import ExportError
-from acphold.exports.destination import replaced
+from acphold.conformance.verdicts import Level
+from acphold.conformance.watcher import OFFERS, Watcher, judged
+from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stdio import stdio_transport
+
+LAST_OFFERS = "check-offers"
+"""The file in the folder for state that has the capabilities of the last start with `next`."""
+
+
+def next_offers() -> str:
+    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
+    names = (*OFFERS, "all")
+    path = os.path.join(state_folder(), LAST_OFFERS)
+    os.makedirs(state_folder(), 0o700, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
+        file.seek(0)
+        last = file.read()
+        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
+        file.truncate(0)
+        file.write(name)
+    return name
 
 
 class ClientCheck:
-    """One run: the record so far, and the report's `path`; None is stderr."""
+    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
+    names the capabilities that are advertised, `next` those of the next start."""
 
     def __init__(
-        self, checks: Sequence[Check], expected: frozenset[str], form: Format, path: str | None
+        self,
+        checks: Sequence[Check],
+        expected: frozenset[str],
+        fail_on: Level,
+        files: ReportFiles,
+        as_json: bool,
+        offers: str,
     ) -> None:
         self._checks = checks
         self._expected = expected
-        self._form = form
-        self._path = path
+        self._fail_on = fail_on
+        self._files = files
+        self._as_json = as_json
+        self._offers = next_offers() if offers == "next" else offers
+        if offers == "next":
+            print(f"acphold check: offers {self._offers!r} this time", file=sys.stderr)
         self._record = Record("the client", {})
         self._began = time.monotonic()
 
     def run(self) -> int:
         """Serve until the client leaves or we are told to end; returns the exit code."""
-        if self._path is not None:
-            self._write()  # an unwritable file is reported before an editor is started
+        self._write()  # an unwritable file is reported before an editor is started
         asyncio.run(self._serve())
-        if self._path:
-            outcome = self._write()
-        else:
-            outcome = self._outcome()
+        outcome = self._write()
+        if not self._files:
+            text = json_report(outcome) if self._as_json else text_report(outcome)
             # Stdout is the protocol's.
-            print(rendered(outcome, self._form), end="", file=sys.stderr, flush=True)
+            print(text, end="", file=sys.stderr, flush=True)
         return Exit.OK if outcome.is_good else Exit.ERROR
 
     async def _serve(self) -> None:
-        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over)
+        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over, self._offers)
         serving = asyncio.ensure_future(watcher.serve())
         # Editors end agents by SIGTERM as well, some without closing stdin first.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
@@ -56,19 +86,11 @@ class ClientCheck:
 
     def _turn_over(self) -> None:
         """Write the report, so that a killed check has reported all turns before its end."""
-        if self._path is not None:
-            self._write()
+        self._write()
 
-    def _outcome(self) -> Outcome:
+    def _write(self) -> CheckOutcome:
         seconds = time.monotonic() - self._began
-        return Outcome(judged(self._checks, self._record, seconds), self._expected)
-
-    def _write(self) -> Outcome:
-        assert self._path is not None
-        outcome = self._outcome()
-        try:
-            with replaced(self._path) as file:
-                file.write(rendered(outcome, self._form))
-        except ExportError as error:
-            raise UsageError(f"--report: {error}") from None
+        report = judged(self._checks, self._record, seconds)
+        outcome = CheckOutcome(report, self._expected, self._fail_on)
+        self._files.write(outcome)
         return outcome

@@ -1,7 +1,7 @@
 """Reading a command line and ending a command: one form for all commands.
 
-It uses argparse, because an editor waits for `wrap` and `run`: besides their other imports it costs
-under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
+It uses argparse, because an editor waits for `wrap` and `run-agent`: besides their other imports it
+costs under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
 """
 
 # See docs/decisions.md, 25.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from acphold.serve_options import Option
+    from acphold.serve_options import OptionHelp
 
 
 class Exit(IntEnum):
@@ -46,7 +46,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.ERROR: "something is wrong; `doctor`, `demo` and `check` say what",
+    Exit.ERROR: "something is wrong, as printed (`doctor`, `demo`, `check`)",
     Exit.USAGE: "a command line or a settings file that cannot be used",
     Exit.NO_SESSION: "no session has that id, or several do",
     Exit.JOURNAL: "the journal cannot be opened, read or written",
@@ -151,7 +151,7 @@ class Parser(argparse.ArgumentParser):
             if re.fullmatch(
                 r"--\w[\w-]*=--|-\w=?--", word
             ):  # argparse drops the `--`, and falls over that
-                self.error(f"{word}: `--` is no value")
+                self.error(f"{word}: `--` is not a value")
         if not self._runs_program:
             # Options may stand between words; argparse then loses some words after a `--`.
             read = self.parse_args if "--" in arguments else self.parse_intermixed_args
@@ -245,7 +245,7 @@ def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] 
     for field in fields(options):
         if only and field.name not in only:
             continue
-        about: Option = field.type.__metadata__[0]
+        about: OptionHelp = field.type.__metadata__[0]
         flag = f"--{field.name.replace('_', '-')}"
         if not about.value:
             parser.add_argument(flag, action="store_true", help=about.meaning)
@@ -265,10 +265,10 @@ def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] 
 
 
 def add_journal(parser: Parser) -> None:
-    """Add `--journal URL`; None by default."""
-    from acphold.serve_options import ServeOptions
-
-    add_options(parser, ServeOptions, only=("journal",))
+    """Add `--journal URL`, None by default; the help of `acphold` explains it for all commands."""
+    parser.add_argument("--journal", metavar="URL", help=argparse.SUPPRESS)
+    see = "--journal URL uses another journal: see `acphold --help`."
+    parser.epilog = f"{parser.epilog}\n\n{see}" if parser.epilog else see
 
 
 def add_cwd(parser: Parser, which: str = "only sessions of this working directory") -> None:
@@ -308,19 +308,6 @@ def add_setup(parser: Parser) -> None:
     )
 
 
-def add_start_timeout(parser: Parser) -> None:
-    """Add `--start-timeout SECONDS`."""
-    _add_seconds(
-        parser, "--start-timeout", 60.0, "how long the agent may take to answer `initialize`"
-    )
-
-
-def add_linger(parser: Parser, who: str = "--background") -> None:
-    """Add `--linger SECONDS`: how long an idle `who` keeps running."""
-    about = f"how long {who} keeps running with no client, turn or question"
-    _add_seconds(parser, "--linger", 600.0, about)
-
-
 def add_log(parser: Parser) -> None:
     """Add `--log-level` and `--log-file`."""
     parser.add_argument(
@@ -334,16 +321,6 @@ def add_log(parser: Parser) -> None:
         "--log-file",
         metavar="FILE",
         help="write the log to this file instead of stderr; only you can read it",
-    )
-
-
-def _add_seconds(parser: Parser, name: str, default: float, help: str) -> None:
-    parser.add_argument(
-        name,
-        metavar="SECONDS",
-        type=seconds_above_zero,
-        default=default,
-        help=f"{help} [default: {default:g}]",
     )
 
 
@@ -413,6 +390,17 @@ def a_moment(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         why = "give a date (2026-01-31), or 12h, 30d or 8w for so long ago"
+        raise _refused(text, why) from None
+
+
+def a_later_moment(text: str) -> int:
+    """Parse an option that takes a moment to come; returns ms since the epoch."""
+    from acphold.presentation.queue_words import moment_meant
+
+    try:
+        return moment_meant(text)
+    except (ValueError, OverflowError, OSError):
+        why = "give an hour (02:00), the next one, or a date and hour to come (2026-01-31T02:00)"
         raise _refused(text, why) from None
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from argparse import Action
+from argparse import SUPPRESS, Action
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
-from acphold.cli.journals import exists, opened, rows_of, sessions
+from acphold.cli.journals import exists, opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.servers import VARIABLE
 from acphold.cli.settings import agent_name, agent_names
@@ -19,6 +19,7 @@ from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.known_agents import KNOWN_AGENTS
+from acphold.reading.local_reader import rows_of
 
 MOST = 200
 """Most candidates among sessions or programs: nobody reads more."""
@@ -55,8 +56,11 @@ complete -c acphold -a '(
 """Without candidates, all three complete file names."""
 
 
-LIVE_ONLY = ("attach", "stop")
-"""Commands for live sessions only."""
+LIVE_ONLY = frozenset({"stop", "--watch"})
+"""A command and an option for live sessions only."""
+
+JOURNAL = "use another journal"
+"""The meaning of `--journal`, which the help of `acphold` explains once for all commands."""
 
 SESSIONS = ("session_id", "session_ids", "session", "resume")
 """Names of options and arguments that take a session's id."""
@@ -94,7 +98,7 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
         print(SCRIPTS[shell].strip())
         return Exit.OK
     if not program:
-        raise UsageError(f"which shell? One of {', '.join(SCRIPTS)}")
+        raise UsageError(f"name a shell, one of {', '.join(SCRIPTS)}")
     for candidate in candidates(program):
         print("\t".join(candidate).rstrip())
     return Exit.OK
@@ -102,6 +106,8 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
 
 def candidates(words: Sequence[str]) -> list[Candidate]:
     """Return candidates for the last word of a command line; none where files may stand."""
+    while len(words) > 2 and words[0] == "--journal":
+        words = words[2:]
     *before, begun = words or ("",)
     found: Iterable[Candidate] = ()
     if not before:
@@ -135,17 +141,17 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
     )
     if awaited is not None:
         if not (is_far and _names_session(command, awaited)):
-            yield from _values(command, awaited)
+            yield from _values(command, awaited, before)
         if awaited.nargs is None:
             return
     if begun.startswith("-"):
         yield from _options(parser)
     elif left and not (is_far and _names_session(command, left[0])):
-        yield from _values(command, left[0])
+        yield from _values(command, left[0], before)
 
 
-def _values(command: str, action: Action) -> Iterator[Candidate]:
-    """Yield the possible values of an option or an argument."""
+def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
+    """Yield the possible values of an option or an argument, after these words of a command."""
     yield from map(Candidate, action.choices or ())
     if action.metavar == "LEVEL":
         yield from map(Candidate, LEVELS)
@@ -156,7 +162,8 @@ def _values(command: str, action: Action) -> Iterator[Candidate]:
     elif action.dest == "server":
         yield from _servers()
     elif _names_session(command, action):
-        yield from _from_journal(_live if command in LIVE_ONLY else _newest)
+        is_live = {command, *before} & LIVE_ONLY
+        yield from _from_journal(_live if is_live else _newest)
 
 
 def _names_session(command: str, action: Action) -> bool:
@@ -174,7 +181,9 @@ def _servers() -> Iterator[Candidate]:
 def _options(parser: Parser) -> Iterator[Candidate]:
     for action in parser.actions:
         if action.option_strings:
-            yield Candidate(action.option_strings[0], on_one_line(action.help or ""))
+            told = JOURNAL if action.dest == "journal" else action.help
+            help = "" if told in (None, SUPPRESS) else on_one_line(str(told))
+            yield Candidate(action.option_strings[0], help)
 
 
 def _agents(names: Sequence[str]) -> Iterator[Candidate]:
@@ -204,7 +213,7 @@ async def _newest(journal: Journal) -> list[Candidate]:
 
 
 async def _live(journal: Journal) -> list[Candidate]:
-    from acphold.server.neighbours import live_sessions  # late: it brings the server
+    from acphold.reading.neighbours import live_sessions  # late: it brings the server
 
     live = await live_sessions()
     return [_session(row) async for row in rows_of(journal, live) if set(row.session_id) <= SAFE]

@@ -11,7 +11,8 @@ from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
 from acphold.journal import At, Silent
-from acphold.server.neighbours import tell_owner
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import tell_owner
 
 
 def parser() -> Parser:
@@ -35,7 +36,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     """
     found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; say --yes to delete")
+        raise UsageError("there is no terminal to ask on; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
     if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
@@ -49,7 +50,7 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
     """Show each session to the person; returns their ids."""
     async with opened(location) as journal:
         rows = {
-            (row := await named(journal, given, "deletes it")).session_id: row
+            (row := await named(LocalReader(journal), given, "deletes it")).session_id: row
             for given in session_ids
         }
         for row in rows.values():

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.demo_stage import Stage
+from acphold.cli.demo_stage import DemoStage
 from acphold.cli.terminal_text import counted
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -39,11 +39,11 @@ THIRD = "Do you recall what we said?"
 ENOUGH = "tick 20 "
 """The second turn is cut off once this was seen."""
 
-WAIT_SECONDS = 30.0
-"""Longest wait for any one thing; on an idle machine each takes a fraction of a second."""
+WAIT_SECONDS = 120.0
+"""Longest time for all of it; on an idle machine it takes some seconds."""
 
-POLL_SECONDS = 0.02
-"""Pause between two looks for processes that still run."""
+POLLS, POLL_SECONDS = 1000, 0.02
+"""Looks for processes that still run, at most, and the pause between two."""
 
 
 def parser() -> Parser:
@@ -60,7 +60,7 @@ def demo(*, keep: str | None) -> int:
     `acphold wrap` in front of it, and a small editor. Every claim is checked; the exit code is 1 if
     one of them does not hold.
     """
-    stage = Stage()
+    stage = DemoStage()
     with _folder(keep) as folder:
         stage.head(
             "acphold: sessions that outlive the editor, the agent, and kill -9",
@@ -70,11 +70,12 @@ def demo(*, keep: str | None) -> int:
         )
         began = time.monotonic()
         try:
-            asyncio.run(story(stage, str(folder / "journal.db"), str(folder / "project")))
+            told = story(stage, str(folder / "journal.db"), str(folder / "project"))
+            asyncio.run(asyncio.wait_for(told, WAIT_SECONDS))
         except TimeoutError:
-            stage.claim(f"something took more than {WAIT_SECONDS:.0f} s", holds=False)
+            stage.claim(f"timed out after {WAIT_SECONDS:.0f} s", holds=False)
         except AcpholdError as error:
-            stage.claim(f"the story cannot go on: {error}", holds=False)
+            stage.claim(f"the demo cannot continue: {error}", holds=False)
         seconds = time.monotonic() - began
         stage.step("", f"{stage.held} of {stage.claims} claims hold, {seconds:.1f} s")
         for failure in stage.failures:
@@ -108,8 +109,8 @@ def _folder(keep: str | None) -> Iterator[Path]:
     yield folder
 
 
-async def story(stage: Stage, journal: str, project: str) -> None:
-    """Run the whole demo; raises TimeoutError, or an AcpholdError, when it cannot go on."""
+async def story(stage: DemoStage, journal: str, project: str) -> None:
+    """Run the whole demo; raises an AcpholdError when it cannot go on."""
     environment = {VARIABLE: journal}
     heard: list[bytes] = []
 
@@ -123,73 +124,60 @@ async def story(stage: Stage, journal: str, project: str) -> None:
         return allow
 
     @asynccontextmanager
-    async def editor() -> AsyncIterator[tuple[ProgramEndpoint, RemoteAgent]]:
-        # Its stderr is kept in case something fails, and stays out of the story.
+    async def editor() -> AsyncIterator[tuple[int, RemoteAgent]]:
+        # Its stderr stays out of the story.
         command = own_command("wrap", "--", *own_command("demo-agent"))
         program = ProgramEndpoint(ProgramStart(command=command, env=environment))
         stage.run("acphold wrap -- acphold demo-agent")
-        try:
-            async with connected_to(
-                program,
-                on_update=hear,
-                on_permission=permit,
-                client_info=Implementation(name="acphold-demo", version=__version__),
-                start_timeout=WAIT_SECONDS,
-            ) as agent:
-                yield program, agent
-        except TimeoutError:
-            if words := program.stderr_tail():
-                stage.say(f"acphold's last words on stderr:\n{words}", "bad")
-            raise
+        async with connected_to(
+            program,
+            on_update=hear,
+            on_permission=permit,
+            client_info=Implementation(name="acphold-demo", version=__version__),
+        ) as agent:
+            yield program.pid, agent
 
     stage.step("1", "A turn, behind `acphold wrap`")
-    async with editor() as (program, agent):
-        async with asyncio.timeout(WAIT_SECONDS):
-            session = await agent.new_session(project)
-            with stage.turn(FIRST):
-                turn = await session.prompt(FIRST)
+    async with editor() as (pid, agent):
+        session = await agent.new_session(project)
+        with stage.turn(FIRST):
+            turn = await session.prompt(FIRST)
         stage.claim(
             f"the turn is over ({turn.stop_reason}), {counted(len(heard), 'update')} were shown",
             holds=turn.stop_reason == "end_turn" and not session.state.open_tools,
         )
 
         stage.step("2", "kill -9, in the middle of the next turn")
-        async with asyncio.timeout(WAIT_SECONDS):
-            turn = session.prompt(SECOND)
-            with stage.turn(SECOND):
-                while ENOUGH not in turn.text and await turn.take_all():
-                    pass
-            killed = left = family(program.pid)
-            stage.run(f"kill -9 {program.pid}    # acphold itself")
-            os.kill(program.pid, signal.SIGKILL)
-            try:
-                answer = (await turn).stop_reason
-            except AgentExitedError:
-                answer = None
-        stage.claim("it was killed in mid-turn: the answer never came", holds=answer is None)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS):
-                while left := running(killed):  # noqa: ASYNC110 (no event tells of others' children)
-                    await asyncio.sleep(POLL_SECONDS)
-        pids = ", ".join(map(str, sorted(left)))
+        turn = session.prompt(SECOND)
+        with stage.turn(SECOND):
+            while ENOUGH not in turn.text and await turn.take_all():
+                pass
+        killed = family(pid)
+        stage.run(f"kill -9 {pid}    # acphold itself")
+        os.kill(pid, signal.SIGKILL)
+        with suppress(AgentExitedError):
+            await turn
+        stage.claim("it was killed in mid-turn: the answer never came", holds=not turn.stop_reason)
+        for _ in range(POLLS):
+            if not (left := running(killed)):
+                break
+            await asyncio.sleep(POLL_SECONDS)
         stage.claim(
-            f"no process is left, the agent has ended too{pids and f': {pids}'}", holds=not left
+            "no process is left, the agent has ended too" + "".join(f" {pid}" for pid in left),
+            holds=not left,
         )
         seen, shown = session.state, len(heard)
 
     stage.step("3", "A new process: list, load")
-    async with editor() as (program, agent):
-        async with asyncio.timeout(WAIT_SECONDS):
-            listed = {info.session_id: info.title async for info in agent.sessions(project)}
-            began = time.perf_counter()
-            session = await agent.load_session(session.id, project)
+    async with editor() as (pid, agent):
+        listed = {info.session_id: info.title async for info in agent.sessions(project)}
+        began = time.perf_counter()
+        session = await agent.load_session(session.id, project)
         loaded = time.perf_counter() - began
-        replayed = session.state
+        replayed, title = session.state, listed.get(session.id)
         stage.claim(
-            f"acphold ({program.pid}) and the agent are new processes",
-            holds=not killed & family(program.pid),
+            f"acphold ({pid}) and the agent are new processes", holds=not killed & family(pid)
         )
-        title = listed.get(session.id)
         stage.claim(f"session/list: {session.id}, “{title}”", holds=title == FIRST)
         gone = lost(seen, replayed)
         stage.claim(
@@ -202,11 +190,8 @@ async def story(stage: Stage, journal: str, project: str) -> None:
             f"the half-done turn too, up to its last words: “…{half[-16:].strip()}”",
             holds=last_said(replayed).startswith(half) and ENOUGH in half,
         )
-        failed = {
-            item.tool_call_id
-            for item in replayed.timeline
-            if isinstance(item, ToolCall) and item.status == "failed"
-        }
+        calls = [item for item in replayed.timeline if isinstance(item, ToolCall)]
+        failed = {call.tool_call_id for call in calls if call.status == "failed"}
         stage.claim(
             "the tool call it was in is marked failed, not left running",
             holds=bool(seen.open_tools) and failed.issuperset(seen.open_tools),
@@ -214,9 +199,8 @@ async def story(stage: Stage, journal: str, project: str) -> None:
 
         stage.step("4", "The conversation goes on")
         before = len(heard)
-        async with asyncio.timeout(WAIT_SECONDS):
-            with stage.turn(THIRD):
-                turn = await session.prompt(THIRD)
+        with stage.turn(THIRD):
+            turn = await session.prompt(THIRD)
         stage.claim(
             "the person was told that the agent had to be given the conversation",
             holds=any(update_kind(update) == "notice" for update in heard[before:]),
@@ -226,14 +210,13 @@ async def story(stage: Stage, journal: str, project: str) -> None:
             holds=FIRST in turn.text and ENOUGH.strip() in turn.text,
         )
 
-    # The commands themselves, on this terminal.
+    # The commands themselves, on this terminal. A pager would wait for a key.
+    here = {**os.environ, **environment, "PAGER": "cat"}
     stage.step("5", "What the journal has")
     for arguments in (["list"], ["show", session.id]):
         stage.run(" ".join(["acphold", *arguments]))
         stage.gap()
-        process = await start_own(own_command(*arguments), env={**os.environ, **environment})
-        async with asyncio.timeout(WAIT_SECONDS):
-            code = await process.wait()
+        code = await (await start_own(own_command(*arguments), env=here)).wait()
         stage.gap()
         if code:
             stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
@@ -269,22 +252,24 @@ def lost(seen: SessionState, replayed: SessionState) -> list[str]:
         [item for item in state.timeline if isinstance(item, Message | ToolCall)]
         for state in (seen, replayed)
     )
-    gone = []
+    gone = [] if seen.plan == replayed.plan else ["the plan"]
     for item, other in zip_longest(items, back[: len(items)]):
-        if isinstance(item, Message):
-            is_back = isinstance(other, Message) and other.role == item.role
-            text = other.text if isinstance(other, Message) else ""
-            cut_off = item is items[-1] and text.startswith(item.text)
-            if not is_back or not (cut_off or text == item.text):
-                gone.append(f"{item.role}: {item.text}")
-        else:
-            open_now = {"status"} if item.tool_call_id in seen.open_tools else set()
-            fields = {*item.fields} - open_now
-            if not isinstance(other, ToolCall) or any(
-                item.fields[name] != other.fields.get(name) for name in fields
+        match item, other:
+            case Message(), Message() if item.role == other.role and (
+                item.text == other.text or (item is items[-1] and other.text.startswith(item.text))
             ):
+                pass
+            case ToolCall(), ToolCall() if all(
+                other.fields.get(name) == value
+                or (name == "status" and item.tool_call_id in seen.open_tools)
+                for name, value in item.fields.items()
+            ):
+                pass
+            case Message(), _:
+                gone.append(f"{item.role}: {item.text}")
+            case ToolCall(), _:
                 gone.append(f"tool call {item.title!r}")
-    return gone if seen.plan == replayed.plan else [*gone, "the plan"]
+    return gone
 
 
 def last_said(state: SessionState) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from acphold.cli.command_line import Exit, Parser
 from acphold.conformance.errands import errand
-from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar import Exemplar, ExemplarError
 from acphold.conformance.exemplar_turns import Memory, Script, content
 from acphold.conformance.record import Json
 from acphold.errors import METHOD_NOT_FOUND
@@ -145,7 +145,7 @@ class DemoAgent(Exemplar):
 
     async def result(self, method: str, request: Json) -> object:
         if method not in METHODS:
-            raise RefusedError(METHOD_NOT_FOUND, f"no method {method}")
+            raise ExemplarError(METHOD_NOT_FOUND, f"no method {method}")
         return await super().result(method, request)
 
     def info(self) -> Json:

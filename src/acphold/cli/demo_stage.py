@@ -16,7 +16,7 @@ from acphold.screen.flow import Flow
 from acphold.screen.layout import MAX_WIDTH, Beside, Passage, body
 
 
-class Stage:
+class DemoStage:
     """Prints to stdout: in colour on a terminal, plain elsewhere."""
 
     def __init__(self) -> None:

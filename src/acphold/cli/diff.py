@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
@@ -13,13 +12,8 @@ from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.turn_spans import span_at, turn_spans
 from acphold.journal import history
-from acphold.journal.location import resolved_folder
-from acphold.reports.file_edits import ABSENT, FileText
-from acphold.reports.session_diff import FileDiff, relative, session_diff
-from acphold.workspace.regular_files import contents
-
-FILE_BYTES = 16 << 20
-"""Longer files on disk are not read: no edit of an agent is in one."""
+from acphold.reading.local_reader import LocalReader
+from acphold.reports.session_diff import FileDiff, on_disk, session_diff
 
 
 def parser() -> Parser:
@@ -60,13 +54,13 @@ def diff(*, session_id: str | None, turn: int | None, host: str | None, journal:
         if file.gap is not None:
             print(f"{on_one_line(file.path)}: {file.gap.value}", file=sys.stderr)
     if not any(file.patch or file.gap for file in found):
-        print("No file was changed, as far as the agent has shown.", file=sys.stderr)
+        print("The agent reported no changed files.", file=sys.stderr)
     return Exit.ERROR if any(file.is_missing for file in found) else Exit.OK
 
 
 async def _found(location: str | None, text: str | None, turn: int | None) -> list[FileDiff]:
     async with opened(location) as journal:
-        found = await place(journal, text, "shows its changes")
+        found = await place(LocalReader(journal), text, "shows its changes")
         spans = await turn_spans(history(journal, found.row.session_id))
         cwd = found.row.cwd
         if found.seq is not None:
@@ -79,20 +73,6 @@ async def _found(location: str | None, text: str | None, turn: int | None) -> li
             if not 1 <= turn <= len(spans):
                 raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
         return await session_diff(journal, found.row, spans, turn, lambda path: on_disk(path, cwd))
-
-
-def on_disk(path: str, folder: str) -> FileText | None:
-    """Read the file at `path` in the session's folder; None if it is outside or not text."""
-    whole = resolved_folder(os.path.join(folder, path))
-    if relative(whole, folder).startswith(("/", "../")):
-        return None  # a link leads out of the folder
-    try:
-        raw = contents(whole, FILE_BYTES)
-        return None if b"\0" in raw else raw.decode()
-    except FileNotFoundError:
-        return ABSENT
-    except (OSError, ValueError):
-        return None
 
 
 def _print(patch: str) -> None:

@@ -21,13 +21,13 @@ from typing import NoReturn
 
 import msgspec
 
-from acphold.agents import Answered, Asked, Event
+from acphold.agents import AgentRequest, Answered, Event
 from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
-from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
-from acphold.cli.findings import Finding, Report
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.findings import Diagnosis, DiagnosisReport
 from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import (
@@ -41,7 +41,7 @@ from acphold.cli.settings import (
     wrap_arguments,
 )
 from acphold.cli.terminal_text import counted, folder, on_one_line
-from acphold.cli.wrap import parser as wrap_parser
+from acphold.cli.wrap import START_SECONDS, options_of, settings_parser
 from acphold.errors import (
     AcpholdError,
     AgentStartError,
@@ -51,11 +51,13 @@ from acphold.errors import (
     SettingsError,
     TranscriptError,
 )
+from acphold.extras import EXTRAS, is_installed
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.own_program import own_command
 from acphold.processes.program import launch, on_path
+from acphold.reading.neighbours import processes, silent_processes
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -65,7 +67,6 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.server.neighbours import processes, silent_processes
 from acphold.transports.runtime_folder import runtime_folder, state_folder
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
@@ -75,7 +76,6 @@ def parser() -> Parser:
     """The arguments of `doctor`."""
     usage = "[OPTIONS] [AGENT | -- CMD...]"
     made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
-    add_start_timeout(made)
     made.add_argument(
         "--repair",
         action="store_true",
@@ -87,7 +87,6 @@ def parser() -> Parser:
 
 def doctor(
     *,
-    start_timeout: float,
     repair: bool,
     journal: str | None,
     agent: str | None,
@@ -99,8 +98,9 @@ def doctor(
     is started as `acphold wrap` would start it, and its capabilities are shown. The exit code is 1
     if something is wrong; each problem says what to do.
     """
-    program = chosen_agent(agent, program).command
-    report = Report()
+    chosen = chosen_agent(agent, program)
+    program = chosen.command
+    report = DiagnosisReport()
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
         report.section("Settings", checked_settings())
@@ -115,10 +115,20 @@ def doctor(
             report.section("Transcripts of other agents", found)
         if program:
             called = agent or spoken_name(program)
+            start_timeout = _start_timeout(chosen)
             report.wait(f"waiting for {called} to answer, {start_timeout:g} s at most")
             report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK
+
+
+def _start_timeout(agent: NamedAgent) -> float:
+    """Return how long an agent may take to answer; the usual time if its settings are unusable,
+    which is reported among them."""
+    try:
+        return float(options_of(agent)["start_timeout"])
+    except SettingsError:
+        return START_SECONDS
 
 
 @contextmanager
@@ -140,22 +150,22 @@ def _ctrl_c_leaves_at_once() -> Iterator[None]:
 # -- processes ------------------------------------------------------------------------------
 
 
-async def checked_processes() -> list[Finding]:
+async def checked_processes() -> list[Diagnosis]:
     """Find the processes that serve sessions, where they find each other, and where they log."""
     try:
-        found = [Finding(f"sockets: {folder(runtime_folder())}")]
+        found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
     except RuntimeFolderError as exc:
-        found = [Finding("sessions are not shared", str(exc))]
-    found.append(Finding(f"logs of what runs in the background: {folder(state_folder())}"))
+        found = [Diagnosis("sessions are not shared", str(exc))]
+    found.append(Diagnosis(f"logs of what runs in the background: {folder(state_folder())}"))
     answered = await processes()
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = counted(len(process.sessions), "session")
         called = on_one_line(agent_name(process.agent))
-        found.append(Finding(f"process {process.pid}: {called}, {where}, {count} live"))
+        found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
     for silent in silent_processes(answered):
         what, _, advice = silent.words.partition("; ")
-        found.append(Finding(what, advice))
+        found.append(Diagnosis(what, advice))
     return found
 
 
@@ -166,28 +176,28 @@ SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables with the folders in which programs and their code are searched for."""
 
 
-def checked_installation() -> list[Finding]:
+def checked_installation() -> list[Diagnosis]:
     """Check versions, if editors find us, and if a stranger's program may be found instead."""
     findings = [
-        Finding(f"acphold {__version__}, msgspec {msgspec.__version__}"),
-        Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
+        Diagnosis(f"acphold {__version__}, msgspec {msgspec.__version__}"),
+        Diagnosis(f"Python {platform.python_version()}, {folder(sys.executable)}"),
     ]
     if engine_has_search():
-        findings.append(Finding(f"{engine_version()}, with full-text search (FTS5)"))
+        findings.append(Diagnosis(f"{engine_version()}, with full-text search (FTS5)"))
     else:
         findings.append(
-            Finding(
+            Diagnosis(
                 f"{engine_version()} of this Python has no full-text search (FTS5)",
                 "install acphold with another Python; those of python.org and uv have it",
             )
         )
-    findings.append(_page())
+    findings += [_page(), _extras()]
     if found := on_path("acphold"):
-        findings.append(Finding(f"the command is {folder(found)}"))
+        findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
         words = on_one_line(shlex.join(own_command()))
         text = f"`acphold` is not on PATH: in an editor's settings write {words}"
-        findings.append(Finding(text))
+        findings.append(Diagnosis(text))
     for name in SEARCHED:
         parts = os.environ[name].split(os.pathsep) if os.environ.get(name) else []
         if (part := next((part for part in parts if not os.path.isabs(part)), None)) is None:
@@ -197,57 +207,75 @@ def checked_installation() -> list[Finding]:
             "or lies there: an editor starts agents, and acphold, in projects"
         )
         advice = "take it out, lest what somebody has put into a project is run"
-        findings.append(Finding(text, advice))
+        findings.append(Diagnosis(text, advice))
     return findings
 
 
-def _page() -> Finding:
+def _page() -> Diagnosis:
     """Check that `serve` has its page; in a checkout, an unbuilt page is no problem."""
     if not (missing := why_missing()):
-        return Finding("the page for browsers, which `acphold serve` shows, is there")
+        return Diagnosis("the page for browsers, which `acphold serve` shows, is there")
     what, _, advice = missing.partition("; ")
-    return Finding(missing, is_past=True) if is_checkout() else Finding(what, advice)
+    return Diagnosis(missing, is_past=True) if is_checkout() else Diagnosis(what, advice)
+
+
+def _extras() -> Diagnosis:
+    """List the extras that are installed, and those that are not, which is no problem."""
+    there = [extra for extra in EXTRAS if is_installed(extra)]
+    lacking = [extra for extra in EXTRAS if extra not in there]
+    text = f"extras: {', '.join(there) or 'none'}"
+    return Diagnosis(f"{text}; not installed: {', '.join(lacking)}" if lacking else text)
 
 
 # -- the settings file ----------------------------------------------------------------------
 
 
-def checked_settings() -> list[Finding]:
+def checked_settings() -> list[Diagnosis]:
     """Check the settings file: its place, unknown parts, and if its agents can be started."""
     path = settings_path()
     try:
         settings = read_settings(path)
         if settings is None:
-            return [Finding(f"no {folder(path)}: it is where agents get names, if you want any")]
+            return [Diagnosis(f"no {folder(path)}: optional; it gives agents names")]
         agents = named_agents(settings, path)
     except SettingsError as error:
-        return [Finding(str(error), _MEND)]
-    reading = wrap_parser()
+        return [Diagnosis(str(error), _MEND)]
+    reading = settings_parser()
     return [
-        Finding(f"{folder(path)}, {counted(len(agents), 'agent')}"),
-        *(Finding(sentence, _MEND) for sentence in unknown_tables(settings, path)),
+        Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}"),
+        *(Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)),
         *(_named(agent, reading) for agent in agents),
+        *([] if agents else _defaults()),
         *_alerts(settings, path),
         *_open_variables(agents, path),
     ]
 
 
-_MEND = "mend the file; `acphold help settings` has all of its keys"
+_MEND = "fix the file; `acphold help settings` lists its keys"
 
 
-def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
+def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Diagnosis:
     """Check that `wrap` can start an agent of the file and takes its options."""
     if isinstance(agent, SettingsError):
-        return Finding(str(agent), _MEND)
+        return Diagnosis(str(agent), _MEND)
     try:
         wrap_arguments(agent, reading)
     except SettingsError as error:
-        return Finding(str(error), _MEND)
+        return Diagnosis(str(error), _MEND)
     path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
     return _command(agent.name, agent.command, path)
 
 
-def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> list[Finding]:
+def _defaults() -> list[Diagnosis]:
+    """Check the options for agents that are given as a command; of others `_named` tells."""
+    try:
+        options_of(NamedAgent(()))
+    except SettingsError as error:
+        return [Diagnosis(str(error), _MEND)]
+    return []
+
+
+def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> list[Diagnosis]:
     """Check that others cannot read variables that may be secrets."""
     names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
     mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -255,14 +283,14 @@ def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> 
         return []
     whose = on_one_line(", ".join(names))
     text = f"others can read it, with the variables of {whose}: chmod 600 it if they are secret"
-    return [Finding(text, is_past=True)]
+    return [Diagnosis(text, is_past=True)]
 
 
-def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
+def _alerts(settings: Mapping[str, object], path: str) -> list[Diagnosis]:
     try:
         rules = alert_rules(settings, path)
     except SettingsError as error:
-        return [Finding(str(error), _MEND)]
+        return [Diagnosis(str(error), _MEND)]
     commands = {
         f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
         f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
@@ -270,14 +298,14 @@ def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
     return [_command(name, command) for name, command in commands.items() if command]
 
 
-def _command(name: str, command: Sequence[str], path: str | None = None) -> Finding:
+def _command(name: str, command: Sequence[str], path: str | None = None) -> Diagnosis:
     """Check that the program of a command in the file exists."""
     if on_path(command[0], path) is None:
-        return Finding(
+        return Diagnosis(
             f"{name}: there is no program {command[0]!r}",
             "install it, or write its full path into the settings file",
         )
-    return Finding(f"{name}: {on_one_line(shlex.join(command))}")
+    return Diagnosis(f"{name}: {on_one_line(shlex.join(command))}")
 
 
 # -- agents that people use -------------------------------------------------------------------
@@ -288,7 +316,7 @@ VERSION_SECONDS = 3.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
 
 
-def checked_agents() -> list[Finding]:
+def checked_agents() -> list[Diagnosis]:
     """List the known agents that are installed: their commands here, and their versions."""
     found = [
         (known, command)
@@ -298,11 +326,13 @@ def checked_agents() -> list[Finding]:
     ]
     if not found:
         names = ", ".join(KNOWN_AGENTS)
-        return [Finding(f"none that acphold knows: `acphold chat NAME` says how to get {names}")]
+        return [Diagnosis(f"none that acphold knows: `acphold chat NAME` says how to get {names}")]
     with ThreadPoolExecutor(len(found)) as threads:
         versions = threads.map(_version, [command[0] for _, command in found])
         return [
-            Finding(f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}")
+            Diagnosis(
+                f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}"
+            )
             for (known, command), version in zip(found, versions, strict=True)
         ]
 
@@ -335,7 +365,7 @@ LOOKED_INTO = 100
 """Most transcripts that are read: of more than that, some certainly hold a conversation."""
 
 
-async def checked_transcripts(journal: str | None) -> list[Finding]:
+async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
     """Find agents that delete conversations, and if all that exist were imported."""
     home = Home(Path.home(), dict(os.environ))
     findings = []
@@ -348,13 +378,13 @@ async def checked_transcripts(journal: str | None) -> list[Finding]:
                 left = await _left(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:
-            findings.append(Finding(f"{what}; all that there are now were imported"))
+            findings.append(Diagnosis(f"{what}; all that there are now were imported"))
             continue
         text = (
             f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} are not), and "
             f"{found.setting} in {folder(str(found.file))} keeps them there"
         )
-        findings.append(Finding(text, is_past=True))
+        findings.append(Diagnosis(text, is_past=True))
     return findings
 
 
@@ -375,19 +405,19 @@ async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
 # -- the agent ------------------------------------------------------------------------------
 
 
-async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Finding]:
+async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Diagnosis]:
     """Start the agent as `wrap` does, initialize it, end it; `start_timeout` in seconds."""
     program = command[0]
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
-        return [Finding(text, "install it, or give its full path")]
+        return [Diagnosis(text, "install it, or give its full path")]
     agent = ProcessAgent(command, _Deaf(), start_timeout=start_timeout)
     began = time.monotonic()
     try:
         answer = await agent.initialize(_INTRODUCTION)
     except AcpholdError as error:
         refused = f"{command[0]} refused `initialize`: " if isinstance(error, RemoteError) else ""
-        return [Finding(on_one_line(f"{refused}{error}"), _ADVICE)]
+        return [Diagnosis(on_one_line(f"{refused}{error}"), _ADVICE)]
     finally:
         await agent.aclose()
     seconds = time.monotonic() - began
@@ -399,19 +429,19 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Fi
     added = [method for method in shown if method not in own]
     info = raw.agent_info
     called = command[0] if info is None else f"{info.title or info.name} {info.version}"
-    afterwards = "it is handed the earlier conversation with the next prompt"
+    afterwards = "it gets the earlier conversation with the next prompt"
     for method in ("session/load", "session/resume"):
         if method in own:
             afterwards = f"it gets its own session back, by {method}"
     findings = [
-        Finding(f"{on_one_line(called)} answered in {seconds:.2f} s"),
-        Finding(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
-        Finding(f"acphold adds: {', '.join(added) or 'what a journal keeps that it may lose'}"),
-        Finding(f"after a restart {afterwards}"),
+        Diagnosis(f"{on_one_line(called)} answered in {seconds:.2f} s"),
+        Diagnosis(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
+        Diagnosis(f"acphold adds: {', '.join(added) or 'the journal keeps what it may lose'}"),
+        Diagnosis(f"after a restart {afterwards}"),
     ]
     if raw.auth_methods:
         names = ", ".join(on_one_line(method.name) for method in raw.auth_methods)
-        findings.append(Finding(f"it may ask to sign in first: {names}"))
+        findings.append(Diagnosis(f"it may ask to sign in first: {names}"))
     return findings
 
 
@@ -441,7 +471,7 @@ class _Deaf:
         if isinstance(event, Answered):
             await event.call.take(event.answer)
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         raise MethodNotFoundError(asked.method)
 
 

@@ -9,7 +9,11 @@
     neovim     the person's own Lua                           (to be pasted)
     emacs      the person's own Lisp                          (to be pasted)
 
-Sources: zed.dev/docs/ai/external-agents and Zed's crate `paths`; JetBrains' help page "Agent Client
+JetBrains IDEs keep the agents that they install themselves, from ACP's registry, in another file,
+acp-agents/installed.json: by id, without a command that could be changed.
+
+Sources: zed.dev/docs/ai/external-agents and Zed's crates `paths`, `settings_content` (agent.rs) and
+`migrator` (m_2026_02_25); JetBrains' help page "Agent Client
 Protocol (ACP)"; package.json of formulahendry/vscode-acp; docs/config.md of openclaw/acpx;
 codecompanion's page "Configuring ACP Adapters", avante's `acp_providers`, and agent-shell's
 `agent-shell-make-agent-config`.
@@ -22,13 +26,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from acphold.cli.jsonc import put, remove, value_at
+from acphold.agents.identity import agent_key
+from acphold.cli.jsonc import JsoncError, put, remove, value_at
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
+from acphold.cli.settings import UninstalledAgentError, agent_command
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
+from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.processes.program import on_path
+from acphold.workspace.regular_files import contents
+
+LARGEST: Final = 16 << 20
+"""Most bytes of an editor's settings; real ones have some ten thousand."""
 
 
-class Served(NamedTuple):
+def _spoken(name: str) -> str:
+    return f"{name} (acphold)"
+
+
+class ServedAgent(NamedTuple):
     """An agent behind `acphold wrap`, as an editor starts it.
 
     `name` is the agent's, `title` its name in the editor, or None. `command` is acphold's,
@@ -43,7 +58,7 @@ class Served(NamedTuple):
     @property
     def spoken(self) -> str:
         """A name for a list that people read."""
-        return self.title or f"{self.name} (acphold)"
+        return self.title or _spoken(self.name)
 
     @property
     def typed(self) -> str:
@@ -59,21 +74,29 @@ class Served(NamedTuple):
         return [on_path("env") or "/usr/bin/env", *variables, *self.command]
 
 
+def _nothing_managed(name: str, entry: object) -> bool:
+    return False
+
+
 class FileEditor(NamedTuple):
     """An editor that keeps its agents in a JSON file, with comments or without.
 
     `places` are the possible paths, the likeliest first; `table` is the agents' key in the file.
     `afterwards` tells how to reach the agent. `commanded` writes another command into an existing
-    entry: it gets text, table, name, words and variables.
+    entry: it gets text, table, name, words and variables. `is_managed` is True of an entry, given
+    with its name, whose agent the editor installs and starts itself. `installed` returns the ids,
+    in ACP's registry, of the agents that it installs and starts without an entry.
     """
 
     shown: str
     places: Callable[[], list[str]]
     table: str
-    written: Callable[[str, Served], str]
-    name_of: Callable[[Served], str]
+    written: Callable[[str, ServedAgent], str]
+    name_of: Callable[[ServedAgent], str]
     afterwards: str
     commanded: Callable[[str, str, str, Sequence[str], Mapping[str, str]], str]
+    is_managed: Callable[[str, object], bool] = _nothing_managed
+    installed: Callable[[], list[str]] = list
 
     def path(self) -> str:
         """Return the existing file, or the one that the editor would create."""
@@ -88,18 +111,78 @@ class FileEditor(NamedTuple):
             for name, entry in (found.items() if isinstance(found, dict) else ())
         }
 
-    def fronted(self, text: str, served: Served) -> str:
+    def fronted(self, text: str, served: ServedAgent) -> str:
         """Return the text with acphold in front of each agent that has its own command."""
         for name, words in self.commands(text).items():
             if words and own_words(words) is None:
                 ours = [*served.command, "wrap", "--", *words]
                 text = self.commanded(text, self.table, name, ours, served.env)
+        for name in self.managed(text):
+            if (known := MANAGED.get(name)) and (behind := _words_of(known)):
+                ours = [*served.command, "wrap", *behind]
+                text = put(text, [self.table, name, "type"], "custom")
+                text = self.commanded(text, self.table, name, ours, served.env)
+        has = {agent_of(words) for words in self.commands(text).values() if words}
+        for known in self._known_installed():
+            if known.name not in has and (behind := _words_of(known)):
+                command = (*served.command, "wrap", *behind)
+                text = self.written(text, served._replace(name=known.name, command=command))
         return text
+
+    def managed(self, text: str) -> list[str]:
+        """Return the names of the agents that the editor installs and starts itself."""
+        found = value_at(text, [self.table])
+        entries = found.items() if isinstance(found, dict) else ()
+        return [str(name) for name, entry in entries if self.is_managed(str(name), entry)]
+
+    def left(self, text: str) -> Iterator[str]:
+        """Yield a sentence about each agent that the editor goes on to start itself."""
+        for name in self.managed(text):
+            yield _why_left(name)
+        entries = {agent_of(words): name for name, words in self.commands(text).items() if words}
+        for name in self.installed():
+            if (known := MANAGED.get(name)) and known.name in entries:
+                yield (
+                    f"{self.shown} also goes on to start its own {known.title}; choose "
+                    f"`{entries[known.name]}` instead of it."
+                )
+            else:
+                yield _why_left(name)
+
+    def _known_installed(self) -> list[KnownAgent]:
+        return [MANAGED[name] for name in self.installed() if name in MANAGED]
+
+    def _was_added(self, name: str, words: Sequence[str]) -> bool:
+        """Return True if `fronted` has added this entry, for an agent that the editor installs."""
+        own = own_words(words)
+        if self.installed is list or own is None:
+            return False
+        fetched = (known for known in KNOWN_AGENTS.values() if own[1:] == [FETCH, *known.package])
+        named = (
+            known for known in self._known_installed() if own == [] and words[-1] == known.name
+        )
+        return any(name == _spoken(known.name) for known in (*fetched, *named))
+
+    def was_managed(self, name: str, words: Sequence[str]) -> bool:
+        """Return True if `fronted` has written this command for an agent of the editor's own."""
+        own, known = own_words(words), MANAGED.get(name)
+        if self.is_managed is _nothing_managed or known is None or own is None:
+            return False
+        return own[1:] == [FETCH, *known.package] or (own == [] and words[-1] == known.name)
 
     def bared(self, text: str) -> str:
         """Return the text without acphold in front of agents whose own command is behind it."""
         for name, words in self.commands(text).items():
-            if own := own_words(words):
+            if self._was_added(name, words):
+                text = remove(text, [self.table, name])
+            elif self.was_managed(name, words):
+                members = [["env", variable] for variable in CARRIED] + [["command"], ["args"]]
+                for member in members:
+                    text = remove(text, [self.table, name, *member])
+                is_registered = name == MANAGED[name].registry_id
+                place = [self.table, name, "type"]
+                text = put(text, place, "registry") if is_registered else remove(text, place)
+            elif own := own_words(words):
                 for variable in CARRIED:
                     text = remove(text, [self.table, name, "env", variable])
                 text = self.commanded(text, self.table, name, own, {})
@@ -108,6 +191,63 @@ class FileEditor(NamedTuple):
 
 CARRIED: Final = (SETTINGS_VARIABLE, JOURNAL_VARIABLE)
 """Variables without which acphold would use other files than here."""
+
+
+FETCH: Final = "--yes"
+"""The option with which npx fetches an agent that the editor had installed itself. People mostly
+write `-y`: so the entry is known when acphold is removed again."""
+
+MANAGED: Final[Mapping[str, KnownAgent]] = {
+    **{name: KNOWN_AGENTS[name] for name in ("claude", "codex", "gemini")},
+    **{agent.registry_id: agent for agent in KNOWN_AGENTS.values()},
+}
+"""The agents that Zed can install itself, by their ids in ACP's registry, which are the keys of its
+settings; and by the keys of those that it once had built in."""
+
+
+def _is_managed_by_zed(name: str, entry: object) -> bool:
+    """Return True of `"type": "registry"`, and of agents that earlier releases had built in."""
+    if not isinstance(entry, dict) or "command" in entry:
+        return False
+    if "type" in entry:
+        return entry["type"] in ("registry", "extension")
+    return name in ("claude", "codex", "gemini")
+
+
+def _words_of(known: KnownAgent) -> list[str]:
+    """Return the words behind `wrap` that start an agent: its name, or npx; [] if neither can."""
+    try:
+        agent_command(known.name)
+    except UninstalledAgentError:
+        npx = on_path("npx") if known.package else None
+        return ["--", os.path.abspath(npx), FETCH, *known.package] if npx else []
+    return [known.name]
+
+
+def _why_left(name: str) -> str:
+    """Return the sentence that says why an agent that the editor installs itself stays as it is."""
+    if (known := MANAGED.get(name)) is None:
+        why = f"acphold does not know its command. {NAME_ONE}"
+    else:
+        why = f"acphold has to start it, which needs it on PATH: {known.install}"
+    return f"{name} stays as it is: the editor installs it itself, and {why}."
+
+
+NAME_ONE: Final = "Name an agent, as in `acphold setup zed claude`, or give its command behind `--`"
+
+
+def agent_of(words: Sequence[str]) -> str:
+    """Return the name of the agent that a command starts, behind acphold or not."""
+    own = own_words(words)
+    if own == []:
+        return words[-1]
+    key = agent_key(own or words).split()[-1]
+    programs = (
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if key in (command[0] for command in agent.commands)
+    )
+    return next(programs, short_name(key))
 
 
 def own_words(words: Sequence[str]) -> list[str] | None:
@@ -139,19 +279,24 @@ class PasteEditor(NamedTuple):
     """
 
     shown: str
-    snippet: Callable[[Served, Sequence[str]], str]
+    snippet: Callable[[ServedAgent, Sequence[str]], str]
     hint: str
 
 
 # -- files ----------------------------------------------------------------------------------
 
 
+def _below(variable: str, otherwise: str, *names: str) -> str:
+    """Return the path of a file in the folder that a variable names, if that is absolute."""
+    folder = os.environ.get(variable, "")
+    if not os.path.isabs(folder):
+        folder = os.path.expanduser(otherwise)
+    return os.path.join(folder, *names)
+
+
 def _config(*names: str) -> str:
     """Return the path of a file in the folder for settings."""
-    folder = os.environ.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(folder):
-        folder = os.path.expanduser("~/.config")
-    return os.path.join(folder, *names)
+    return _below("XDG_CONFIG_HOME", "~/.config", *names)
 
 
 def _zed() -> list[str]:
@@ -170,14 +315,33 @@ def _vscode() -> list[str]:
     return [_config(code, "User", "settings.json") for code in _CODES]
 
 
+_REGISTERED: Final = "acp.registry."
+"""JetBrains' own word before an agent's id in ACP's registry."""
+
+
+def _installed_by_jetbrains() -> list[str]:
+    """Return the ids of the agents that a JetBrains IDE has installed from ACP's registry."""
+    names = ("JetBrains", "acp-agents", "installed.json")
+    if sys.platform == "darwin":
+        path = os.path.join(os.path.expanduser("~/Library/Application Support"), *names)
+    else:
+        path = _below("XDG_DATA_HOME", "~/.local/share", *names)
+    try:
+        agents = value_at(contents(path, LARGEST).decode(), ["agents"])
+    except (OSError, UnicodeDecodeError, JsoncError):
+        return []  # not there, or in a form of which nothing is known
+    keys = map(str, agents) if isinstance(agents, dict) else ()
+    return [key.removeprefix(_REGISTERED) for key in keys if key.startswith(_REGISTERED)]
+
+
 def _in_home(path: str) -> Callable[[], list[str]]:
     return lambda: [os.path.expanduser(path)]
 
 
-def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, Served], str]:
+def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, ServedAgent], str]:
     """Return a function that writes `command`, `args` and `env`, and leaves other members alone."""
 
-    def written(text: str, served: Served) -> str:
+    def written(text: str, served: ServedAgent) -> str:
         place = [table, served.spoken]
         program, *arguments = served.command
         if value_at(text, place) is None:
@@ -241,7 +405,7 @@ def adapter_for(words: Sequence[str]) -> str:
     return OTHER_ADAPTER
 
 
-def neovim_snippet(served: Served, command: Sequence[str]) -> str:
+def neovim_snippet(served: ServedAgent, command: Sequence[str]) -> str:
     """Return Lua for codecompanion.nvim and for avante.nvim."""
     program, *arguments = map(quoted, served.words)
     name = quoted(served.typed)
@@ -273,7 +437,7 @@ require("avante").setup({{
 """
 
 
-def emacs_snippet(served: Served, _: Sequence[str]) -> str:
+def emacs_snippet(served: ServedAgent, _: Sequence[str]) -> str:
     """Return Lisp for agent-shell."""
     program, *arguments = map(quoted, served.words)
     prompt = quoted(f"{served.spoken}> ")
@@ -312,9 +476,10 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "agent_servers",
         _by_member("agent_servers", "  ", type="custom"),
         lambda served: served.spoken,
-        "It is in the menu of the agent panel's `+`. Earlier conversations: Threads Sidebar, its "
+        "Find it in the agent panel's `+` menu. For earlier conversations: Threads Sidebar, "
         "archive, Import ACP Threads.",
         _members,
+        _is_managed_by_zed,
     ),
     "jetbrains": FileEditor(
         "JetBrains",
@@ -322,8 +487,9 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "agent_servers",
         _by_member("agent_servers", "  "),
         lambda served: served.spoken,
-        "It is in the menu of agents of the AI Chat.",
+        "Find it in the agent menu of the AI Chat.",
         _members,
+        installed=_installed_by_jetbrains,
     ),
     "vscode": FileEditor(
         "VS Code",
@@ -331,7 +497,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "acp.agents",
         _by_member("acp.agents", "    "),
         lambda served: served.spoken,
-        "It is in the list of the extension ACP Client (formulahendry.acp-client).",
+        "Find it in the list of the extension ACP Client (formulahendry.acp-client).",
         _members,
     ),
     "acpx": FileEditor(
@@ -355,7 +521,9 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
 
 
 def editors_here() -> Iterator[tuple[str, FileEditor]]:
-    """Yield the editors that have settings on this machine, with their names in `setup`."""
+    """Yield the editors that have settings or agents here, with their names in `setup`."""
     for name, editor in EDITORS.items():
-        if isinstance(editor, FileEditor) and any(map(os.path.exists, editor.places())):
+        if isinstance(editor, FileEditor) and (
+            any(map(os.path.exists, editor.places())) or editor.installed()
+        ):
             yield name, editor

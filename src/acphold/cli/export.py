@@ -7,17 +7,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
-from typing import NamedTuple, TextIO
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TextIO
 
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
-from acphold.cli.journals import entries, opened, sessions, whole
 from acphold.cli.places import named
-from acphold.cli.servers import FarServer, add_server, server_of
+from acphold.cli.readers import reading
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import (
@@ -34,8 +33,9 @@ from acphold.exports.destination import FORMS, Form, form_of
 from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
 from acphold.history import Entry
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
+from acphold.reading.session_reader import SessionReader, Wanted, session_pages
 
 LISTED = 40
 """Lines printed about removed text; a file gets all of them."""
@@ -90,15 +90,6 @@ def parser() -> Parser:
     return made
 
 
-class _Wanted(Struct, frozen=True):
-    """The sessions to export: named ones, or all that fit and were active since; None is chosen."""
-
-    session_ids: tuple[str | None, ...]
-    filter: ListFilter
-    agent: str
-    since: float
-
-
 def export(
     *,
     session_ids: list[str],
@@ -112,7 +103,6 @@ def export(
     report: str | None,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
@@ -144,11 +134,10 @@ def export(
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    names = tuple(session_ids) if everything or session_ids else (None,)
-    wanted = _Wanted(names, fitting, agent or "", since or 0.0)
-    there = server_of(server, ca, journal)
-    source = _here(journal, wanted) if there is None else _there(there, wanted)
-    asyncio.run(_export(source, place, redaction, passes_over=everything))
+    names = session_ids if everything or session_ids else [None]
+    wanted = Wanted(fitting, since=max(0, round((since or 0.0) * 1000)))
+    source = reading(server_of(server, journal), journal)
+    asyncio.run(_export(source, names, wanted, place, redaction, passes_over=everything))
     if redaction:
         _tell(redaction, report)
     return Exit.OK
@@ -177,74 +166,33 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     return _Place(chosen, path, is_folder)
 
 
-# -- reading ------------------------------------------------------------------------------------
-
-
-class _Source(NamedTuple):
-    """The sessions to export, and a function that reads the entries of one."""
-
-    rows: list[SessionRow]
-    entries: Callable[[str], AsyncIterator[Entry]]
-
-
-@asynccontextmanager
-async def _here(location: str | None, wanted: _Wanted) -> AsyncIterator[_Source]:
-    async with opened(location) as journal:
-        yield _Source(await _rows(journal, wanted), partial(entries, journal))
-
-
-async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
-    if wanted.session_ids:
-        meant = [await named(journal, given, "exports it") for given in wanted.session_ids]
-        return [
-            await whole(journal, row) for row in {row.session_id: row for row in meant}.values()
-        ]
-    found = []
-    async for row in sessions(journal, wanted.filter):
-        if row.updated_at < wanted.since * 1000:
-            break
-        found.append(row)
+async def _rows(
+    reader: SessionReader, names: Sequence[str | None], wanted: Wanted
+) -> list[SessionRow]:
+    """Return the named sessions, or all that are wanted."""
+    if names:
+        found = [await named(reader, given, "exports it") for given in names]
+    else:
+        found = [it.row async for page in session_pages(reader, wanted) for it in page]
     # Not while listing: reading a session moves it in the list.
-    return [await whole(journal, row) for row in found]
-
-
-@asynccontextmanager
-async def _there(server: FarServer, wanted: _Wanted) -> AsyncIterator[_Source]:
-    """Do the same for a server far away."""
-    from acphold.cli.far_places import named_there  # late: it brings HTTP
-    from acphold.cli.remote import pages_of
-
-    async with await pages_of(server) as pages:
-
-        async def read(session_id: str) -> AsyncIterator[Entry]:
-            for entry in await pages.entries(session_id):
-                yield entry
-
-        rows: dict[str, SessionRow] = {}
-        for given in wanted.session_ids:
-            row = (await named_there(pages, server, given, "exports it")).row
-            rows[row.session_id] = row
-        if not wanted.session_ids:
-            cwd = wanted.filter.cwd or ""
-            async for each in pages.sessions(agent=wanted.agent, cwd=cwd, archived="include"):
-                if each.row.updated_at < wanted.since * 1000:
-                    break
-                rows[each.row.session_id] = each.row
-        yield _Source([*rows.values()], read)
+    return [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
 
 
 # -- writing ------------------------------------------------------------------------------------
 
 
 async def _export(
-    source: AbstractAsyncContextManager[_Source],
+    source: AbstractAsyncContextManager[SessionReader],
+    names: Sequence[str | None],
+    wanted: Wanted,
     place: _Place,
     redaction: Redaction | None,
     *,
     passes_over: bool,
 ) -> None:
-    async with source as (rows, read):
-        writing = _Writing(read, place.form, redaction, passes_over=passes_over)
+    async with source as reader:
+        rows = await _rows(reader, names, wanted)
+        writing = _Writing(reader.entries, place.form, redaction, passes_over=passes_over)
         if place.path is None:
             await writing.print(rows)
         elif place.is_folder:

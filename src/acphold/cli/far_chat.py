@@ -1,4 +1,4 @@
-"""A conversation in a session of a server far away: `attach --server`, `chat --server`."""
+"""A conversation in a session of a server far away: `chat --server`, `resume --server`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, UsageError
-from acphold.cli.list import SHORT_ID
 from acphold.cli.places import NEWEST
-from acphold.cli.remote import SECONDS, pages_of, paired
+from acphold.cli.readers import reading
+from acphold.cli.remote import SECONDS, paired
 from acphold.cli.screen_session import Seat
 from acphold.cli.servers import FarServer
-from acphold.cli.session_picker import chosen_of, chosen_there
+from acphold.cli.session_picker import chosen, chosen_of
 from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.server_endpoint import ServerEndpoint
-from acphold.errors import OTHER_AGENT, AmbiguousIdError, RemoteError, UnknownSessionError
+from acphold.errors import (
+    OTHER_AGENT,
+    AmbiguousIdError,
+    ConnectionLostError,
+    RemoteError,
+    RemoteRefusalError,
+    UnknownSessionError,
+)
 from acphold.hub.session_list import AGENT
+from acphold.reading.session_reader import SHORT_ID, Wanted
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
 from acphold.screen.panels import Choice, Key
@@ -61,7 +69,7 @@ async def talk(
 ) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
-        raise UsageError(f"in a pipe ID is required; `acphold list{server.typed}` has them")
+        raise UsageError(f"in a pipe ID is required; see `acphold list{server.typed}`")
     url, token = server.url, await paired(server)
     seat = Seat(
         permission=permission,
@@ -94,8 +102,8 @@ async def talk(
             await wanted.setup.apply(session)
             code = await seat.sit(there, session)
             if code == Exit.OK and on_terminal():
-                again = f"acphold attach{server.typed} {on_one_line(session.id[:SHORT_ID])}"
-                print(f"\nDetached; the session goes on: {again}")
+                again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
+                print(f"\nDetached; the session continues: {again}")
             if seat.chat.goes_to is None:
                 return code
             goes, words = seat.chat.goes_to
@@ -181,7 +189,7 @@ async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str
 def _served(refusal: RemoteError) -> tuple[str, ...]:
     """Return the agents that a server names in its refusal."""
     with suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(refusal.raw, type=_Refusal).data.served
+        return msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
     return ()
 
 
@@ -189,7 +197,7 @@ class _Data(Struct):
     served: tuple[str, ...] = field(name=ALL_AGENTS, default=())
 
 
-class _Refusal(Struct):
+class _RefusalData(Struct):
     data: _Data
 
 
@@ -203,14 +211,16 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
             return await _named(agent, words)
     if not on_terminal():
         raise UsageError("in a pipe the ID of one session is required")
-    async with await pages_of(server) as pages:
-        if not await pages.has_list():
+    async with reading(server, None) as reader:
+        try:
+            await reader.page(Wanted(), limit=1)
+        except (ConnectionLostError, RemoteError, RemoteRefusalError):  # only `serve` lists them
             return await chosen_of(agent, words)
         among = None
         if not names_no_agent(server.url):
             among = {info.session_id async for info in agent.sessions()}
-        found = await chosen_there(pages, "goes on", words, among)
-        return None if found is None else await _named(agent, found.row.session_id)
+        found = await chosen(reader, "goes on", words, among)
+        return None if found is None else await _named(agent, found)
 
 
 async def _named(agent: RemoteAgent, given: str) -> SessionInfo:

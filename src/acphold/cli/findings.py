@@ -15,7 +15,7 @@ GUTTER = 5
 """Columns for the marks."""
 
 
-class Finding(Struct, frozen=True):
+class Diagnosis(Struct, frozen=True):
     """One thing that was checked; with `advice` it is wrong, and the advice says what to do.
 
     With `is_past` it was wrong before, or is another program's way: good to know.
@@ -26,14 +26,14 @@ class Finding(Struct, frozen=True):
     is_past: bool = False
 
 
-class Report:
+class DiagnosisReport:
     """Prints findings, and counts the problems."""
 
     def __init__(self) -> None:
         self.problems = 0
         self._console = console()
 
-    def section(self, title: str, findings: Iterable[Finding]) -> None:
+    def section(self, title: str, findings: Iterable[Diagnosis]) -> None:
         """Print all findings about one subject."""
         self._console.print(Text(title, "heading"))
         for finding in findings:

@@ -21,6 +21,7 @@ from acphold.cli.terminal_text import console, counted, visible
 from acphold.imports import NAMES, Home, noting_unreadable, reader
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.program import on_path
+from acphold.screen.layout import Beside
 
 LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; what was found by then is offered."""
@@ -29,7 +30,7 @@ SHOWN_NAMES: Final = 3
 """Names of agents in one line of the offer."""
 
 
-class Offer(NamedTuple):
+class Suggestion(NamedTuple):
     """Something to do: its key, the sentence beside it, and the command line that does it."""
 
     key: str
@@ -44,9 +45,10 @@ def chosen() -> Sequence[str]:
     """
     offers = [*_offers(Home(Path.home(), dict(os.environ)))]
     screen = console()
-    screen.print(Text("No conversations are kept here yet. You can", "heading"))
+    screen.print(Text("acphold has no conversations yet. You can", "heading"))
     for offer in offers:
-        screen.print(Text.assemble((f"  {offer.key}  ", "heading"), visible(offer.sentence)))
+        sentence = Text(visible(offer.sentence))
+        screen.print(Beside(offer.key, "heading", sentence, gutter=5), end="")
     screen.print()
     try:
         typed = input(
@@ -60,12 +62,12 @@ def chosen() -> Sequence[str]:
         if wanted == offer.key:
             return offer.arguments
     if wanted:
-        screen.print(Text("Nothing was done: there is no such key.", "faint"))
+        screen.print(Text("There is no such key; nothing was done.", "faint"))
     screen.print(Text("`acphold --help` shows the commands.", "faint"))
     return ()
 
 
-def _offers(home: Home) -> Iterator[Offer]:
+def _offers(home: Home) -> Iterator[Suggestion]:
     found, is_whole = _conversations(home)
     if found:
         names = sorted(found, key=lambda name: -found[name])
@@ -76,22 +78,22 @@ def _offers(home: Home) -> Iterator[Offer]:
             else ""
         )
         least = "" if is_whole else "at least "
-        sentence = f"import the conversations that are on this disk: {least}{told}{more}"
-        yield Offer("i", sentence, ("import",))
+        sentence = f"import the conversations on this disk: {least}{told}{more}"
+        yield Suggestion("i", sentence, ("import",))
     installed = installed_agents()
     if editors := [editor.shown for _, editor in editors_here()]:
         with_agents = f" with {', '.join(installed)}" if installed else ""
-        yield Offer("e", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
+        yield Suggestion("e", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
     if installed:
-        yield Offer("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
+        yield Suggestion("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
     elif on_path("npx") is not None:
         title = KNOWN_AGENTS["claude"].title
-        yield Offer(
+        yield Suggestion(
             "t",
             f"talk to {title} in this terminal; npm fetches it, after asking",
             ("chat", "claude"),
         )
-    yield Offer("d", "see the demo: offline, some seconds, no account", ("demo",))
+    yield Suggestion("d", "see the demo: offline, some seconds, no account", ("demo",))
 
 
 def _conversations(home: Home) -> tuple[dict[str, int], bool]:

@@ -8,8 +8,6 @@ import sys
 from acphold.cli.command_line import (
     Exit,
     Parser,
-    UsageError,
-    above_zero,
     add_cwd,
     add_journal,
     require_folder,
@@ -22,6 +20,7 @@ from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.journal import Journal, SessionRow
+from acphold.reading.local_reader import LocalReader
 
 
 def parser() -> Parser:
@@ -33,24 +32,17 @@ def parser() -> Parser:
         nargs="?",
         help="the session's id, or a prefix of it; with @SEQ, one entry",
     )
-    made.add_argument(
-        "--at",
-        metavar="SEQ",
-        type=above_zero,
-        help="up to the turn with this entry [default: all finished turns]",
-    )
     add_cwd(made, "the folder of the new session [default: the original's]")
     add_journal(made)
     return made
 
 
-def fork(*, session_id: str | None, at: int | None, cwd: str | None, journal: str | None) -> int:
-    """Start a new session from a copy of a conversation.
+def fork(*, session_id: str | None, cwd: str | None, journal: str | None) -> int:
+    """Copy a conversation into a new session of the same agent.
 
-    The new session is listed beside the first one, for the same agent, and both continue
-    independently. ID@SEQ, as printed by `search`, or --at copies the conversation up to and
-    including the turn with that entry. A running turn is not copied, and goes on. Without ID you
-    choose from a list.
+    The new session is listed beside the first one, and both continue independently. ID@SEQ, as
+    printed by `search`, copies the conversation up to and including the turn with that entry. A
+    running turn is not copied, and goes on. Without ID you choose from a list.
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they stay as the first
@@ -60,20 +52,14 @@ def fork(*, session_id: str | None, at: int | None, cwd: str | None, journal: st
     In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """
     require_folder(cwd)
-    asyncio.run(_fork(journal, session_id, at, cwd))
+    asyncio.run(_fork(journal, session_id, cwd))
     return Exit.OK
 
 
-async def _fork(location: str | None, text: str | None, at: int | None, cwd: str | None) -> None:
+async def _fork(location: str | None, text: str | None, cwd: str | None) -> None:
     async with opened(location) as journal:
-        found = await place(journal, text, "forks it")
-        if at is not None and found.seq not in (None, at):
-            raise UsageError(f"{found} and --at {at} are two places; name one")
-        if at is not None and at > found.row.last_seq:
-            raise UsageError(
-                f"--at {at}: the entries of this session have the numbers 1 to {found.row.last_seq}"
-            )
-        made = await forked(journal, found.row, at=at or found.seq, cwd=cwd)
+        found = await place(LocalReader(journal), text, "forks it")
+        made = await forked(journal, found.row, at=found.seq, cwd=cwd)
         what = await told(journal, found.row, made)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
@@ -84,7 +70,7 @@ async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
     row = await journal.session(made.session_id)
     what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
     if made.runs:
-        what += "; its last turn still runs and was not taken"
+        what += "; its last turn is still running and was left out"
     elif made.left_out:
         what += f"; {counted(made.left_out, 'later turn')} left out"
     short = await short_id(journal, made.session_id)

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -25,7 +26,7 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.import_tally import Tally
-from acphold.cli.index_beside import Indexing
+from acphold.cli.index_beside import Indexing, finished
 from acphold.cli.journals import opened, opened_if_any, path_of, unread_remark
 from acphold.cli.terminal_text import counted, visible, visible_json
 from acphold.errors import TranscriptError
@@ -34,11 +35,11 @@ from acphold.imports import (
     WAVES,
     WORTH_LISTING,
     Home,
+    ImportSelection,
     Intake,
     Reader,
-    Selection,
     Source,
-    Taken,
+    TakenSource,
     Telling,
     each,
     fault,
@@ -55,12 +56,15 @@ from acphold.known_agents import short_name
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from acphold.journal import Journal
+
 WATCH_SECONDS = 5.0
 """Pause between two looks of `--watch`: agents write several times a second, people read slower."""
 
 COMPRESSED = ".zst"
 """Suffix of a transcript that its program has compressed."""
 
+NEXT = "`acphold` lists them: type to search, press Enter to continue one."
 BESIDE = "searchable: the newest 30 days; the rest follows in the background …"
 
 
@@ -107,6 +111,9 @@ def parser() -> Parser:
         "--watch", action="store_true", help="keep importing finished turns until Ctrl-C"
     )
     made.add_argument(
+        "--wait", action="store_true", help="wait until everything in the journal is searchable"
+    )
+    made.add_argument(
         "--redact", action="store_true", help="remove secrets, and report how many of which kind"
     )
     made.add_argument("--dry-run", action="store_true", help="only print what would be imported")
@@ -127,6 +134,7 @@ def import_conversations(
     session: str | None,
     branches: bool,
     watch: bool,
+    wait: bool,
     redact: bool,
     dry_run: bool,
     as_json: bool,
@@ -137,13 +145,18 @@ def import_conversations(
     Imported conversations are listed, found and loaded like your own, even after the originals are
     gone. Importing again adds what is new. The agents' files are only read. Sessions that are open
     are left for the next time.
+
+    Conversations of the last 30 days are searchable at once. The rest follows in the background;
+    --wait waits for it.
     """
+    if wait and (watch or dry_run or session is not None):
+        raise UsageError("--wait goes without --watch, --dry-run and --session")
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
     run = _Run(
         [name for name in NAMES if name in (agents or NAMES)],
         _home(home),
-        Selection(
+        ImportSelection(
             cwd,
             whole_turns=watch,
             redact=redact,
@@ -160,7 +173,7 @@ def import_conversations(
             run.report(as_json=as_json, dry=True)
         else:
             try:
-                asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
+                asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch, wait=wait))
             except KeyboardInterrupt:
                 if not watch:
                     asyncio.run(run.say_what_is_left(path_of(journal)))
@@ -187,6 +200,16 @@ def _ctrl_c_at_any_time() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+async def _finish(journal: Journal) -> None:
+    """Make everything searchable; on a terminal, say how many sessions are left."""
+    is_told = sys.stderr.isatty()
+    async for left in finished(journal):
+        if is_told:
+            print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+    if is_told:
+        print("\r\x1b[K", end="", file=sys.stderr)
+
+
 async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
     async with opened(location) as journal:
         await read_listed(journal, session_id, redact=redact)
@@ -209,7 +232,7 @@ class _Run:
         self,
         names: list[str],
         home: Home,
-        selection: Selection,
+        selection: ImportSelection,
         *,
         name: str | None,
         since: float,
@@ -223,22 +246,34 @@ class _Run:
         self._tallies = {name: Tally() for name in names}
         self._settled: dict[str, tuple[Source, bool]] = {}
 
-    async def real(self, location: str, *, as_json: bool, watch: bool) -> None:
-        """Import what there is; with `watch`, go on until somebody interrupts."""
+    async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
+        """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
+        all is searchable."""
         journal = open_journal(location)
         try:
             intake = Intake(journal, self._selection)
             with Indexing(location) as indexing:
-                with _Progress(quiet=as_json) as progress:
+                with _ImportBars(quiet=as_json) as progress:
                     await self._take_all(intake, progress, indexing, watch=watch)
                     await give_up_lost(journal)
                 self.report(as_json=as_json)
-                if await indexing.lags(journal):
-                    print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
+                if (
+                    not as_json
+                    and sys.stdout.isatty()
+                    and any(tally.outcomes["new"] for tally in self._tallies.values())
+                ):
+                    print(NEXT, flush=True)
+                told = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+                if wait:
+                    indexing.end()
+                    await _finish(journal)
+                    told("Everything is searchable.")
+                elif await indexing.lags(journal.index):
+                    told(BESIDE)
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
-                await self._take_all(intake, _Progress(quiet=True), None, watch=True)
+                await self._take_all(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
         finally:
             await journal.aclose()
@@ -261,7 +296,7 @@ class _Run:
         print(f"\nInterrupted. {kept or 'What was read is kept'}. {left}.", file=sys.stderr)
 
     async def _take_all(
-        self, intake: Intake, progress: _Progress, indexing: Indexing | None, *, watch: bool
+        self, intake: Intake, progress: _ImportBars, indexing: Indexing | None, *, watch: bool
     ) -> None:
         changed: dict[str, list[Source]] = {name: [] for name in self._tallies}
         new: list[Source] = []
@@ -283,7 +318,7 @@ class _Run:
                         changed[name].append(source)
                         progress.expect(name)
                     else:
-                        count(Taken(outcome))
+                        count(TakenSource(outcome))
                     if outcome == "new":
                         new.append(source)
         if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
@@ -316,7 +351,7 @@ class _Run:
                         outcome = await intake.expect(source, reader(name)) if intake else "new"
                         if outcome == "new":
                             outcome = forecast(source, reader(name), self._selection)
-                        count(Taken(outcome))
+                        count(TakenSource(outcome))
 
     def _sources(self, reading: Reader) -> list[Source]:
         """Find the sources that were asked for."""
@@ -367,7 +402,7 @@ class _Run:
         sys.stdout.flush()
 
 
-class _Progress:
+class _ImportBars:
     """A bar for each agent on a terminal; nothing elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:

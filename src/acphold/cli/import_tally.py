@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from acphold.cli.terminal_text import counted, on_one_line, size
 from acphold.errors import AcpholdError, IllegibleNameError, TranscriptError
-from acphold.imports import OUTCOMES, Source, Taken
+from acphold.imports import OUTCOMES, Source, TakenSource
 
 
 class Tally:
@@ -47,7 +47,7 @@ class Tally:
         except (OSError, TranscriptError, IllegibleNameError) as error:
             self.failed(error, source.paths[0])
 
-    def _count(self, taken: Taken) -> None:
+    def _count(self, taken: TakenSource) -> None:
         self.outcomes[taken.outcome] += 1
         self.missed.update(taken.missed)
         self.missed_bytes.update(taken.missed_bytes)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
-from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, Item, Source, item_of
+from acphold.cli.inbox_items import NOTHING, age, where
+from acphold.cli.readers import reading
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -19,13 +22,14 @@ from acphold.cli.terminal_text import (
     on_terminal,
     short_age,
     visible,
-    visible_json,
 )
 from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
-from acphold.hub.annotations import milliseconds
+from acphold.presentation.json_facts import question_json
+from acphold.reading.inbox import InboxQuestion
 
 if TYPE_CHECKING:
+    from acphold.reading.session_reader import News, SessionReader
     from acphold.screen.layout import Passage
 
 DECISIONS: Final = 50
@@ -70,13 +74,12 @@ def inbox(
     as_json: bool,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Answer what agents are waiting for.
 
     Shows each pending question with the whole command and diff and the session it belongs to,
-    longest waiting first. Press a key and Enter to answer, as in `attach`. `l` leaves a question
+    longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
     for later; it stays open, here and everywhere. Ctrl-C leaves.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
@@ -91,7 +94,8 @@ def inbox(
     assert host is None, "done there"
     if history and follow:
         raise UsageError("--history and --follow: decisions are not followed")
-    source = Source(server_of(server, ca, journal), journal)
+    there = server_of(server, journal)
+    source = reading(there, journal)
     try:
         if history:
             asyncio.run(_history(source, limit, as_json=as_json))
@@ -100,94 +104,106 @@ def inbox(
         else:
             from acphold.cli.inbox_answers import answer_all  # late: it brings the screen
 
-            return asyncio.run(answer_all(source, follow=follow))
+            return asyncio.run(answer_all(source, there, journal, follow=follow))
     except NoJournalError:
         print(NOTHING, file=sys.stderr)
     return Exit.OK
 
 
-async def _history(source: Source, limit: int, *, as_json: bool) -> None:
-    async with source.reading() as reading:
-        lines = await reading.decided(limit)
+async def _history(
+    source: AbstractAsyncContextManager[SessionReader], limit: int, *, as_json: bool
+) -> None:
+    async with source as reader:
+        found, _ = await reader.decisions(limit)
     if as_json:
-        sys.stdout.writelines(f"{visible_json(line)}\n" for line in lines)
+        sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
         return
-    from acphold.history.decisions import Came
-    from acphold.reports.transcript import Decision
-    from acphold.screen.layout import Gutter, Plain, passage
+    from acphold.reports.transcript import DecidedQuestion
+    from acphold.screen.layout import Gutter, LabelledText, passage
 
-    layout = Gutter(console()) if on_terminal() else Plain(sys.stdout)
+    layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
     now = now_ms()
-    for item in map(item_of, lines):
-        by = f" · by {on_one_line(item.client)}" if item.client else ""
-        age = short_age(milliseconds(item.answered_at), now)
-        layout.head(f"{age} ago{by}", [item.where])
-        layout.put(passage(Decision(item.asks, Came(item.how, item.said))))
-    if not lines:
+    for it in found:
+        assert it.decided is not None, "a decision"
+        by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
+        layout.head(f"{short_age(it.answered_at, now)} ago{by}", [where(it)])
+        layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
+    if not found:
         print("Nothing was asked yet.", file=sys.stderr)
 
 
-async def _printed(source: Source, *, follow: bool, as_json: bool) -> None:
+async def _printed(
+    source: AbstractAsyncContextManager[SessionReader], *, follow: bool, as_json: bool
+) -> None:
     """Print the pending questions; with `follow`, also changes until nobody reads."""
-    from acphold.screen.plain import is_unread
+    show = _print_json if as_json else _print_words
+    async with source as reader:
+        if not follow:
+            show({it.question.id: it for it in await reader.questions()}, None, follow=False)
+            return
+        from acphold.cli.followed_list import follow as followed  # late: few follow it
 
-    async with source.reading() as reading:
-        told: dict[str, str] | None = None
-        while True:
-            lines = {item_of(line).id: visible_json(line) for line in await reading.waiting()}
-            if as_json:
-                _print_json(lines, told, follow=follow)
-            else:
-                _print_words(lines, told or {}, follow=follow)
-            told = lines
-            sys.stdout.flush()
-            if not follow:
-                return
-            await asyncio.sleep(LOOK_SECONDS)
-            if is_unread(sys.stdout):
-                return
+        known: dict[str, Sequence[InboxQuestion]] = {}
+        told: dict[str, InboxQuestion] | None = None
+
+        def tell(news: News) -> None:
+            nonlocal told
+            if news.is_all:
+                known.clear()
+            known.update({it.row.session_id: it.questions for it in news.sessions})
+            for session_id in news.gone:
+                known.pop(session_id, None)
+            found = sorted(chain(*known.values()), key=lambda it: it.at)
+            now = {it.question.id: it for it in found}
+            show(now, told, follow=True)
+            told = now
+
+        await followed(reader, tell)
 
 
-def _print_json(lines: dict[str, str], told: dict[str, str] | None, *, follow: bool) -> None:
+def _print_json(
+    found: dict[str, InboxQuestion], told: dict[str, InboxQuestion] | None, *, follow: bool
+) -> None:
     if not follow:
-        sys.stdout.writelines(f"{line}\n" for line in lines.values())
+        sys.stdout.writelines(f"{question_json(it)}\n" for it in found.values())
     elif told is None:
-        sys.stdout.write(f'{{"questions":[{",".join(lines.values())}]}}\n')
+        sys.stdout.write(f'{{"questions":[{",".join(map(question_json, found.values()))}]}}\n')
     else:
-        new = lines.keys() - told.keys()
-        sys.stdout.writelines(f'{{"question":{lines[id_]}}}\n' for id_ in lines if id_ in new)
-        for id_ in told.keys() - lines.keys():
+        new = [it for id_, it in found.items() if id_ not in told]
+        sys.stdout.writelines(f'{{"question":{question_json(it)}}}\n' for it in new)
+        for id_ in told.keys() - found.keys():
             sys.stdout.write(f'{{"closed":{msgspec.json.encode(id_).decode()}}}\n')
 
 
-def _print_words(lines: dict[str, str], told: dict[str, str], *, follow: bool) -> None:
-    from acphold.screen.layout import Gutter, Plain
+def _print_words(
+    found: dict[str, InboxQuestion], told: dict[str, InboxQuestion] | None, *, follow: bool
+) -> None:
+    from acphold.screen.layout import Gutter, LabelledText
 
-    layout = Gutter(console()) if on_terminal() else Plain(sys.stdout)
-    for item in (item_of(line) for id_, line in lines.items() if id_ not in told):
-        layout.head(on_one_line(item.asks), [item.where, item.age])
-        layout.put(shown(item))
-    for item in (item_of(line) for id_, line in told.items() if id_ not in lines):
-        layout.gap(visible(f"closed: {on_one_line(item.asks)}"))
-    if not lines and not follow:
+    layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
+    told = told or {}
+    for it in (it for id_, it in found.items() if id_ not in told):
+        layout.head(on_one_line(it.asks), [where(it), age(it)])
+        layout.put(shown(it))
+    for it in (it for id_, it in told.items() if id_ not in found):
+        layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
+    if not found and not follow:
         print(NOTHING, file=sys.stderr)
 
 
-def shown(item: Item) -> Passage:
+def shown(found: InboxQuestion) -> Passage:
     """Return the whole question: command and diff, or the form, and the possible answers."""
     from rich.text import Text
 
-    from acphold.history.decisions import AskedQuestion
     from acphold.history.timeline import ToolCall
     from acphold.screen.layout import Passage
     from acphold.screen.permission_text import asked
 
-    question = AskedQuestion(item.id, item.method, bytes(item.params))
-    if item.call:
-        about = asked(ToolCall(item.id, item.call))
+    question = found.question
+    if found.call:
+        about = asked(ToolCall(question.id, dict(found.call)))
     else:
         lines = visible(question.title).splitlines()
         about = Passage("asks", "acphold", [Text(line) for line in lines])
-    names: Sequence[str] = question.option_names
-    answers = [Text(f"  [{on_one_line(name)}]", "faint") for name in names]
+    answers = [Text(f"  [{on_one_line(name)}]", "faint") for name in question.option_names]
     return msgspec.structs.replace(about, lines=[*about.lines, *answers])

@@ -1,6 +1,6 @@
 """Answering all pending questions, session by session.
 
-The person is asked as in `attach`, by `screen.answers`: we attach to the session, and it sends us
+The person is asked as in `chat`, by `screen.answers`: we attach to the session, and it sends us
 its open questions. A question left for later gets no answer: we leave, and it stays open.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import ALL_AGENTS
-from acphold.cli.ask_person import Person
+from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
-from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, Item, Reading, Source
+from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, where
 from acphold.cli.journals import path_of
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
@@ -25,9 +25,12 @@ from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field, Key
 
 if TYPE_CHECKING:
+    from acphold.cli.servers import FarServer
     from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
     from acphold.client.form_answers import Filled
     from acphold.client.policy import PermissionAnswer
+    from acphold.reading.inbox import InboxQuestion
+    from acphold.reading.session_reader import SessionReader
 
 T = TypeVar("T")
 
@@ -38,7 +41,7 @@ class _Later(Exception):
     """The person leaves the question for later."""
 
 
-class Visitor(Person):
+class InboxPerson(TerminalPerson):
     """A person who may leave each question for later; Ctrl-D does so."""
 
     async def choose(self, choice: Choice) -> str | None:
@@ -54,22 +57,28 @@ class Visitor(Person):
         return line
 
     def status(self) -> Sequence[str]:
-        return ("the agent waits for your answer", "Ctrl-D: later", "Ctrl-C leaves")
+        return ("the agent is waiting for your answer", "Ctrl-D: later", "Ctrl-C leaves")
 
 
-async def answer_all(source: Source, *, follow: bool) -> int:
+async def answer_all(
+    source: AbstractAsyncContextManager[SessionReader],
+    server: FarServer | None,
+    journal: str | None,
+    *,
+    follow: bool,
+) -> int:
     """Ask all pending questions, session by session; with `follow`, new ones too, until Ctrl-C."""
     flow = Flow()
-    visitor = Visitor(0, 2, flow)
+    visitor = InboxPerson(0, 2, flow)
     left: set[str] = set()
     answered = False
-    async with source.reading() as reading:
+    async with source as reader:
         while True:
-            waiting = [item for item in await reading.items() if item.id not in left]
+            waiting = [it for it in await reader.questions() if it.question.id not in left]
             if waiting:
                 answered = True
-                session_id = waiting[0].session_id
-                visit = Visit(source, reading, visitor, flow, session_id)
+                session_id = waiting[0].row.session_id
+                visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
                 left |= await visit.run()
             elif follow:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -83,21 +92,28 @@ async def answer_all(source: Source, *, follow: bool) -> int:
     return Exit.OK
 
 
-class Visit:
+class InboxVisit:
     """One session: its questions are asked until none is open or the person leaves the rest."""
 
     def __init__(
-        self, source: Source, reading: Reading, visitor: Visitor, flow: Flow, session_id: str
+        self,
+        reader: SessionReader,
+        server: FarServer | None,
+        journal: str | None,
+        visitor: InboxPerson,
+        flow: Flow,
+        session_id: str,
     ) -> None:
-        self._source = source
-        self._reading = reading
+        self._reader = reader
+        self._server = server
+        self._journal = journal
         self._flow = flow
         self._session_id = session_id
         self._answers = PersonAnswers(flow)
         self._answers.face = visitor
         self._visitor = visitor
-        self._items: dict[str, Item] = {}
-        self._calls: dict[str, Item] = {}
+        self._items: dict[str, InboxQuestion] = {}
+        self._calls: dict[str, InboxQuestion] = {}
         self._later = 0
         self._changed = asyncio.Event()
 
@@ -107,11 +123,11 @@ class Visit:
         if not self._items:
             return set()
         first = next(iter(self._items.values()))
-        self._flow.tell(f"{first.where} · {first.age}")
+        self._flow.tell(f"{where(first)} · {age(first)}")
         self._visitor.changed()
         try:
             async with self._connected() as agent:
-                await agent.resume_session(self._session_id, first.cwd)
+                await agent.resume_session(self._session_id, first.row.cwd)
                 while len(self._items) > self._later:
                     self._changed.clear()
                     try:
@@ -127,8 +143,8 @@ class Visit:
         return {*self._items}
 
     async def _look(self) -> None:
-        found = await self._reading.items()
-        self._items = {item.id: item for item in found if item.session_id == self._session_id}
+        found = await self._reader.questions()
+        self._items = {it.question.id: it for it in found if it.row.session_id == self._session_id}
         for item in self._items.values():
             if (raw := item.call.get("toolCallId")) is not None:
                 self._calls[raw.decode(errors="replace").strip('"')] = item
@@ -140,10 +156,10 @@ class Visit:
             "on_form": self._on_form,
             "on_page": self._on_page,
         }
-        if self._source.server is None:
+        if self._server is None:
             from acphold.client import connect
 
-            journal = path_of(self._source.journal)
+            journal = path_of(self._journal)
             async with connect(session=self._session_id, journal=journal, **options) as agent:
                 yield agent
             return
@@ -154,7 +170,7 @@ class Visit:
         from acphold.rpc import MAX_MESSAGE
         from acphold.transports.urls import names_no_agent
 
-        server = self._source.server
+        server = self._server
         if names_no_agent(server.url):
             can = Answers(on_form=self._on_form, on_page=self._on_page).capabilities
             options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})

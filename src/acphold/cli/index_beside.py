@@ -1,4 +1,4 @@
-"""`acphold index --beside`: a process that indexes what others bring into the journal.
+"""`acphold index-beside`: a process of `import` that indexes what others bring into the journal.
 
 First it reads what an interrupted import has only listed. The next command that would have needed
 it starts the process.
@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import UNREAD, opened, path_of, unread_remark
 from acphold.errors import AcpholdError, RuntimeFolderError
 from acphold.journal import Index, Journal
@@ -68,19 +69,27 @@ class Indexing:
         elif self._beside is not None:
             self._beside.let_go()
 
+    def end(self) -> None:
+        """End the process, if there is one: the rest is done by the caller."""
+        if self._beside is not None:
+            self._beside.end()
+            self._beside = None
+
     def begin(self, intake: Intake) -> None:
         """Start a process that indexes from now on, if there can be one."""
         if _obstacle() is None:
             self._beside = IndexBeside(self._location)
             intake.leave_index()
 
-    async def lags(self, journal: Index) -> bool:
+    async def lags(self, index: Index) -> bool:
         """Return True if something is left for a process in the background; one is running then."""
         if self._beside is None or not self._beside.runs:
-            if not await journal.catch_up(AT_ONCE_SECONDS):
+            if not await index.catch_up(AT_ONCE_SECONDS):
                 return False
             if (error := _obstacle()) is not None:
-                log.warning("the rest is not searchable before you run `acphold index`: %s", error)
+                log.warning(
+                    "the rest is not searchable yet, `acphold import --wait` does it: %s", error
+                )
                 return False
             if self._beside is not None:
                 self._beside.let_go()
@@ -88,7 +97,7 @@ class Indexing:
             return True
         # If two index the same, one of them does it in vain.
         for _ in range(round(AT_ONCE_SECONDS / LOOK_SECONDS)):
-            if not await journal.catch_up(0):
+            if not await index.catch_up(0):
                 return False
             await asyncio.sleep(LOOK_SECONDS)
         return True
@@ -104,7 +113,7 @@ class IndexBeside:
     def __init__(self, location: str) -> None:
         reading, writing = os.pipe()
         self._stdin = os.fdopen(writing, "wb", buffering=0)
-        command = own_command("index", "--beside", "--journal", location)
+        command = own_command("index-beside", "--journal", location)
         with open(reading, "rb"):
             self._pid = start_detached(command, {0: reading})
         self._has_ended = False
@@ -132,7 +141,23 @@ class IndexBeside:
         self._stdin.close()
 
 
-async def index_beside(path: str) -> None:
+def parser() -> Parser:
+    """The arguments of `index-beside`."""
+    made = Parser(index_beside, "index-beside")
+    add_journal(made)
+    return made
+
+
+def index_beside(*, journal: str | None) -> int:
+    """Index what an import brings, until stdin ends and nothing is left.
+
+    Internal: `import` and `search` start it. A journal has at most one.
+    """
+    asyncio.run(_index_beside(path_of(journal)))
+    return Exit.OK
+
+
+async def _index_beside(path: str) -> None:
     """Index what lags until nobody brings more, unless another process does that already."""
     with suppress(TimeoutError):
         async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
@@ -140,18 +165,18 @@ async def index_beside(path: str) -> None:
             while (held := alone(path)) is not None:
                 try:
                     is_left = False
-                    while (lagging := await journal.catch_up(STEP_SECONDS)) or not is_left:
+                    while (lagging := await journal.index.catch_up(STEP_SECONDS)) or not is_left:
                         if not is_left and (is_left := _has_ended()):
                             os.nice(NICENESS)
                             async for _ in reading_on(journal):
                                 pass
                         elif not lagging:
                             await asyncio.sleep(LOOK_SECONDS)
-                    while await journal.tidy(STEP_SECONDS):
+                    while await journal.index.tidy(STEP_SECONDS):
                         pass
                 finally:
                     os.close(held)
-                if not await journal.catch_up(0):
+                if not await journal.index.catch_up(0):
                     return
 
 
@@ -167,6 +192,14 @@ async def reading_on(journal: Journal) -> AsyncIterator[int]:
             await read_listed(journal, row.session_id)
         except AcpholdError as error:  # an import tells more; somebody may have it open
             log.info("%s", error)
+
+
+async def finished(journal: Journal) -> AsyncIterator[int]:
+    """Read what an import has only listed, and index all; yields the number of sessions to go."""
+    async for left in reading_on(journal):
+        yield left
+    while left := await journal.index.catch_up(STEP_SECONDS):
+        yield left
 
 
 async def unread_and_resumed(journal: Journal, location: str | None) -> str:

@@ -60,7 +60,7 @@ def scan(text: str) -> Node | None:
     root = scanner.value(start, 0)
     end = scanner.blank(root.end)
     if end != len(text):
-        raise scanner.error(end, "something stands behind the end")
+        raise scanner.error(end, "there is text after the end")
     return root
 
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Container,
-    Coroutine,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import (
@@ -28,8 +21,8 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import opened, pages, rows_of
-from acphold.cli.servers import FarServer, add_server, server_of
+from acphold.cli.readers import reading
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -42,22 +35,18 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
-    visible_json,
 )
 from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.presentation.json_facts import session_json
-from acphold.server.neighbours import Live, LiveSession, live_at_nodes, live_sessions
-
-if TYPE_CHECKING:
-    from acphold.client.server_pages import FarSession
+from acphold.presentation.queue_words import moment
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import LiveSession
+from acphold.reading.session_reader import SHORT_ID, SessionReader, Wanted, session_pages
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal by default: people mostly look for the newest."""
-
-SHORT_ID = 6
-"""Characters of an id at first; more if that is not unique."""
 
 
 class Column(NamedTuple):
@@ -155,7 +144,6 @@ def list_sessions(
     follow: bool,
     as_json: bool,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """List sessions, newest first.
@@ -177,7 +165,8 @@ def list_sessions(
 
     With --follow, lines are added as sessions start, run, wait for you, end and disappear, in any
     process. With --json each is an event: the first line has all `sessions` (200 of them, or
-    --limit), each later one a `session` in its current state, or the id of one that is `gone`.
+    --limit), each later one a `session` in its current state, or the id of one that is `gone`. One
+    that waits for you also has its openQuestions, as in `acphold inbox --json`.
     """
     assert host is None, "done there"
     wanted = Wanted(
@@ -193,166 +182,63 @@ def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    show = partial(_print_json if as_json else _print_table, journal, wanted, limit)
-    if (there := server_of(server, ca, journal)) is not None:
-        show = partial(_print_far, there, agent or "", wanted, limit, as_json=as_json)
+    source = reading(server_of(server, journal), journal)
     try:
-        if follow:
-            asyncio.run(_follow(there, journal, wanted, limit, show, as_json=as_json))
-        else:
-            asyncio.run(show())
+        asyncio.run(_list(source, journal, wanted, limit, follow=follow, as_json=as_json))
     except NoJournalError as none:
         print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """The wanted sessions: a filter of the journal, and of its sessions those with all `words`,
-    active `since` (ms since the epoch), and live if `only_live`."""
-
-    filter: ListFilter
-    words: tuple[str, ...] = ()
-    since: int = 0
-    only_live: bool = False
-
-    async def pages(
-        self, journal: Sessions, live: Live, limit: int | None
-    ) -> AsyncIterator[list[SessionRow]]:
-        """Yield the sessions in pages, newest first, at most `limit`."""
-        left = limit
-        if self.only_live:
-            rows = sorted([row async for row in rows_of(journal, live)], key=lambda row: row.key)
-            if found := [row for row in rows if self.fits(row, live)][:limit]:
-                yield found
-            return
-        # Nobody knows how many sessions match the words, so no limit is passed on.
-        async for rows in pages(journal, self.filter, limit if self._is_all else None):
-            found = [row for row in rows if self._is_all or self.fits(row, live)][:left]
-            if found:
-                yield found
-            if left is not None and (left := left - len(found)) <= 0:
-                return
-            if rows[-1].updated_at < self.since:
-                return
-
-    @property
-    def _is_all(self) -> bool:
-        return not (self.words or self.since)
-
-    def fits(self, row: SessionRow, live: Container[str]) -> bool:
-        """Return True if the list has this session; `live` has the ids of live ones."""
-        if self.only_live and row.session_id not in live:
-            return False
-        asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
-        if row.updated_at < self.since or not asked.fits(row):
-            return False
-        searched = f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}".casefold()
-        return all(word in searched for word in self.words)
-
-
-async def _follow(
-    server: FarServer | None,
+async def _list(
+    source: AbstractAsyncContextManager[SessionReader],
     location: str | None,
     wanted: Wanted,
     limit: int | None,
-    show: Callable[[], Coroutine[None, None, None]],
     *,
+    follow: bool,
     as_json: bool,
 ) -> None:
-    """Follow the list of a server, or of a journal here; `show` prints the list first."""
-    from acphold.cli.followed_list import (  # late: most do not follow it
-        AsJson,
-        AsWords,
-        follow,
-        news_here,
-        news_there,
-    )
+    async with source as reader:
+        if follow:
+            from acphold.cli import followed_list  # late: most do not follow it
 
-    news = news_here(location, limit) if server is None else news_there(server, limit)
-    if as_json:
-        await follow(news, AsJson(wanted.fits, sys.stdout))
-    else:
-        await follow(news, AsWords(wanted.fits, sys.stdout), show)
-
-
-async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -> None:
-    async with opened(location) as journal:
-        live = {**await live_at_nodes(journal), **await live_sessions()}
-        async for rows in wanted.pages(journal, live, limit):
-            outcomes = await journal.outcomes([row.session_id for row in rows])
-            for row in rows:
-                sys.stdout.write(f"{session_json(row, live, outcomes)}\n")
+            if as_json:
+                tell = followed_list.AsJson(wanted, sys.stdout)
+                await followed_list.follow(reader, tell, limit)
+                return
+            show = partial(_print_table, reader, location, wanted, limit)
+            words = followed_list.AsWords(wanted, sys.stdout)
+            await followed_list.follow(reader, words, limit, show)
+        elif as_json:
+            async for page in session_pages(reader, wanted, limit):
+                sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
+        else:
+            await _print_table(reader, location, wanted, limit)
 
 
-async def _print_far(
-    there: FarServer, agent: str, wanted: Wanted, limit: int | None, *, as_json: bool
+async def _print_table(
+    reader: SessionReader, location: str | None, wanted: Wanted, limit: int | None
 ) -> None:
-    """Print the list of a server far away."""
-    from acphold.cli.remote import pages_of  # late: it brings HTTP
-
-    found: list[FarSession] = []
-    async with await pages_of(there) as server:
-        async for each in server.sessions(
-            agent=agent,
-            cwd=wanted.filter.cwd or "",
-            archived=wanted.filter.archived,
-            unprompted="true" if wanted.filter.include_unprompted or wanted.only_live else "",
-            q=" ".join(wanted.words),
-        ):
-            if each.row.updated_at < wanted.since or (limit and len(found) > limit):
-                break
-            if each.live is not None or not wanted.only_live:
-                found.append(each)
-    if as_json:
-        for each in found[:limit]:
-            sys.stdout.write(f"{visible_json(each.line)}\n")
-        return
-    table, days, now = _Table(), list[str](), now_ms()
-    on_terminal = sys.stdout.isatty()
-    ids = [each.row.session_id for each in found]
-    for each in found[:limit]:
-        short = far_short_id(each.row.session_id, ids)
-        table.add(cells(each.row, short, now, each.live, whole_folder=not on_terminal))
-        days.append(day(each.row.updated_at, now))
-    if not found:
-        print(visible(_none(wanted)), file=sys.stderr)
-    elif on_terminal:
-        _print_coloured(table.rows(), days)
-    else:
-        table.print()
-    if limit is not None and len(found) > limit:
-        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
-
-
-def far_short_id(session_id: str, among: Sequence[str]) -> str:
-    """Shorten an id so that it differs from these; the server's journal may have more sessions."""
-    length = SHORT_ID
-    while any(it != session_id and it.startswith(session_id[:length]) for it in among):
-        length += 1
-    return session_id[:length]
-
-
-async def _print_table(location: str | None, wanted: Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
     table = _Table()
-    async with opened(location) as journal:
-        live = {**await live_at_nodes(journal), **await live_sessions()}
-        now = now_ms()
-        is_unread = False
-        days: list[str] = []
-        # Reading one more than is shown tells if there are more.
-        async for rows in wanted.pages(journal, live, limit and limit + 1):
-            short_ids = await journal.short_ids([row.session_id for row in rows], SHORT_ID)
-            is_unread = is_unread or any(row.is_unread for row in rows)
-            for row, short in zip(rows, short_ids, strict=True):
-                state = live.get(row.session_id, (None,))[0]
-                table.add(cells(row, short, now, state, whole_folder=not on_terminal))
-                if on_terminal:
-                    days.append(day(row.updated_at, now))
-        found = len(table.lines)
-        with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
-        put_away = not found and [rows async for rows in with_archived.pages(journal, live, 1)]
-        unread = await unread_and_resumed(journal, location) if is_unread else ""
+    now = now_ms()
+    is_unread = False
+    days: list[str] = []
+    # Reading one more than is shown tells if there are more.
+    async for page in session_pages(reader, wanted, limit and limit + 1):
+        short_ids = await reader.short_ids([it.row.session_id for it in page])
+        is_unread = is_unread or any(it.row.is_unread for it in page)
+        for it, short in zip(page, short_ids, strict=True):
+            table.add(cells(it.row, short, now, it.live, whole_folder=not on_terminal))
+            if on_terminal:
+                days.append(day(it.row.updated_at, now))
+    found = len(table.lines)
+    with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
+    put_away = not found and [_ async for _ in session_pages(reader, with_archived, 1)]
+    unread = ""
+    if is_unread and isinstance(reader, LocalReader):
+        unread = await unread_and_resumed(reader.journal, location)
     if limit is not None:
         del table.lines[limit:]
     if put_away:
@@ -414,6 +300,11 @@ def cells(
     state = "unread" if row.is_unread else ""
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
+    if row.queued:
+        what = "held" if row.held else "queued"
+        if row.held_until is not None:
+            what = f"wait until {moment(row.held_until)}"
+        state = f"{state}, {row.queued} {what}".removeprefix(", ")
     return [
         ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
         on_one_line(short),

@@ -45,13 +45,13 @@ async def join(
     except ConnectionLostError as error:
         if "is not live" not in str(error):
             raise
-        why = f"acphold attach: session {session_id} is not live in any process; to go on with it"
+        why = f"Session {session_id} is not running; to continue it"
         _say_how_to_go_on(why, session_id, host)
         return Exit.ERROR, None
     if on_terminal() and code == Exit.OK:
-        print(f"\nDetached; the session goes on: acphold attach{host} {on_one_line(session_id)}")
+        print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
     elif seat.chat.error is not None:
-        _say_how_to_go_on("To go on", session_id, host)
+        _say_how_to_go_on("To continue", session_id, host)
     goes_to = seat.chat.goes_to
     return code, None if goes_to is None else Left(session_id, goes_to)
 

@@ -1,4 +1,4 @@
-"""The log of `wrap`, `run` and the background process: to stderr or a file.
+"""The log of `wrap`, `run-agent` and the background process: to stderr or a file.
 
 Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
 it leads to the failure in the log of the background process.
@@ -16,7 +16,7 @@ from typing import Final
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.logs import NONE, LogContext
 from acphold.transports.runtime_folder import state_folder
-from acphold.transports.stderr import Relay
+from acphold.transports.stderr import StderrRelay
 
 LOGS: Final = (".log", ".log.old")
 
@@ -89,7 +89,7 @@ class _Stderr(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._relay = Relay(2)
+        self._relay = StderrRelay(2)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

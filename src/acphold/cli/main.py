@@ -10,12 +10,18 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
-from acphold.cli.command_line import MEANINGS, Exit, NothingChosen, Parser, UsageError
+from acphold.cli.command_line import (
+    MEANINGS,
+    Exit,
+    NothingChosen,
+    Parser,
+    UsageError,
+)
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.errors import (
     AcpholdError,
@@ -30,7 +36,7 @@ from acphold.errors import (
 from acphold.version import __version__
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command: its module, its line in the help, and the function that makes its parser."""
 
     module: str
@@ -39,51 +45,58 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "wrap": Entry("wrap", "Run an agent for your editor, with durable sessions."),
-    "setup": Entry("setup", "Put acphold in front of the agents in your editor's settings."),
-    "connect": Entry("ssh", "Connect your editor to an agent on another machine."),
-    "serve": Entry("serve", "Use your sessions from a phone, a browser or another machine."),
-    "token": Entry("token", "Manage access to `acphold serve`."),
-    "share": Entry("share", "Share a session with another user of `acphold serve`."),
-    "run": Entry("run", "Run an agent written in Python for your editor."),
-    "stop": Entry("stop", "Stop background agents."),
-    "resume": Entry("resume", "Find a conversation and continue it."),
-    "chat": Entry("chat", "Talk to an agent in the terminal."),
-    "attach": Entry("attach", "Join a running session."),
-    "inbox": Entry("inbox", "Answer what agents are waiting for."),
-    "ask": Entry("ask", "Send one prompt to an agent and print its answer."),
-    "sign-in": Entry("sign_in", "Sign in to an agent."),
-    "sign-out": Entry("sign_in", "Sign out of an agent.", "sign_out_parser"),
-    "tail": Entry("tail", "Print the last turn of a session and follow it."),
-    "list": Entry("list", "List sessions, newest first."),
-    "show": Entry("show", "Print a session's transcript."),
-    "search": Entry("search_command", "Search all conversations, newest first."),
-    "usage": Entry("usage", "Add up the tokens and the cost that agents reported."),
-    "diff": Entry("diff", "Show what a session changed in files, as a patch."),
-    "rename": Entry("rename", "Rename a session."),
-    "archive": Entry("archive", "Hide sessions from the list."),
-    "unarchive": Entry("archive", "Show archived sessions in the list again.", "unarchive_parser"),
-    "fork": Entry("fork", "Start a new session from a copy of a conversation."),
-    "handover": Entry("handover_command", "Continue a conversation with another agent."),
-    "delete": Entry("delete", "Delete sessions permanently."),
-    "prune": Entry("prune", "Delete old sessions permanently."),
-    "import": Entry("import_command", "Import conversations that other agents keep on disk."),
-    "index": Entry("index", "Build the search index for imported sessions."),
-    "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
-    "backup": Entry("backup", "Back up the journal while sessions run."),
-    "restore": Entry("restore", "Put a backup in the place of the journal."),
-    "journal": Entry("journal_command", "Copy all sessions into another journal."),
-    "shrink": Entry("shrink", "Reclaim disk space from deleted sessions."),
-    "help": Entry("manual", "Read the documentation of a command or a topic."),
-    "doctor": Entry("doctor", "Check the installation, the settings, the journal and an agent."),
-    "check": Entry("check", "Check an agent, a client or a server against the protocol."),
-    "demo": Entry("demo", "See it work: talk, kill -9, list, load, continue."),
-    "demo-agent": Entry("demo_agent", "A scripted offline agent to try acphold with."),
-    "completion": Entry("completion", "Print shell completion."),
-    "mcp": Entry("mcp_command", "An MCP server that lets agents search past sessions."),
-    "mcp-bridge": Entry("mcp_bridge", "An MCP server on stdio that forwards to one behind a URL."),
+    "wrap": CommandEntry("wrap", "Run an agent for your editor, with durable sessions."),
+    "setup": CommandEntry("setup", "Put acphold in front of the agents in your editor's settings."),
+    "connect": CommandEntry("ssh", "Connect your editor to an agent on another machine."),
+    "serve": CommandEntry("serve", "Use your sessions from a phone, a browser or another machine."),
+    "token": CommandEntry("token", "Manage access to `acphold serve`."),
+    "pair": CommandEntry("pair", "Pair a phone or a browser with `acphold serve`."),
+    "share": CommandEntry("share", "Share a session with another user of `acphold serve`."),
+    "run-agent": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
+    "stop": CommandEntry("stop", "Stop background agents."),
+    "resume": CommandEntry("resume", "Find a conversation and continue it."),
+    "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
+    "queue": CommandEntry("queue", "See and change the prompts that wait in a session."),
+    "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
+    "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
+    "sign-in": CommandEntry("sign_in", "Sign in to an agent."),
+    "sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
+    "list": CommandEntry("list", "List sessions, newest first."),
+    "show": CommandEntry("show", "Print a session's transcript."),
+    "search": CommandEntry("search_command", "Search all conversations, newest first."),
+    "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
+    "diff": CommandEntry("diff", "Show what a session changed in files, as a patch."),
+    "rename": CommandEntry("rename", "Rename a session."),
+    "archive": CommandEntry("archive", "Hide sessions from the list."),
+    "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
+    "handoff": CommandEntry("handoff", "Continue a conversation with another agent."),
+    "delete": CommandEntry("delete", "Delete sessions permanently."),
+    "prune": CommandEntry("prune", "Delete old sessions permanently."),
+    "import": CommandEntry(
+        "import_command", "Import conversations that other agents keep on disk."
+    ),
+    "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
+    "backup": CommandEntry("backup", "Back up the journal while sessions run."),
+    "restore": CommandEntry("restore", "Put a backup in the place of the journal."),
+    "copy-journal": CommandEntry("copy_journal", "Copy all sessions into another journal."),
+    "compact": CommandEntry("compact", "Reclaim disk space from deleted sessions."),
+    "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
+    "doctor": CommandEntry(
+        "doctor", "Check the installation, the settings, the journal and an agent."
+    ),
+    "check": CommandEntry("check", "Check an agent, a client or a server against the protocol."),
+    "demo": CommandEntry("demo", "See it work: talk, kill -9, list, load, continue."),
+    "demo-agent": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
+    "completion": CommandEntry("completion", "Print shell completion."),
+    "mcp": CommandEntry("mcp_command", "An MCP server that lets agents search past sessions."),
 }
 """By task, in the order of `help --all`. A command's module is imported when the command runs."""
+
+INTERNAL = {
+    "index-beside": CommandEntry("index_beside", "Index what an import brings."),
+    "mcp-bridge": CommandEntry("mcp_bridge", "Forward an MCP server on stdio to one at a URL."),
+}
+"""Commands that acphold itself starts; no help lists them."""
 
 TASKS = {
     "wrap": "editors and other machines",
@@ -103,6 +116,7 @@ SAME = {"ls": "list", "version": "--version"}
 """Other names that work, because people type them out of habit."""
 
 MEANT = {
+    "attach": "resume",
     "cat": "show",
     "config": "setup",
     "continue": "resume",
@@ -119,6 +133,8 @@ MEANT = {
     "sessions": "list",
     "start": "chat",
     "status": "list",
+    "tail": "show",
+    "watch": "resume",
 }
 """Suggestions for words that are no command."""
 
@@ -179,7 +195,20 @@ def _told(error: AcpholdError, arguments: Sequence[str]) -> str:
     return str(error)
 
 
+def behind_command(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a `--journal URL` before the command moved behind it.
+
+    Without a command it is put behind `resume`, which plain `acphold` is.
+    """
+    count = 0
+    while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":
+        count += 1 if "=" in arguments[count] else 2
+    moved, rest = arguments[:count], arguments[count:]
+    return [*(rest[:1] or (["resume"] if moved else [])), *moved, *rest[1:]]
+
+
 def _run(arguments: Sequence[str]) -> int:
+    arguments = behind_command(arguments)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
         from acphold.cli.journals import exists
@@ -226,13 +255,13 @@ def parser_of(name: str) -> Parser:
     """Return the parser of a command, or of `acphold` itself; raises UsageError for other names."""
     if not name:
         return _overview()
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in INTERNAL:
         near = (
             [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
         )
         meant = "".join(f" (`{command}`?)" for command in near)
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists them")
-    entry = COMMANDS[name]
+    entry = {**COMMANDS, **INTERNAL}[name]
     found = getattr(import_module(f"acphold.cli.{entry.module}"), entry.parser)()
     assert isinstance(found, Parser)
     return found
@@ -241,20 +270,27 @@ def parser_of(name: str) -> Parser:
 def overview() -> str:
     """Return the text of `help --all`: every command by task, and the exit codes."""
     commands = "".join(
-        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name)}\n" for name in COMMANDS
+        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name, COMMANDS)}\n"
+        for name in COMMANDS
     )
     codes = "".join(f"  {code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
     return f"{commands.lstrip()}\nexit codes:\n{codes}"
 
 
-def _line(name: str) -> str:
-    return f"  {name:<12}{COMMANDS[name].summary}"
+def _line(name: str, among: Iterable[str]) -> str:
+    return f"  {name:<{max(map(len, among)) + 2}}{COMMANDS[name].summary}"
 
 
 def _overview() -> Parser:
-    first = "\n".join(map(_line, FIRST))
+    first = "\n".join(_line(name, FIRST) for name in FIRST)
     more = "`acphold help --all` lists every command, `acphold help` the documentation."
     made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
+    made.add_argument(
+        "--journal",
+        metavar="URL",
+        help="use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
+        "or after it",
+    )
     made.add_argument("--version", action="version", version=f"acphold {__version__}")
     return made
 

@@ -85,7 +85,7 @@ def found(words: str) -> str:
         near = named or [part for part in parts if _has(part.heading, words)]
         if len(near) > 1:
             which = ", ".join(f"`acphold help {part.heading}`" for part in near[:8])
-            raise UsageError(f"{words!r} may mean several: {which}")
+            raise UsageError(f"{words!r} is ambiguous: {which}")
         if near:
             return near[0].text
     [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]

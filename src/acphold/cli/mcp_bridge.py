@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from acphold.cli.command_line import Parser
+from acphold.extras import require
 from acphold.mcp.bridge import run_bridge
 
 
@@ -20,4 +21,5 @@ def mcp_bridge() -> int:
     server over HTTP or SSE. The URL and the headers come in environment variables, because
     everybody on the machine can read command-line arguments.
     """
+    require("mcp", "mcp-bridge")
     return run_bridge(os.environ)

@@ -14,6 +14,7 @@ from acphold.cli import recall
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import opened_if_any, path_of
 from acphold.errors import AcpholdError
+from acphold.extras import require
 from acphold.journal import Journal
 from acphold.processes.own_program import own_command
 from acphold.schema import McpServerStdio
@@ -38,6 +39,7 @@ def mcp(*, cwd: str | None, journal: str | None) -> int:
     They only read the journal. Name this command where your agent's settings list MCP servers, or
     give `--recall` to `acphold wrap`, which adds it to each session.
     """
+    require("mcp", "mcp")
     if sys.stdin.isatty():
         print(
             "acphold mcp: this is an MCP server and waits for an agent on stdin; name `acphold "
@@ -72,7 +74,7 @@ Answer = Callable[[Journal, Any, str | None], Awaitable[str]]
 """Answers a call of a tool: takes the journal, the arguments, and the folder that bounds it."""
 
 
-class _Tool(NamedTuple):
+class _McpTool(NamedTuple):
     """One tool: its description, its arguments, and the function that answers."""
 
     description: str
@@ -82,10 +84,10 @@ class _Tool(NamedTuple):
 
 
 TOOLS = {
-    "search": _Tool(
+    "search": _McpTool(
         recall.SEARCH_DESCRIPTION, recall.SEARCH_SCHEMA, recall.SearchRequest, recall.search_answer
     ),
-    "read": _Tool(
+    "read": _McpTool(
         recall.READ_DESCRIPTION, recall.READ_SCHEMA, recall.ReadRequest, recall.read_answer
     ),
 }

@@ -25,6 +25,7 @@ from acphold.errors import AcpholdError
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
+from acphold.tasks import beside
 from acphold.transports.runtime_folder import state_folder
 
 LOG_BYTES = 1024 * 1024
@@ -86,7 +87,7 @@ def log_to_file(path: str) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
     except OSError as exc:
         raise OSError(
-            f"cannot make the folder for logs, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
+            f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
             "another folder, or leave out --background"
         ) from None
     name = os.path.basename(path).rpartition(".")[0]
@@ -113,9 +114,5 @@ async def _short_log(path: str) -> AsyncIterator[None]:
                 if os.fstat(2).st_size > LOG_BYTES:
                     log_to_file(path)
 
-    looking = asyncio.create_task(look(), name="look at log")
-    try:
+    async with beside(look(), "look at log"):
         yield
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])

@@ -47,7 +47,7 @@ NAME: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
 """A name of a machine, as Tailscale gives them."""
 
 
-class Way(NamedTuple):
+class PhoneAddress(NamedTuple):
     """An https address for a phone, and the command that has to be run once for it, if any."""
 
     url: str
@@ -66,18 +66,18 @@ TUNNELS: Final = {
     "cloudflared": Tunnel(
         ("tunnel", "--url", "http://127.0.0.1:{port}"),
         re.compile(rb"https://(?!api\.)[a-z0-9-]+\.trycloudflare\.com\b"),
-        "Everybody who has its address reaches this server; nobody gets in without a token.",
+        "Anybody with its address can reach this server; nobody gets in without a token.",
     ),
     "devtunnel": Tunnel(
         ("host", "--port-numbers", "{port}"),
         re.compile(rb"https://[a-z0-9]+-\d+\.[a-z0-9]+\.devtunnels\.ms\b"),
-        "Whoever signs in there as you reaches this server; nobody gets in without a token.",
+        "Anybody who signs in there as you can reach this server; nobody gets in without a token.",
     ),
 }
 
 
 @contextmanager
-def way(port: int) -> Iterator[Way]:
+def way(port: int) -> Iterator[PhoneAddress]:
     """Provide a way for a phone to this port, in the block; raises SettingsError, UsageError."""
     if on_path("tailscale") is not None:
         yield _tailnet(port)
@@ -85,7 +85,7 @@ def way(port: int) -> Iterator[Way]:
     for name, tunnel in TUNNELS.items():
         if on_path(name) is not None:
             with _tunnelled(name, tunnel, port) as url:
-                yield Way(url)
+                yield PhoneAddress(url)
             return
     raise SettingsError(
         f"PATH has none of tailscale, {', '.join(TUNNELS)}, so nothing here makes an address with "
@@ -94,7 +94,7 @@ def way(port: int) -> Iterator[Way]:
     )
 
 
-def _tailnet(port: int) -> Way:
+def _tailnet(port: int) -> PhoneAddress:
     status = _said("tailscale", "status", "--json")
     own = status.get("Self")
     name = str(own.get("DNSName", "")).rstrip(".") if isinstance(own, dict) else ""
@@ -109,7 +109,7 @@ def _tailnet(port: int) -> Way:
     for key in ("Web", f"{name}:443", "Handlers", "/"):
         found = found.get(key) if isinstance(found, dict) else None
     if found is None:
-        return Way(f"https://{name}", ("tailscale", "serve", "--bg", str(port)))
+        return PhoneAddress(f"https://{name}", ("tailscale", "serve", "--bg", str(port)))
     target = str(found.get("Proxy")) if isinstance(found, dict) else "something else"
     if not re.fullmatch(rf"https?://(127\.0\.0\.1|localhost):{port}/?", target):
         raise SettingsError(
@@ -117,7 +117,7 @@ def _tailnet(port: int) -> Way:
             f"`tailscale serve reset`, or run `tailscale serve --bg --https=8443 {port}` and give "
             f"--url https://{name}:8443 --proxy {PROXY} in place of --phone"
         )
-    return Way(f"https://{name}")
+    return PhoneAddress(f"https://{name}")
 
 
 def _said(*command: str) -> dict[str, object]:
@@ -135,7 +135,7 @@ def _said(*command: str) -> dict[str, object]:
         found = None
     if not isinstance(found, dict):
         shown = " ".join(command)
-        raise SettingsError(f"`{shown}` did not answer as expected: {_last_line(said)!r}")
+        raise SettingsError(f"`{shown}` answered something unexpected: {_last_line(said)!r}")
     return found
 
 

@@ -1,7 +1,8 @@
 """Sessions and their entries, by the names that a person uses.
 
 A session is named by its id; by any unique prefix; by `-` or `@last`, the newest of the folder;
-or chosen from a list, if a person is there and named none, or an ambiguous prefix.
+or chosen from a list, if a person is there and named none, or an ambiguous prefix. It is
+read from a journal here or from a server far away.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import os
 from typing import NamedTuple
 
 from acphold.cli.command_line import NothingChosen, UsageError
-from acphold.cli.journals import whole
 from acphold.cli.terminal_text import on_terminal
 from acphold.errors import AmbiguousIdError, UnknownSessionError
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
+from acphold.reading.session_reader import SessionReader, Wanted, last_entries
 
 NEWEST = ("-", "@last")
 """Names of the newest session of the folder."""
@@ -31,7 +32,7 @@ class Place(NamedTuple):
 
 
 async def named(
-    journal: Journal, given: str | None, does: str = "", *, cwd: str | None = None
+    reader: SessionReader, given: str | None, does: str = "", *, cwd: str | None = None
 ) -> SessionRow:
     """Return the session that is meant; with `cwd`, other folders' sessions do not count.
 
@@ -39,29 +40,32 @@ async def named(
     UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
     """
     if given in NEWEST:
-        here = cwd or os.getcwd()
-        if newest := await journal.page(ListFilter(cwd=here), None, 1):
-            return newest[0]
-        raise UnknownSessionError("", reason=f"there is no session in {here} yet")
+        # Folders of a server are another machine's: there it is the newest of all.
+        here = cwd or (None if reader.origin else os.getcwd())
+        if newest := (await reader.page(Wanted(ListFilter(cwd=here)), limit=1)).sessions:
+            return newest[0].row
+        where = f"in {here}" if here else f"at {reader.origin}"
+        raise UnknownSessionError("", reason=f"there is no session {where} yet")
     among = None
     if given is not None:
         try:
-            return await journal.resolve(given, cwd)
+            return await reader.session(given, cwd)
         except AmbiguousIdError as error:
             if not (does and on_terminal()) or error.is_cut:
                 raise
             among = error.matches
     elif not on_terminal():
-        raise UsageError("in a pipe ID is required; `acphold list` has them")
+        there = f" --server {reader.origin}" if reader.origin else ""
+        raise UsageError(f"in a pipe ID is required; see `acphold list{there}`")
     from acphold.cli.session_picker import chosen  # late: next to nobody needs it
 
-    if (found := await chosen(journal, does, among)) is None:
+    if (found := await chosen(reader, does, among=among)) is None:
         raise NothingChosen
-    return await journal.session(found)
+    return await reader.session(found)
 
 
 async def place(
-    journal: Journal, text: str | None, does: str = "", *, cwd: str | None = None
+    reader: SessionReader, text: str | None, does: str = "", *, cwd: str | None = None
 ) -> Place:
     """Resolve `ID` or `ID@SEQ`; otherwise as `named`.
 
@@ -70,14 +74,15 @@ async def place(
     """
     given, at, seq = (text or "").rpartition("@")
     try:
-        return Place(await whole(journal, await named(journal, text, does, cwd=cwd)))
+        return Place(await reader.whole(await named(reader, text, does, cwd=cwd)))
     except UnknownSessionError:
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
-    row = await whole(journal, await named(journal, given, does, cwd=cwd))
+    row = await reader.whole(await named(reader, given, does, cwd=cwd))
+    last = row.last_seq
+    if reader.origin:  # whose list does not tell it
+        last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))
     # Longer numbers could not even be parsed: Python refuses thousands of digits.
-    if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
-        raise UsageError(
-            f"{text}: the entries of this session have the numbers 1 to {row.last_seq}"
-        )
+    if len(seq) > 10 or not 0 < int(seq) <= last:
+        raise UsageError(f"{text}: the entries of this session have the numbers 1 to {last}")
     return Place(row, int(seq))

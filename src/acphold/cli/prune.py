@@ -50,7 +50,7 @@ def parser() -> Parser:
     return made
 
 
-class _Wanted(Struct, frozen=True):
+class _WantedPruning(Struct, frozen=True):
     """The sessions to delete; `before` is ms since the epoch."""
 
     filter: ListFilter
@@ -77,10 +77,10 @@ def prune(
     list brings them back.
     """
     if older_than is None and keep is None:
-        raise UsageError("say which: --older-than 90d, --keep 500, or both")
+        raise UsageError("choose sessions with --older-than 90d, --keep 500, or both")
     is_asked = not (sure or dry_run)
     if is_asked and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; say --yes to delete, or --dry-run")
+        raise UsageError("there is no terminal to ask on; use --yes to delete, or --dry-run")
     filter = ListFilter(
         agents=agent_keys(agent),
         cwd=cwd,
@@ -89,7 +89,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), round(older_than * 1000))
-    found = asyncio.run(_found(journal, _Wanted(filter, before, keep or 0)))
+    found = asyncio.run(_found(journal, _WantedPruning(filter, before, keep or 0)))
     _show(found, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
@@ -103,7 +103,7 @@ def prune(
     return Exit.OK
 
 
-async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
+async def _found(location: str | None, wanted: _WantedPruning) -> list[SessionRow]:
     """Return the sessions to delete, the newest first."""
     found = []
     async with opened(location) as journal:
@@ -129,7 +129,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
             gone = sum(row.session_id not in left for row in found)
             raise JournalUnavailableError(
                 f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that, "
-                "and what is left of these is overwritten by the next turn, or `acphold index`"
+                "and what is left of these is overwritten by the next turn, or `acphold compact`"
             ) from error
 
 

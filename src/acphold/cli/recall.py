@@ -21,8 +21,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from acphold.cli.command_line import UsageError, a_moment
-from acphold.cli.journals import searched
 from acphold.cli.places import place
+from acphold.cli.readers import CATCH_UP_SECONDS
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
@@ -30,6 +30,7 @@ from acphold.history.words import document
 from acphold.journal import Journal, Part, Readable, SearchHit, SessionRow, Sought, history
 from acphold.journal.hits import speaker, terms
 from acphold.presentation.json_facts import place_name
+from acphold.reading.local_reader import LocalReader
 
 HITS_AT_MOST: Final = 30
 ANSWER_CHARACTERS: Final = 8_000
@@ -115,8 +116,9 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         unsettled=False,  # the current turn has the words in its own question
     )
     if not terms(sought.words):
-        raise UsageError("the query has no word in it")
-    some = await searched(journal, replace(sought, limit=2 * sought.limit + 1))
+        raise UsageError("the query has no words")
+    reader = LocalReader(journal, index_seconds=CATCH_UP_SECONDS)
+    some = await reader.search(replace(sought, limit=2 * sought.limit + 1))
     hits = [hit for hit in some if not _OUR_TOOL.search(hit.tool or "")]  # without our own
     told = [_told([*some]) for _, some in groupby(hits[: sought.limit], lambda hit: hit.session_id)]
     if not hits:
@@ -125,7 +127,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         told.insert(0, RECORD)
     if len(hits) > sought.limit:
         told.append("There are more hits; narrow the query.")
-    if lagging := await journal.catch_up(0, cwd=cwd):
+    if lagging := await journal.index.catch_up(0, cwd=cwd):
         told.append(f"{lagging} older sessions cannot be searched yet.")
     return _cut("\n\n".join(told), ANSWER_CHARACTERS)
 
@@ -176,7 +178,7 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
 
     Raises UsageError for a place that is not in the session, UnknownSessionError, AmbiguousIdError.
     """
-    row, seq = await place(journal, request.place, cwd=cwd)
+    row, seq = await place(LocalReader(journal), request.place, cwd=cwd)
     quotes = [RECORD, _head(row)]
     room = ANSWER_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
     is_sought = seq is not None

@@ -15,10 +15,10 @@ from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
 from acphold.client.far_line import FarLine
 from acphold.client.server_endpoint import Dial
-from acphold.client.server_pages import ServerPages
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
+from acphold.tasks import beside, first
 from acphold.transports.known_servers import ca_for, remember, token_for
 from acphold.transports.obstacles import TOKEN_VARIABLE, said_in, why
 from acphold.transports.pipes import PipeTransport
@@ -30,10 +30,10 @@ SECONDS: Final = 15.0
 """Longest wait for a server."""
 
 WRONG_CODE: Final = (
-    "it does not take this code, which is good for one device and ten minutes; `acphold token "
-    "pair` there prints another"
+    "it does not take this code, which is good for one device and ten minutes; `acphold pair` "
+    "there prints another"
 )
-NO_PAIRING: Final = "nothing pairs there: it is no `acphold serve`"
+NO_PAIRING: Final = "there is no `acphold serve` at this address"
 
 
 def serve_editor(server: FarServer) -> int:
@@ -54,9 +54,9 @@ async def _pair_person(server: FarServer) -> None:
     dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
     await (await dial()).aclose()
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
-    print(f"{visible(origin_of(server.url))} lets this machine in. In this terminal:\n")
+    print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
     print(f"  acphold list{server.typed}\n  acphold chat{server.typed}\n")
-    print(f"As the command of an agent, in an editor: acphold connect {url}")
+    print(f"As the agent command in an editor: acphold connect {url}")
 
 
 async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
@@ -70,37 +70,12 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
         await refuse(editor, exc, stop)
         return Exit.ERROR
-    serving = asyncio.create_task(line.run(), name="far line")
-    stopped = asyncio.create_task(stop.wait(), name="signal")
-    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    serving.cancel()
-    await asyncio.wait({serving, stopped})
+    async with beside(line.run(), "far line") as serving, beside(stop.wait(), "signal") as stopped:
+        await first(serving, stopped)
     await editor.aclose()
     if not serving.cancelled():
         serving.result()
     return Exit.OK
-
-
-async def pages_of(server: FarServer) -> ServerPages:
-    """Return a reader of a server's pages, after pairing; raises the errors of `paired`."""
-    return ServerPages(server.url, await paired(server), seconds=SECONDS, ca=server.ca)
-
-
-class Away:
-    """Reports on stderr that a server is offline, and that it is back."""
-
-    def __init__(self, server: ServerPages) -> None:
-        self._origin = server.origin
-        self._is_told = False
-
-    def __call__(self, error: ConnectionLostError | None) -> None:
-        """Take the reason why it cannot be reached; None when it can."""
-        if error is not None and not self._is_told:
-            print(visible(f"{error}; it is tried again"), file=sys.stderr)
-        elif error is None and self._is_told:
-            print(f"The connection to {self._origin} is back.", file=sys.stderr)
-        self._is_told = error is not None
 
 
 async def paired(server: FarServer) -> str | None:

@@ -10,7 +10,8 @@ from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
 from acphold.journal import RowChange
-from acphold.server.neighbours import tell_owner
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import tell_owner
 
 
 def parser() -> Parser:
@@ -32,7 +33,7 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
     """
     title = given_title(" ".join(words))
     if title is None:
-        raise UsageError("a title needs a letter or a digit at least")
+        raise UsageError("a title needs at least one letter or digit")
     before = asyncio.run(_rename(journal, session_id, title))
     print(f"{on_one_line(before or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
@@ -41,7 +42,7 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
 async def _rename(location: str | None, session_id: str, title: str) -> str | None:
     """Rename the session; returns its title before."""
     async with opened(location) as journal:
-        row = await named(journal, session_id, "renames it")
+        row = await named(LocalReader(journal), session_id, "renames it")
         await journal.change(row.session_id, RowChange(given=title))
         await tell_owner(await journal.owner(row.session_id), row.session_id)
         return row.title

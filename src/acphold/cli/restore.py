@@ -35,12 +35,12 @@ def restore(*, path: str, stop: bool, journal: str | None) -> int:
     if scheme_of(path_of(journal)) is not None:
         raise UsageError(
             "restore is for a journal in a file, and this one is in none: restore it as your other "
-            "databases, or bring a file into it with `acphold journal copy`"
+            "databases, or bring a file into it with `acphold copy-journal`"
         )
     if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
         return code
     aside = stores.restore(journal, os.path.abspath(os.path.expanduser(path)))
     print(visible(f"Restored the journal from {folder(path)}."))
     if aside is not None:
-        print(visible(f"The former one is {folder(aside)}; delete it when you need it no more."))
+        print(visible(f"The former one is {folder(aside)}; delete it when you no longer need it."))
     return Exit.OK

@@ -1,21 +1,24 @@
-"""`acphold resume`: find a conversation and continue it; plain `acphold` does the same."""
+"""`acphold resume`: find a conversation and continue it, join it or watch it; plain `acphold`
+does the same."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import sys
 from contextlib import suppress
 
 from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
-from acphold.cli.journals import opened_if_any
-from acphold.cli.places import named
-from acphold.cli.screen_session import add_look
+from acphold.cli.journals import opened, opened_if_any
+from acphold.cli.live_session import join
+from acphold.cli.places import named, place
 from acphold.cli.servers import add_server, server_of
-from acphold.cli.session_picker import picked
+from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_terminal
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import live_sessions
 from acphold.screen.picker import Picked
 
 
@@ -25,8 +28,12 @@ def parser() -> Parser:
     made.add_argument(
         "words", metavar="WORDS", nargs="*", help="a session's id, or words that filter the list"
     )
+    made.add_argument(
+        "--watch",
+        action="store_true",
+        help="only look on at a running session: send, answer and cancel nothing",
+    )
     add_cwd(made, "continue in this folder; the session moves there [default: its own]")
-    add_look(made)
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -36,33 +43,44 @@ def parser() -> Parser:
 def resume(
     *,
     words: list[str],
+    watch: bool,
     cwd: str | None,
-    no_color: bool,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Find a conversation and continue it.
 
     Choose from all sessions: those waiting for you come first, then running ones, then this
     folder's, then the rest. Words filter them by title, agent and folder, and also show where the
-    words were said. Enter continues the session with its agent and in its folder. Plain `acphold`
-    does the same.
+    words were said. Enter continues the session with its agent and in its folder. If it is running
+    already, in an editor or anywhere else, you join it: you see its history and everything that
+    follows, can prompt, and can answer the agent's questions. Plain `acphold` does the same.
 
-    With --server the sessions are those of that server, and the agent runs there.
+    Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
+    In a pipe ID is required, and each line of stdin is a prompt.
+
+    With --server the sessions are those of that server, and the agent runs there. A dropped
+    connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     assert host is None, "done there"
-    if no_color:
-        os.environ["NO_COLOR"] = "1"
-    if (there := server_of(server, ca, journal)) is not None:
+    if watch and cwd is not None:
+        raise UsageError("--watch only looks on, and moves no session: leave out --cwd")
+    if (there := server_of(server, journal)) is not None:
         from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(there, None, FarWanted(words=" ".join(words), cwd=cwd)))
+        far = FarWanted(words=" ".join(words), cwd=cwd)
+        if len(words) == 1 and not on_terminal():
+            far = FarWanted(session_id=words[0], cwd=cwd)
+        return asyncio.run(talk(there, None, far, watch=watch))
+    if not on_terminal() and len(words) != 1:
+        raise UsageError("in a pipe one session's ID is required; see `acphold list`")
+    if watch:
+        return asyncio.run(_watch(journal, " ".join(words), typed_host()))
+    if not on_terminal():
+        return go_on(words[0], cwd, journal, typed_host())
     if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
         return go_on(found, cwd, journal, typed_host())
-    if not on_terminal():
-        raise UsageError("in a pipe the ID of one session is required; `acphold list` has them")
     while True:
         choice = asyncio.run(picked(journal, " ".join(words)))
         if choice is None:
@@ -72,13 +90,31 @@ def resume(
         _act(choice, journal)
 
 
+async def _watch(journal: str | None, words: str, host: str) -> int:
+    """Look on at the running session that is meant, or that the person chooses."""
+    async with opened(journal) as kept:
+        reader = LocalReader(kept)
+        if not on_terminal():
+            session_id = (await place(reader, words, "watches it")).row.session_id
+        elif named_one := words and await _meant(journal, words):
+            session_id = named_one
+        elif live := {*await live_sessions()}:
+            if (found := await chosen(reader, "watches", words, among=live)) is None:
+                return Exit.OK
+            session_id = found
+        else:
+            print("No session is running. `acphold list` shows all.", file=sys.stderr)
+            return Exit.OK
+    return (await join(session_id, journal, host, watch=True))[0]
+
+
 async def _meant(journal: str | None, word: str) -> str | None:
     """Return the session whose id is this word or begins with it; None if there is none."""
     async with opened_if_any(journal) as kept:
         if kept is None:
             return None
         with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
-            return (await named(kept, word)).session_id
+            return (await named(LocalReader(kept), word)).session_id
     return None
 
 
@@ -108,4 +144,4 @@ def _act(choice: Picked, journal: str | None) -> None:
         case "fork":
             from acphold.cli.fork import fork
 
-            fork(session_id=session_id, at=None, cwd=None, journal=journal)
+            fork(session_id=session_id, cwd=None, journal=journal)

@@ -1,4 +1,4 @@
-"""The screen of `chat` and `attach`: on a terminal, or plain in a pipe."""
+"""The screen of `chat` and `resume`: on a terminal, or plain in a pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import msgspec
 
 from acphold.agents.capabilities import WATCHES
 from acphold.cli.ask_person import person_here
-from acphold.cli.command_line import Exit, Parser
+from acphold.cli.command_line import Exit
 from acphold.cli.log import with_log
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from acphold.screen.chat import Chat
     from acphold.screen.line_screen import LineScreen
     from acphold.screen.plain import PlainFace
-    from acphold.screen.signing_in import Program, SignIn
+    from acphold.screen.sign_in import SignInProgram, TerminalSignIn
 
 T = TypeVar("T")
 
@@ -57,11 +57,6 @@ HISTORY_PASSAGES = 100
 """Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
 
-def add_look(parser: Parser) -> None:
-    """Add `--no-color`."""
-    parser.add_argument("--no-color", action="store_true", help="no colours (like NO_COLOR)")
-
-
 def _draws() -> bool:
     """Return True if there is a person whose terminal can be redrawn."""
     return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
@@ -76,7 +71,7 @@ class Seat:
         permission: Rule | None,
         reads_only: bool,
         leaving: str,
-        program: Program | None = None,
+        program: SignInProgram | None = None,
         goes: Sequence[str] = (),
         journal: str | None = None,
         is_far: bool = False,
@@ -84,14 +79,14 @@ class Seat:
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
         from acphold.screen.flow import Flow
-        from acphold.screen.signing_in import SignIn
+        from acphold.screen.sign_in import TerminalSignIn
 
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
         self._person = person_here(self.flow) if on_terminal() and program is not None else None
         self._may_sign_in_here = on_terminal() and program is not None and bool(program.command)
-        self.sign_in: SignIn | None = (
-            None if program is None else SignIn(program, self._person, self.flow)
+        self.sign_in: TerminalSignIn | None = (
+            None if program is None else TerminalSignIn(program, self._person, self.flow)
         )
         self.chat: Chat = Chat(
             self.flow,
@@ -148,7 +143,7 @@ class Seat:
     @property
     def options(self) -> Options:
         """The options of the connection."""
-        options: Options = {"on_update": self.chat.hear}
+        options: Options = {"on_update": self.chat.hear, "on_notification": self.chat.notified}
         options["capabilities"] = self._offered(options)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"

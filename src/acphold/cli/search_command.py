@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -20,9 +21,9 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import opened, searched
-from acphold.cli.list import BEGIN, LEAST_TITLE, far_short_id, short_id
-from acphold.cli.servers import FarServer, add_server, server_of
+from acphold.cli.list import BEGIN, LEAST_TITLE
+from acphold.cli.readers import reading
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -34,13 +35,14 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
-    visible_json,
 )
 from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal import Part, SearchHit, Sought
 from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.session_reader import SessionReader
 
 LIMIT = 20
 """Hits shown by default."""
@@ -111,7 +113,6 @@ def search(
     as_json: bool,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Search all conversations, newest first.
@@ -122,6 +123,10 @@ def search(
     and by their parts.
 
     Each hit begins with its place: `acphold show ID@SEQ` shows what is around it.
+
+    A turn is indexed a moment after its end, and until then a search reads the ends of the 20
+    newest sessions, up to 256 KiB of each. Imported conversations of the last 30 days are
+    searchable at once; the rest follows in the background.
 
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
     agent, cwd, title, archived, tool, excerpt and marks.
@@ -138,54 +143,34 @@ def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
-    if (there := server_of(server, ca, journal)) is not None:
-        asyncio.run(_search_far(there, agent or "", sought, as_json=as_json))
-        return Exit.OK
+    source = reading(server_of(server, journal), journal)
     try:
-        asyncio.run(_search(journal, sought, as_json=as_json))
+        asyncio.run(_search(source, journal, sought, as_json=as_json))
     except NoJournalError as none:
         print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 
-async def _search(location: str | None, sought: Sought, *, as_json: bool) -> None:
-    async with opened(location) as journal:
+async def _search(
+    source: AbstractAsyncContextManager[SessionReader],
+    location: str | None,
+    sought: Sought,
+    *,
+    as_json: bool,
+) -> None:
+    async with source as reader:
         # Reading one more than is shown tells if there are more.
-        one_more = replace(sought, limit=sought.limit + 1)
-        found = await searched(journal, one_more)
+        found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
         if as_json:
-            for hit in hits:
-                sys.stdout.write(f"{hit_json(hit)}\n")
-        else:
-            ids = dict.fromkeys(hit.session_id for hit in hits)
-            _print(hits, {id_: await short_id(journal, id_) for id_ in ids})
-            _remark(sought, found, await journal.catch_up(0))
-            if remark := await unread_and_resumed(journal, location):
-                print(f"{remark}.", file=sys.stderr)
-
-
-async def _search_far(there: FarServer, agent: str, sought: Sought, *, as_json: bool) -> None:
-    """Search at a server far away."""
-    from acphold.cli.remote import pages_of  # late: it brings HTTP
-
-    wanted = {
-        "agent": agent,
-        "cwd": sought.cwd or "",
-        "since": iso(sought.since) if sought.since else "",
-        "in": sought.part or "",
-        "rank": "true" if sought.rank else "",
-    }
-    async with await pages_of(there) as server:
-        found = await server.search(sought.words, sought.limit + 1, wanted)
-    if as_json:
-        for each in found[: sought.limit]:
-            sys.stdout.write(f"{visible_json(each.line)}\n")
-        return
-    hits = [each.hit for each in found]
-    ids = [*dict.fromkeys(hit.session_id for hit in hits)]
-    _print(hits[: sought.limit], {id_: far_short_id(id_, ids) for id_ in ids})
-    _remark(sought, hits, 0)
+            sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
+            return
+        ids = [*dict.fromkeys(hit.session_id for hit in hits)]
+        _print(hits, dict(zip(ids, await reader.short_ids(ids), strict=True)))
+        local = reader.journal if isinstance(reader, LocalReader) else None
+        _remark(sought, found, 0 if local is None else await local.index.catch_up(0))
+        if local is not None and (remark := await unread_and_resumed(local, location)):
+            print(f"{remark}.", file=sys.stderr)
 
 
 def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
@@ -276,5 +261,6 @@ def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
     if lagging:
         some = counted(lagging, "older conversation")
         print(
-            f"Not searchable yet: {some}; `acphold index` does them all at once.", file=sys.stderr
+            f"Not searchable yet: {some}; each search does some, `acphold import --wait` all.",
+            file=sys.stderr,
         )

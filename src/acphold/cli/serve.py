@@ -18,10 +18,10 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     add_journal,
-    add_linger,
     add_log,
 )
 from acphold.errors import SettingsError
+from acphold.extras import require
 
 if TYPE_CHECKING:
     from acphold.cli.settings import NamedAgent
@@ -81,7 +81,6 @@ def parser() -> Parser:
     made.add_argument(
         "--force", action="store_true", help="let --install replace a file that it did not write"
     )
-    add_linger(made, "an agent")
     add_journal(made)
     add_log(made)
     return made
@@ -90,7 +89,7 @@ def parser() -> Parser:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"{text!r} is no address to listen on; one is 127.0.0.1:8260")
+        raise UsageError(f"{text!r} is not an address to listen on; use one like 127.0.0.1:8260")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -100,7 +99,9 @@ def _proxy(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise UsageError(f"{text!r} is no address of a proxy; one is 127.0.0.1") from None
+        raise UsageError(
+            f"{text!r} is not the address of a proxy; use one like 127.0.0.1"
+        ) from None
 
 
 def _node(text: str) -> str:
@@ -130,7 +131,6 @@ def serve(
     install: bool,
     uninstall: bool,
     force: bool,
-    linger: float,
     journal: str | None,
     log_level: str,
     log_file: str | None,
@@ -145,8 +145,8 @@ def serve(
 
     AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
     the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
-    known agents on PATH. An agent starts when a client needs it and stops after --linger seconds
-    without use; its sessions stay.
+    known agents on PATH. An agent starts when a client needs it and stops after ten minutes
+    without use (`linger` in the settings file); its sessions stay.
 
     Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
@@ -157,6 +157,7 @@ def serve(
     """
     if uninstall:
         return _uninstall()
+    require("serve", "serve")
     from acphold.cli.log import start_log
     from acphold.journal.stores import named
     from acphold.web.page_files import why_missing
@@ -187,7 +188,6 @@ def serve(
             "--tls-cert": tls_cert and os.path.abspath(tls_cert),
             "--tls-key": tls_key and os.path.abspath(tls_key),
             "--journal": journal and named(journal),
-            "--linger": f"{linger:g}",
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
         }
@@ -198,7 +198,7 @@ def serve(
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
     screen = Screen(_tell_json, _say_nothing) if json else Screen(_tell, _tell_paired)
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
-        return asyncio.run(_serve(agents, listening, journal, linger, log_file, screen))
+        return asyncio.run(_serve(agents, listening, journal, log_file, screen))
 
 
 @contextmanager
@@ -248,11 +248,11 @@ def _install(words: list[str], *, force: bool) -> int:
     if differs and not force and sys.stdin.isatty():
         force = is_confirmed(f"{file.path} is there, and says something else. Write over it?")
     written = file.install(overwrite=force)
-    print(f"{'Written' if written else 'It is there already'}: {file.path}")
+    print(f"{'Written' if written else 'It is already there'}: {file.path}")
     print("To start it, now and with the machine:\n")
     for line in file.start:
         print(f"  {line}")
-    print("\nThen `acphold token pair` prints an address for the first device. Of the variables of")
+    print("\nThen `acphold pair` prints an address for the first device. Of the variables of")
     print("this shell the service has PATH, where things are, the token of nodes and how the")
     print(
         "journal is reached, in that file, which is yours alone to read: keys that an agent needs"
@@ -269,7 +269,7 @@ def _uninstall() -> int:
     if not file.remove():
         print(f"Nothing to remove: there is no {file.path}")
         return Exit.OK
-    print(f"Removed: {file.path}\nIf it runs still:\n")
+    print(f"Removed: {file.path}\nIf it is still running:\n")
     for line in file.stop:
         print(f"  {line}")
     return Exit.OK
@@ -321,7 +321,6 @@ async def _serve(
     agents: list[NamedAgent],
     listening: Listening,
     journal: str | None,
-    linger: float,
     log_file: str | None,
     screen: Screen,
 ) -> int:
@@ -342,12 +341,14 @@ async def _serve(
     ):
         services: dict[str, Service] = {}
         started: dict[str | None, str] = {}
+        lingers: dict[str, float] = {}
         for agent in agents:
             name, settings = agent.name or "agent", _settings(agent, journal)
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
             services[name] = served(settings, None, log_file, alerts, env)
             started[settings.start.mark] = name
+            lingers[name] = settings.linger
             remembering.enter_context(remembered(settings.start))
         default = next(iter(services))
 
@@ -364,7 +365,7 @@ async def _serve(
                 paired=screen.paired,
                 stop=stop,
                 called=called,
-                linger=linger,
+                lingers=lingers,
                 export=exported,
             )
         except OSError as exc:
@@ -422,7 +423,7 @@ def _tell(serving: Serving) -> None:
     if not serving.has_page:
         print("A browser finds no page there: run `make page` where acphold is installed from.")
     tell_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
-    print("Another device: `acphold token pair`. Ctrl-C ends it; the sessions stay.", flush=True)
+    print("Another device: `acphold pair`. Ctrl-C ends it; the sessions stay.", flush=True)
 
 
 def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
@@ -432,10 +433,14 @@ def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     address = f"{url}/#pair={code}"
     if is_for_browsers and sys.stdout.isatty():
         if is_loopback(urlsplit(url).hostname or ""):
-            print("Only this machine reaches this address; `acphold serve --phone` finds another.")
+            print(
+                "Only this machine can reach this address."
+                " For a phone, use `acphold serve --phone`."
+            )
         else:
             import segno
 
             segno.make(address, error="l").terminal(compact=True)
-    print("To pair a device, within ten minutes and once:\n")
-    print(f"  acphold connect '{address}'\n", flush=True)
+    where = "open this in a browser, or pass it to" if is_for_browsers else "pass this to"
+    print(f"To pair one device within ten minutes, {where} `acphold connect`:\n")
+    print(f"  {address}\n", flush=True)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from acphold.cli.command_line import Parser, UsageError
 from acphold.cli.terminal_text import on_one_line
+from acphold.extras import require
 
 VARIABLE: Final = "ACPHOLD_SERVER"
 """Names the server if no option names a server or a journal."""
@@ -28,27 +29,28 @@ class FarServer(NamedTuple):
 
 
 def add_server(parser: Parser) -> None:
-    """Add `--server URL` and `--ca FILE`; None by default."""
+    """Add `--server URL`; None by default."""
     parser.add_argument(
         "--server",
         metavar="URL",
         help="use the sessions of this `acphold serve`: its URL, or the name of a paired server "
         f"[default: {VARIABLE}]",
     )
-    add_ca(parser, "with --server")
 
 
 def add_ca(parser: Parser, when: str) -> None:
-    """Add `--ca FILE`; None by default."""
+    """Add `--ca FILE`; None by default. Other commands trust what pairing trusted."""
     parser.add_argument(
         "--ca", metavar="FILE", help=f"{when}: also trust the certificates in this file; remembered"
     )
 
 
-def server_of(given: str | None, ca: str | None, journal: str | None) -> FarServer | None:
+def server_of(
+    given: str | None, journal: str | None = None, *, ca: str | None = None
+) -> FarServer | None:
     """Return the server that is meant; None for this machine. UsageError, SettingsError."""
     if given is not None and journal is not None:
-        raise UsageError("--server and --journal: a server has a journal of its own")
+        raise UsageError("--server and --journal cannot be combined: a server has its own journal")
     named = given if given is not None or journal is not None else os.environ.get(VARIABLE)
     if not named:
         if ca is not None:
@@ -70,7 +72,8 @@ def typed_server(arguments: Sequence[str]) -> str:
 
 
 def checked(url: str, ca: str | None) -> FarServer:
-    """Return the server at a URL; UsageError if it is not a server's URL."""
+    """Return the server at a URL; UsageError if it is not a server's URL, MissingExtraError."""
+    require("serve", "a connection to a server")
     from acphold.transports.urls import origin_of, transport_of
 
     try:

@@ -1,5 +1,5 @@
-"""Lets a person choose a session from a list on the terminal: sessions of a journal here, of an
-`acphold serve` far away, or those that an agent lists."""
+"""Lets a person choose a session from a list on the terminal: sessions that a reader has, here or
+far away, or those that an agent lists."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
-from acphold.cli.journals import entries, opened_if_any, pages, rows_of, searched
+from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history import Entry
-from acphold.history.times import now_ms
-from acphold.hub.annotations import milliseconds
+from acphold.history.times import milliseconds, now_ms
 from acphold.hub.session_list import AGENT
-from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
+from acphold.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.hits import terms
 from acphold.journal.location import resolved_folder
-from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
-from acphold.server.neighbours import Live, LiveSession, live_sessions
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import LiveSession
+from acphold.reading.session_reader import (
+    SessionReader,
+    Wanted,
+    last_entries,
+    session_pages,
+)
+from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Picked, Picker, PickerLine
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent
-    from acphold.client.server_pages import FarSession, ServerPages
     from acphold.schema import SessionInfo
 
 HITS = 20
@@ -43,19 +48,21 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
     async with opened_if_any(journal) as kept:
         if kept is None:
             raise UsageError(
-                "there is no session yet: `acphold import` takes in what agents keep on disk, and "
-                "`acphold chat AGENT` begins one"
+                "there is no session yet: `acphold import` imports the conversations on this "
+                "disk, `acphold chat AGENT` starts one"
             )
-        return await Picker(_Sessions(kept, await live_sessions()), words=words, acts=acts).run()
+        return await Picker(_Sessions(LocalReader(kept)), words=words, acts=acts).run()
 
 
-async def chosen(journal: Journal, does: str, among: Collection[str] | None = None) -> str | None:
+async def chosen(
+    reader: SessionReader, does: str, words: str = "", among: Collection[str] | None = None
+) -> str | None:
     """Return the id of the chosen session, of all or of these; None for none.
 
     `does` says what will be done with it.
     """
-    source = _Sessions(journal, await live_sessions(), among)
-    choice = await Picker(source, does=does, acts=False).run()
+    picker = Picker(_Sessions(reader, among), words=words, does=does, acts=False)
+    choice = await picker.run()
     return None if choice is None else choice.session_id
 
 
@@ -64,15 +71,6 @@ async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
     source = _SessionsOfAgent(agent)
     choice = await Picker(source, words=words, acts=False).run()
     return None if choice is None else source.infos[choice.session_id]
-
-
-async def chosen_there(
-    server: ServerPages, does: str, words: str = "", among: Collection[str] | None = None
-) -> FarSession | None:
-    """Return the session of a server that the person chooses, of all or of these; None for none."""
-    source = _SessionsOfServer(server, among)
-    choice = await Picker(source, words=words, does=does, acts=False).run()
-    return None if choice is None else source.sessions[choice.session_id]
 
 
 class _Lines:
@@ -86,13 +84,13 @@ class _Lines:
         self._folder = cache(folder)
         self._now = now_ms()
 
-    def of(self, row: SessionRow, live: LiveSession | None = None) -> Line:
+    def of(self, row: SessionRow, live: LiveSession | None = None) -> PickerLine:
         """Return the line of a session."""
         if live is not None:
             group = WAITS if live.waiting else LIVE
         else:
             group = HERE if self._is_here(row.cwd) else ELSEWHERE
-        return Line(
+        return PickerLine(
             row.session_id,
             on_one_line(row.title or "(no title)"),
             "" if live is None else live.state,
@@ -102,13 +100,13 @@ class _Lines:
             group,
         )
 
-    def said(self, hits: Iterable[SearchHit]) -> Sequence[Line]:
+    def said(self, hits: Iterable[SearchHit]) -> Sequence[PickerLine]:
         """Return the lines of sessions with hits, each with its first hit."""
         seen: dict[str, SearchHit] = {}
         for hit in hits:
             seen.setdefault(hit.session_id, hit)
         return [
-            Line(
+            PickerLine(
                 hit.session_id,
                 on_one_line(hit.title or "(no title)"),
                 "",
@@ -125,81 +123,50 @@ class _Lines:
 def _told(found: Sequence[Entry]) -> Sequence[str]:
     """Return the lines of a transcript of these entries."""
     from acphold.reports.transcript import turn_scenes
-    from acphold.screen.layout import Plain, passage
+    from acphold.screen.layout import LabelledText, passage
 
     told = io.StringIO()
-    layout = Plain(told)
+    layout = LabelledText(told)
     for scene in turn_scenes(found):
         layout.put(passage(scene))
-    return told.getvalue().splitlines() or ["Nothing was said in this session."]
+    return told.getvalue().splitlines() or ["This session is empty."]
 
 
 class _Sessions:
-    """The sessions of a journal, all or those in `among`, as the picker shows them."""
+    """The sessions that a reader has, all or those in `among`, as the picker shows them."""
 
-    def __init__(self, journal: Journal, live: Live, among: Collection[str] | None = None) -> None:
-        self._journal = journal
-        self._live = live
+    def __init__(self, reader: SessionReader, among: Collection[str] | None = None) -> None:
+        self._reader = reader
         self._among = among
         self._lines = _Lines()
 
-    async def lines(self) -> AsyncIterator[Sequence[Line]]:
-        line, some = self._lines.of, self._among
-        live = [it for it in self._live if some is None or it in some]
-        yield [
-            line(row, self._live[row.session_id][0]) async for row in rows_of(self._journal, live)
-        ]
-        if some is not None:
-            rest = rows_of(self._journal, (it for it in some if it not in self._live))
-            rows = sorted([row async for row in rest], key=lambda row: -row.updated_at)
-            yield [line(row) for row in rows]
-            return
-        here = ListFilter(cwd=self._lines.here)
-        for wanted, is_here in ((here, True), (ListFilter(), False)):
-            async for rows in pages(self._journal, wanted):
-                lines = (line(row) for row in rows if row.session_id not in self._live)
-                yield [it for it in lines if is_here or it.group != HERE]
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        passes = [Wanted()]
+        if self._among is not None:
+            passes = [Wanted(ListFilter(include_unprompted=True, archived="include"))]
+        elif not self._reader.origin:  # then looking for some costs nothing
+            passes = [Wanted(only_live=True), Wanted(ListFilter(cwd=self._lines.here)), Wanted()]
+        told = set[str]()
+        for wanted in passes:
+            async for page in session_pages(self._reader, wanted):
+                new = [
+                    it
+                    for it in page
+                    if it.row.session_id not in told
+                    and (self._among is None or it.row.session_id in self._among)
+                ]
+                told.update(it.row.session_id for it in new)
+                yield [self._lines.of(it.row, it.live) for it in new]
 
-    async def said(self, words: str) -> Sequence[Line]:
-        found = await searched(self._journal, Sought(words, limit=HITS))
+    async def said(self, words: str) -> Sequence[PickerLine]:
+        if not terms(words):
+            return ()
+        found = await self._reader.search(Sought(words, limit=HITS))
         some = self._among
         return self._lines.said(it for it in found if some is None or it.session_id in some)
 
     async def end(self, session_id: str) -> Sequence[str]:
-        row = await self._journal.session(session_id)
-        after = max(0, row.last_seq - PREVIEWED)
-        return _told([it async for it in entries(self._journal, session_id, after)])
-
-
-class _SessionsOfServer:
-    """The sessions of an `acphold serve`, all or those in `among`, as the picker shows them."""
-
-    def __init__(self, server: ServerPages, among: Collection[str] | None) -> None:
-        self._server = server
-        self._among = among
-        self._lines = _Lines()
-        self.sessions: dict[str, FarSession] = {}
-
-    async def lines(self) -> AsyncIterator[Sequence[Line]]:
-        async for each in self._server.sessions():
-            if self._is_wanted(each.row.session_id):
-                self.sessions[each.row.session_id] = each
-                yield [self._lines.of(each.row, each.live)]
-
-    async def said(self, words: str) -> Sequence[Line]:
-        if not terms(words):
-            return ()
-        found = [it.hit for it in await self._server.search(words, HITS, {})]
-        for hit in found:
-            if hit.session_id not in self.sessions and self._is_wanted(hit.session_id):
-                self.sessions[hit.session_id] = await self._server.session(hit.session_id)
-        return self._lines.said(it for it in found if it.session_id in self.sessions)
-
-    async def end(self, session_id: str) -> Sequence[str]:
-        return _told(await self._server.entries(session_id, PREVIEWED))
-
-    def _is_wanted(self, session_id: str) -> bool:
-        return self._among is None or session_id in self._among
+        return _told(await last_entries(self._reader, session_id, PREVIEWED))
 
 
 class _SessionsOfAgent:
@@ -209,12 +176,12 @@ class _SessionsOfAgent:
         self._agent = agent
         self.infos: dict[str, SessionInfo] = {}
 
-    async def lines(self) -> AsyncIterator[Sequence[Line]]:
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         here, now = resolved_folder(os.curdir), now_ms()
         async for info in self._agent.sessions():
             self.infos[info.session_id] = info
             yield [
-                Line(
+                PickerLine(
                     info.session_id,
                     on_one_line(info.title or "(no title)"),
                     "",
@@ -225,7 +192,7 @@ class _SessionsOfAgent:
                 )
             ]
 
-    async def said(self, words: str) -> Sequence[Line]:
+    async def said(self, words: str) -> Sequence[PickerLine]:
         return ()
 
     async def end(self, session_id: str) -> Sequence[str]:

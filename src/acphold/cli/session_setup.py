@@ -101,7 +101,7 @@ def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str])
     return SessionSetup(tuple(servers.values()), mode, tuple(options))
 
 
-class _Server(Struct):
+class _ServerEntry(Struct):
     """A server in the form of Claude Code, Cursor, VS Code and others."""
 
     type: str = ""
@@ -113,8 +113,8 @@ class _Server(Struct):
 
 
 class _Config(Struct):
-    mcpServers: dict[str, _Server] = {}
-    servers: dict[str, _Server] = {}
+    mcpServers: dict[str, _ServerEntry] = {}
+    servers: dict[str, _ServerEntry] = {}
 
 
 def _servers(given: str) -> Iterator[Server]:
@@ -139,7 +139,7 @@ def _servers(given: str) -> Iterator[Server]:
         yield _server(name, server, f"{told}: {name}")
 
 
-def _server(name: str, given: _Server, told: str) -> Server:
+def _server(name: str, given: _ServerEntry, told: str) -> Server:
     """Return a server in the form of the protocol; UsageError if it cannot be reached."""
 
     def filled(text: str) -> str:

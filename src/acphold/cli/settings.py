@@ -8,8 +8,8 @@
     env = { ANTHROPIC_MODEL = "opus" }
     log_level = "info"
 
-A key of an agent is an option of `wrap`, with `_` for `-`: every option of `wrap` can be set, and
-is checked by the parser of its command line. An editor waits for `wrap NAME`, so this imports
+A key of an agent is an option of `wrap`, with `_` for `-`, or one that is nowhere else; all are
+checked by `wrap.settings_parser`. An editor waits for `wrap NAME`, so this imports
 only what reading TOML takes. `[alerts]` is in `alert_settings`.
 """
 
@@ -93,18 +93,20 @@ def settings_path() -> str:
 
 def read_settings(path: str) -> dict[str, object] | None:
     """Return the file's contents by table; None if there is no file. Raises SettingsError."""
-    import tomllib  # not above: `wrap -- CMD` may have nothing to read
-
     from acphold.workspace.regular_files import contents
 
     try:
-        return tomllib.loads(contents(path, LARGEST).decode())
+        text = contents(path, LARGEST).decode()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    import tomllib  # late: there may be nothing to read
+
+    try:
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error or 'nested too deep'}") from None
 
@@ -172,9 +174,7 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
         from acphold.cli.command_line import is_confirmed
 
         fetched = error.agent.fetched
-        question = (
-            f"{error.agent.title} is not installed. Use `{' '.join(fetched)}`, which fetches it?"
-        )
+        question = f"{error.agent.title} is not installed. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
             raise
         return None, fetched
@@ -328,8 +328,22 @@ def near_to(word: str, words: Iterable[str]) -> str:
 # -- options of `wrap` ----------------------------------------------------------------------
 
 
+def defaults_of_all(but: Parser) -> dict[str, object]:
+    """Return the options in [defaults] that a command line, whose parser this is, does not have.
+
+    Raises SettingsError.
+    """
+    path = settings_path()
+    defaults = table_of(read_settings(path) or {}, "defaults", path)
+    typed = {action.dest for action in but.actions}
+    return {key: value for key, value in _options(defaults).items() if key not in typed}
+
+
 def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
-    """Return an agent's options as arguments of `wrap`, whose parser this is; SettingsError."""
+    """Return an agent's options as arguments of `wrap`, whose `settings_parser` this is.
+
+    Raises SettingsError.
+    """
     path = settings_path()
     words = (
         _argument(key, value, parser, f"{path}: [{agent.place_of(key)}]")

@@ -17,7 +17,17 @@ from rich.text import Text
 
 from acphold.agents.identity import agent_key
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
-from acphold.cli.editors import EDITORS, FileEditor, PasteEditor, Served, editors_here, own_words
+from acphold.cli.editors import (
+    EDITORS,
+    LARGEST,
+    NAME_ONE,
+    FileEditor,
+    PasteEditor,
+    ServedAgent,
+    agent_of,
+    editors_here,
+    own_words,
+)
 from acphold.cli.jsonc import JsoncError
 from acphold.cli.jsonc import remove as without
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
@@ -32,19 +42,15 @@ from acphold.cli.settings import (
     wrap_arguments,
 )
 from acphold.cli.terminal_text import console, folder, visible
-from acphold.cli.wrap import parser as wrap_parser
+from acphold.cli.wrap import settings_parser
 from acphold.errors import AgentStartError, SettingsError
 from acphold.journal import stores
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
-from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.regular_files import contents, opened
 from acphold.workspace.replacement import replace
-
-LARGEST = 16 << 20
-"""Most bytes of an editor's settings; real ones have some ten thousand."""
 
 LOCK_SECONDS = 30.0
 """Longest wait for another `setup` that writes."""
@@ -130,7 +136,7 @@ def setup(
         case PasteEditor() as pasted:
             if existing or remove or file is not None:
                 raise UsageError(
-                    f"{pasted.shown} has no settings file that can be written; {_NAME}"
+                    f"{pasted.shown} has no settings file that can be written; {NAME_ONE}"
                 )
             for one in meant:
                 print(visible(pasted.snippet(_served(one, title), one.command)))
@@ -147,9 +153,6 @@ def setup(
                 return _change_existing(found, path, is_removal=remove, sure=sure)
             served = [_served(agent, title) for agent in meant]
             return _change_entries(found, path, served, is_removal=remove, sure=sure)
-
-
-_NAME = "Name an agent, as in `acphold setup zed claude`, or give its command behind `--`"
 
 
 # -- which agents ---------------------------------------------------------------------------
@@ -170,7 +173,7 @@ def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
         return [Meant(_name_of(program), ("--", *command), command)]
     named = [agent_command(agent)] if agent is not None else _all_of_the_file()
     for found in named:
-        wrap_arguments(found, wrap_parser())  # this reports unusable options
+        wrap_arguments(found, settings_parser())  # this reports unusable options
         started, *arguments = found.command
         if os.path.isabs(started):
             continue
@@ -198,7 +201,7 @@ def _all_of_the_file() -> list[NamedAgent]:
     path = settings_path()
     found = [*named_agents(read_settings(path) or {}, path)]
     if not found:
-        raise UsageError(f"no agent is named, and {path} has none. {_NAME}")
+        raise UsageError(f"no agent is named, and {path} has none. {NAME_ONE}")
     for agent in found:
         if isinstance(agent, SettingsError):
             raise agent
@@ -222,7 +225,7 @@ def _name_of(program: Sequence[str]) -> str:
     return agent_key(program).split()[-1].rpartition("/")[2]
 
 
-def _served(agent: Meant, title: str | None) -> Served:
+def _served(agent: Meant, title: str | None) -> ServedAgent:
     """Return the agent as an editor starts it."""
     # Variables of this shell without which acphold would use other files than here.
     env: dict[str, str] = {}
@@ -230,7 +233,7 @@ def _served(agent: Meant, title: str | None) -> Served:
         env[SETTINGS_VARIABLE] = settings_path()
     if named := os.environ.get(JOURNAL_VARIABLE):
         env[JOURNAL_VARIABLE] = stores.named(named)
-    return Served(agent.name, title, (*written_command(), "wrap", *agent.words), env)
+    return ServedAgent(agent.name, title, (*written_command(), "wrap", *agent.words), env)
 
 
 def written_command() -> tuple[str, ...]:
@@ -247,7 +250,7 @@ def written_command() -> tuple[str, ...]:
 
 
 def _change_entries(
-    editor: FileEditor, path: str, served: Sequence[Served], *, is_removal: bool, sure: bool
+    editor: FileEditor, path: str, served: Sequence[ServedAgent], *, is_removal: bool, sure: bool
 ) -> int:
     """Write an entry for each of these agents, or remove the entries."""
 
@@ -279,18 +282,30 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     state = (
         "has no agent with acphold in front of its own command"
         if is_removal
-        else f"has no agent with a command that acphold is not in front of. {_NAME}"
+        else f"has no agent with a command that acphold is not in front of. {NAME_ONE}"
     )
     code = _change(path, edited, state, sure=sure)
     if code == Exit.OK and not is_removal:
         print("Their conversations are kept from now on; --existing --remove undoes it.")
-    with suppress(JsoncError):
-        bare = [name for name, words in editor.commands(_read(path) or "").items() if not words]
-        if bare and not is_removal:
-            print(
-                visible(f"Left as they are, without a command there: {', '.join(bare)}. {_NAME}.")
-            )
+    if not is_removal:
+        with suppress(JsoncError):
+            _tell_left(editor, _read(path) or "")
     return Exit.OK if code is None else code
+
+
+def _tell_managed(editor: FileEditor, text: str) -> None:
+    """Say in a line each which agents the editor goes on to start itself, and why."""
+    for sentence in editor.left(text):
+        print(visible(sentence))
+
+
+def _tell_left(editor: FileEditor, text: str) -> None:
+    """Say which agents of the file acphold is not put in front of, and why."""
+    _tell_managed(editor, text)
+    managed = editor.managed(text)
+    bare = [name for name, words in editor.commands(text).items() if not words]
+    if left := [name for name in bare if name not in managed]:
+        print(visible(f"Left as they are, without a command there: {', '.join(left)}. {NAME_ONE}."))
 
 
 @contextmanager
@@ -335,7 +350,7 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
         return _written([change], sure=sure)
 
 
-class _Change(NamedTuple):
+class _FileChange(NamedTuple):
     """A file, its text or None if there is none, and the new text."""
 
     path: str
@@ -343,7 +358,7 @@ class _Change(NamedTuple):
     after: str
 
 
-def _planned(path: str, edited: Callable[[str], str]) -> _Change | None:
+def _planned(path: str, edited: Callable[[str], str]) -> _FileChange | None:
     """Show the changes of the file; returns None if there are none. Raises SettingsError."""
     before = _read(path)
     try:
@@ -362,10 +377,10 @@ def _planned(path: str, edited: Callable[[str], str]) -> _Change | None:
     ):
         style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
         screen.print(Text(visible(line), style), soft_wrap=True)
-    return _Change(path, before, after)
+    return _FileChange(path, before, after)
 
 
-def _written(changes: Sequence[_Change], *, sure: bool) -> Exit:
+def _written(changes: Sequence[_FileChange], *, sure: bool) -> Exit:
     """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
     if not sure and not _confirmed([change.path for change in changes]):
         return Exit.ERROR
@@ -405,13 +420,17 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         ]
         if not planned:
             names = " and ".join(editor.shown for editor in editors)
-            state = "no" if is_removal else "every"
-            print(visible(f"Nothing to do: acphold is in front of {state} agent in {names}."))
+            state = "has acphold in front" if is_removal else "is without acphold"
+            print(visible(f"Nothing to do in {names}: no agent there {state}."))
+            for editor in () if is_removal else editors:
+                _tell_managed(editor, _read(editor.path()) or "")
             if not (agents or is_removal):
-                print(visible(f"No agent that acphold knows is on PATH. {_NAME}."))
+                print(visible(f"No agent that acphold knows is on PATH. {NAME_ONE}."))
             return Exit.OK
         code = _written([change for _, change in planned], sure=sure)
     if code == Exit.OK and not is_removal:
+        for editor in editors:
+            _tell_managed(editor, _read(editor.path()) or "")
         print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
     return code
 
@@ -421,7 +440,7 @@ def _without_all(editor: FileEditor) -> Callable[[str], str]:
 
     def edited(text: str) -> str:
         for name, words in editor.commands(text).items():
-            if own_words(words) == []:
+            if own_words(words) == [] and not editor.was_managed(name, words):
                 text = without(text, [editor.table, name])
         return editor.bared(text)
 
@@ -432,30 +451,16 @@ def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], st
     """Return the edit that puts acphold in front of a file's agents and adds missing ones."""
 
     def edited(text: str) -> str:
-        has = {_agent_of(words) for words in editor.commands(text).values() if words}
         text = editor.fronted(
             text, _served(Meant("", ()), None)._replace(command=written_command())
         )
+        has = {agent_of(words) for words in editor.commands(text).values() if words}
         for agent in agents:
-            if agent.name not in has and _agent_of(agent.command) not in has:
+            if agent.name not in has and agent_of(agent.command) not in has:
                 text = editor.written(text, _served(agent, None))
         return text
 
     return edited
-
-
-def _agent_of(words: Sequence[str]) -> str:
-    """Return the name of the agent that a command starts, behind acphold or not."""
-    own = own_words(words)
-    if own == []:
-        return words[-1]
-    key = agent_key(own or words).split()[-1]
-    programs = (
-        name
-        for name, agent in KNOWN_AGENTS.items()
-        if key in (command[0] for command in agent.commands)
-    )
-    return next(programs, short_name(key))
 
 
 def _read(path: str) -> str | None:
@@ -486,7 +491,7 @@ def _write(path: str, before: str | None, after: str) -> str | None:
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if _read(target) != before:  # an editor may have written meanwhile
-            raise SettingsError(f"{path} has changed meanwhile; nothing was written: try again")
+            raise SettingsError(f"{path} changed in the meantime; nothing was written: try again")
         kept = None if before is None else _keep(path, target, before)
         _replace(target, after.encode())
     except OSError as error:

@@ -12,6 +12,7 @@ from acphold.cli.terminal_text import visible
 from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal.access import Deed, Share
+from acphold.reading.local_reader import LocalReader
 
 
 def parser() -> Parser:
@@ -52,27 +53,27 @@ def share(
             raise UsageError("--prompt and --stop go with --with USER")
         return asyncio.run(_list(journal, session_id, json=json))
     if session_id is None:
-        raise UsageError("which session? `acphold list` shows their ids")
+        raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
-        raise UsageError("--prompt and --stop do not go together")
+        raise UsageError("use --prompt or --stop, not both")
     return asyncio.run(_share(journal, session_id, user, prompts=prompt, stop=stop))
 
 
 async def _share(location: str | None, given: str, user: str, *, prompts: bool, stop: bool) -> int:
     async with opened(location) as journal:
-        row = await named(journal, given, "shares it")
+        row = await named(LocalReader(journal), given, "shares it")
         if stop:
-            if not await journal.end_share(row.session_id, user):
+            if not await journal.access.end_share(row.session_id, user):
                 raise UsageError(f"{row.session_id} is not shared with {user!r}")
         elif row.tenant == user:
             raise UsageError(f"{row.session_id} is a session of {user!r} already")
         else:
-            await journal.keep_share(Share(row.session_id, user, prompts))
+            await journal.access.keep_share(Share(row.session_id, user, prompts))
         deed = "stop sharing" if stop else "share"
         told = Deed(
             at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
         )
-        await journal.keep_deeds([told])
+        await journal.access.keep_deeds([told])
     return Exit.OK
 
 
@@ -82,8 +83,12 @@ async def _list(location: str | None, given: str | None, *, json: bool) -> int:
             if given is None:
                 return Exit.OK
             raise NoJournalError(path_of(location))
-        only = None if given is None else (await named(journal, given, "shows it")).session_id
-        shares = [it for it in await journal.shares() if only in (None, it.session_id)]
+        only = (
+            None
+            if given is None
+            else (await named(LocalReader(journal), given, "shows it")).session_id
+        )
+        shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
     for each in shares:
         may = "prompt" if each.prompts else "read"
         if json:

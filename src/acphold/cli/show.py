@@ -1,4 +1,4 @@
-"""`acphold show`: the transcript of a session."""
+"""`acphold show`: the transcript of a session, once or as it goes on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import entries, is_live, opened
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.places import place
-from acphold.cli.servers import FarServer, add_server, server_of
+from acphold.cli.readers import reading
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -28,6 +28,9 @@ from acphold.journal import SessionRow
 from acphold.presentation.json_facts import entry_json, place_name
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from acphold.reading.session_reader import SessionReader
     from acphold.reports.transcript import Scene
 
 AROUND = 4
@@ -47,6 +50,11 @@ def parser() -> Parser:
         "--full", action="store_true", help="whole tool output; with @SEQ, the whole turn"
     )
     made.add_argument(
+        "--follow",
+        action="store_true",
+        help="print the last turn, then follow the session while it runs",
+    )
+    made.add_argument(
         "--json",
         dest="as_json",
         action="store_true",
@@ -62,10 +70,10 @@ def show(
     *,
     session_id: str | None,
     full: bool,
+    follow: bool,
     as_json: bool,
     host: str | None,
     server: str | None,
-    ca: str | None,
     journal: str | None,
 ) -> int:
     """Print a session's transcript, or the part around one entry.
@@ -74,59 +82,44 @@ def show(
     without it you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
     prompt of its turn, and what stands around that entry.
 
+    --follow prints the last turn, and then what follows, until the process that runs the session
+    ends, or Ctrl-C. It reads the journal, so it disturbs nobody: the agent does not wait for it,
+    and it shows no questions to answer; `resume` does.
+
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
     it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.
     """
     assert host is None, "done there"
-    if (there := server_of(server, ca, journal)) is not None:
-        asyncio.run(_show_far(there, session_id, full=full, as_json=as_json))
+    if follow and full:
+        raise UsageError("use --follow or --full, not both")
+    source = reading(server_of(server, journal), journal)
+    if follow:
+        from acphold.cli import followed_session  # late: `show` does without it
+
+        asyncio.run(followed_session.follow(source, session_id, as_json=as_json))
         return Exit.OK
-    asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
+    asyncio.run(_show(source, session_id, full=full, as_json=as_json))
     return Exit.OK
 
 
-async def _show(location: str | None, given: str | None, *, full: bool, as_json: bool) -> None:
-    async with opened(location) as journal:
-        row, seq = await place(journal, given, "shows it")
-        runs = await is_live(journal, row.session_id)
-        told = entries(journal, row.session_id)
-        await _tell(row, seq, told, full=full, as_json=as_json, runs=runs)
-
-
-async def _show_far(there: FarServer, given: str | None, *, full: bool, as_json: bool) -> None:
-    """Show a session on a server far away."""
-    from acphold.cli.far_places import place_there  # late: it brings HTTP
-    from acphold.cli.remote import pages_of
-
-    async with await pages_of(there) as server:
-        found, seq = await place_there(server, there, given, "shows it")
-        known = await server.entries(found.row.session_id)
-
-        async def told() -> AsyncIterator[Entry]:
-            for entry in known:
-                yield entry
-
-        is_live_there = found.live is not None
-        await _tell(found.row, seq, told(), full=full, as_json=as_json, runs=is_live_there)
-
-
-async def _tell(
-    row: SessionRow,
-    seq: int | None,
-    told: AsyncIterator[Entry],
+async def _show(
+    source: AbstractAsyncContextManager[SessionReader],
+    given: str | None,
     *,
     full: bool,
     as_json: bool,
-    runs: bool,
 ) -> None:
-    """Print a session from its entries, or a place in it."""
-    if seq is not None:
-        await _show_place(row, seq, told, full=full, as_json=as_json, runs=runs)
-    elif as_json:
-        async for entry in told:
-            sys.stdout.buffer.write(_json_line(entry))
-    else:
-        await _print_transcript(row, told, full=full, runs=runs)
+    async with source as reader:
+        row, seq = await place(reader, given, "shows it")
+        runs = await reader.is_live(row.session_id)
+        told = reader.entries(row.session_id)
+        if seq is not None:
+            await _show_place(row, seq, told, full=full, as_json=as_json, runs=runs)
+        elif as_json:
+            async for entry in told:
+                sys.stdout.buffer.write(_json_line(entry))
+        else:
+            await _print_transcript(row, told, full=full, runs=runs)
 
 
 async def _show_place(
@@ -139,7 +132,7 @@ async def _show_place(
     runs: bool,
 ) -> None:
     from acphold.reports.transcript import entries_by_turn, scene_at, turn_scenes
-    from acphold.screen.layout import Gutter, Plain, passage
+    from acphold.screen.layout import Gutter, LabelledText, passage
 
     number, turn = 0, list[Entry]()
     async for turn in entries_by_turn(told):
@@ -149,7 +142,7 @@ async def _show_place(
     if as_json:
         sys.stdout.buffer.writelines(map(_json_line, turn))
         return
-    layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
+    layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
     scenes = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
@@ -171,16 +164,16 @@ async def _print_transcript(
     row: SessionRow, told: AsyncIterator[Entry], *, full: bool, runs: bool
 ) -> None:
     from acphold.reports.transcript import scenes
-    from acphold.screen.layout import Gutter, Plain, passage
+    from acphold.screen.layout import Gutter, LabelledText, passage
 
-    layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
+    layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
     layout.head(_title(row), _facts(row))
     is_empty = True
     async for scene in scenes(told):
         layout.put(passage(_told(scene, runs=runs), full=full))
         is_empty = False
     if is_empty:
-        layout.head("", ["Nothing was said in this session."])
+        layout.head("", ["This session has no messages."])
 
 
 def _told(scene: Scene, *, runs: bool) -> Scene:
@@ -204,9 +197,9 @@ def _facts(row: SessionRow) -> list[str]:
         elif origin.agent == later:
             origins.append(f"forked from {from_where}")
         else:
-            origins.append(f"handed over from {agent_name(origin.agent)}, {from_where}")
+            origins.append(f"handed off from {agent_name(origin.agent)}, {from_where}")
         later = origin.agent
-    dates = f"begun {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
+    dates = f"started {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
     return [
         f"session {on_one_line(row.session_id)}",
         f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",

@@ -25,10 +25,10 @@ from acphold.processes.program import on_path
 from acphold.schema.initialize import AuthCapabilities
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
-from acphold.screen.signing_in import Program, SignIn, ways_of
+from acphold.screen.sign_in import SignInProgram, TerminalSignIn, ways_of
 
 if TYPE_CHECKING:
-    from acphold.cli.ask_person import Person
+    from acphold.cli.ask_person import TerminalPerson
     from acphold.client import Options, RemoteAgent
 
 
@@ -62,14 +62,14 @@ def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
 
 def sign_in_program(
     start: Start, *, stderr: Callable[[], str] = str, is_direct: bool = False
-) -> Program:
+) -> SignInProgram:
     """Return how a person signs in to the agent with this start."""
     named = NamedAgent(start.command if start.verb == "wrap" else ())
     if start.agent:
         named = agent_command(start.agent)
     known = KNOWN_AGENTS.get(start.agent)
     usual = tuple(shlex.split(known.sign_in)) if known is not None else ()
-    return Program(
+    return SignInProgram(
         words=shlex.join(start.words),
         command=named.command,
         env=named.env,
@@ -88,8 +88,8 @@ def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tup
 
 @asynccontextmanager
 async def _connected(
-    agent: str | None, command: tuple[str, ...], person: Person | None, flow: Flow
-) -> AsyncIterator[tuple[RemoteAgent, Program]]:
+    agent: str | None, command: tuple[str, ...], person: TerminalPerson | None, flow: Flow
+) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
     """Connect to the agent directly: nothing that has to be kept is said to it."""
     endpoint = ProgramEndpoint(ProgramStart(command=command), called=agent or spoken_name(command))
     program = sign_in_program(
@@ -114,7 +114,7 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
     flow = Flow()
     person = person_here(flow)
     async with _connected(agent, command, person, flow) as (there, program):
-        signing_in, ways = SignIn(program, person, flow), ways_of(there, program)
+        signing_in, ways = TerminalSignIn(program, person, flow), ways_of(there, program)
         called = on_one_line(there.name)
         if not ways:
             raise CapabilityError(f"{called} offers no way to sign in from here")
@@ -136,9 +136,7 @@ async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
     async with _connected(agent, command, None, Flow()) as (there, program):
         if there.capabilities.auth.logout is None:
             usual = f"; `{shlex.join(program.usual)}` may" if program.usual else ""
-            raise CapabilityError(
-                f"{on_one_line(there.name)} cannot be told to sign you out{usual}"
-            )
+            raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
         await there.logout()
     print(f"signed out with {agent or spoken_name(command)}")
     return Exit.OK

@@ -125,9 +125,10 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str |
     if is_url(host):
         if agent is not None or program:
             raise UsageError("a server's URL names its agent itself: https://host:port/acp/NAME")
+        server = checked(host, ca)
         from acphold.cli.remote import serve_editor
 
-        return serve_editor(checked(host, ca))
+        return serve_editor(server)
     if ca is not None:
         raise UsageError("--ca is for the URL of a server; ssh knows whom it trusts")
     if (agent is None) == (not program):

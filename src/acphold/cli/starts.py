@@ -31,14 +31,14 @@ AFTER_SECONDS = 2.0
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A start of an agent: by `acphold wrap`, or by `acphold run`, whose target is `command`.
+    """A start of an agent: by `acphold wrap`, or by `acphold run-agent`, whose target is `command`.
 
     `agent` is its name, in the settings file or in the table of known agents; "" for a command.
     `options` are the words before that, without the journal. `folder` is where it was started, if
     the words mean something else in another folder.
     """
 
-    verb: Literal["wrap", "run"]
+    verb: Literal["wrap", "run-agent"]
     agent: str
     command: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Start(msgspec.Struct, frozen=True):
     @property
     def words(self) -> tuple[str, ...]:
         """The words after the verb, without options."""
-        if self.verb == "run":
+        if self.verb == "run-agent":
             return self.command
         return (self.agent,) if self.agent else ("--", *self.command)
 
@@ -67,7 +67,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def made_here(
-    verb: Literal["wrap", "run"], agent: str, command: Sequence[str], options: Sequence[str]
+    verb: Literal["wrap", "run-agent"], agent: str, command: Sequence[str], options: Sequence[str]
 ) -> Start:
     """Return the start of this process."""
     own = [
@@ -75,7 +75,9 @@ def made_here(
         for before, word in zip(("", *options), options, strict=False)
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
-    is_bound = verb == "run" or mean_files_here(own, command)  # a module is looked for here, too
+    is_bound = verb == "run-agent" or mean_files_here(
+        own, command
+    )  # a module is looked for here, too
     folder = os.getcwd() if is_bound else None
     return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
 

@@ -20,7 +20,8 @@ from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import JournalError
 from acphold.journal import At, Silent
 from acphold.journal.owners import Owner
-from acphold.server.neighbours import Process, processes, silent_processes
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
 
@@ -51,7 +52,7 @@ def stop(*, session_id: str | None, everything: bool, host: str | None, journal:
     """
     assert host is None, "done there"
     if session_id is not None and everything:
-        raise UsageError("ID and --all: only one of them")
+        raise UsageError("use ID or --all, not both")
     return asyncio.run(_stop(session_id, everything, journal))
 
 
@@ -66,7 +67,7 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
     if not behind and silent:
         return Exit.ERROR
     if not behind:
-        print("Nothing runs in the background.", file=sys.stderr)
+        print("Nothing is running in the background.", file=sys.stderr)
         return Exit.OK
     if len(behind) > 1 and not everything:
         told = f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
@@ -82,7 +83,7 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
-        wanted = (await named(journal, given, "ends its process")).session_id
+        wanted = (await named(LocalReader(journal), given, "ends its process")).session_id
         whose = await journal.owner(wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
@@ -113,7 +114,7 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
                 file=sys.stderr,
             )
             return Exit.ERROR
-    print(visible(f"Session {wanted} is not live: there is nothing to stop."), file=sys.stderr)
+    print(visible(f"Session {wanted} is not running: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
 
 

@@ -79,7 +79,7 @@ def start_thin_wrap(
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for an editor's log
     if sys.stdin is not None and sys.stdin.isatty():
-        print("acphold wrap: waits for an editor on stdin", file=sys.stderr)
+        print("acphold wrap: waiting for an editor on stdin", file=sys.stderr)
     try:
         path = owner_socket(words, command)
         deadline = time.monotonic() + START_SECONDS
@@ -146,7 +146,7 @@ def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
     while True:
         word = _start(path, words, env)
         if word not in ("ready", "taken"):
-            raise OSError(word or "the background process ended at once; its log says why")
+            raise OSError(word or "the background process ended at once; see its log")
         while True:
             if (connection := _reached(path)) is not None:
                 return connection
@@ -177,7 +177,7 @@ def _start(path: str, words: list[str], env: dict[str, str]) -> str:
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
             if not _is_readable(told, deadline - time.monotonic()):
-                return "the background process does not begin to listen; its log says why"
+                return "the background process did not start listening; see its log"
             if not (piece := os.read(told, 4096)):
                 break
             line += piece
@@ -218,5 +218,5 @@ def _hand_over(connection: socket.socket) -> int | None:
     connection.close()
     if not is_taken:
         return None
-    print("acphold wrap: the background process has ended; start anew", file=sys.stderr)
+    print("acphold wrap: the background process has ended; start it again", file=sys.stderr)
     return AGENT

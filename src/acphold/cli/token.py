@@ -1,4 +1,4 @@
-"""`acphold token`: who has access to `acphold serve`, and with which scopes."""
+"""`acphold token`: the access to `acphold serve`, and its scopes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,11 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.terminal_text import age, visible
-from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import iso_time
 from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
-
-SECONDS = 15.0
-"""Longest wait for the server."""
 
 MOST_DEEDS = 100_000
 """More deeds than a journal keeps of one token; of even more, the oldest are not shown."""
@@ -37,25 +33,12 @@ DAY_MS = 24 * 3600 * 1000
 
 def parser() -> Parser:
     """The arguments of `token`."""
-    made = Parser(token, "token", "[OPTIONS] {list | create | pair | audit | revoke ID...}")
-    actions = ("list", "create", "pair", "audit", "revoke")
+    made = Parser(token, "token", "[OPTIONS] {list | create | audit | revoke ID...}")
+    actions = ("list", "create", "audit", "revoke")
     made.add_argument("action", choices=actions, help="what to do")
     made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as shown by `list`")
     made.add_argument("--name", metavar="NAME", type=a_name, help="a label, such as `phone`")
-    made.add_argument(
-        "--user",
-        metavar="NAME",
-        type=a_name,
-        help="the user it belongs to [default: whoever runs the server]",
-    )
-    made.add_argument(
-        "--scope",
-        metavar="SCOPE",
-        dest="scopes",
-        action="append",
-        choices=SCOPES,
-        help="watch, prompt, answer or manage; repeatable [default: all]",
-    )
+    add_grant(made)
     made.add_argument(
         "--node",
         action="store_true",
@@ -74,6 +57,24 @@ def parser() -> Parser:
     return made
 
 
+def add_grant(parser: Parser) -> None:
+    """Add `--user` and `--scope`: the sessions that a token or a device sees, and its rights."""
+    parser.add_argument(
+        "--user",
+        metavar="NAME",
+        type=a_name,
+        help="the user it belongs to [default: whoever runs the server]",
+    )
+    parser.add_argument(
+        "--scope",
+        metavar="SCOPE",
+        dest="scopes",
+        action="append",
+        choices=SCOPES,
+        help="watch, prompt, answer or manage; repeatable [default: all]",
+    )
+
+
 def token(
     *,
     action: str,
@@ -90,11 +91,10 @@ def token(
 ) -> int:
     """Manage access to `acphold serve`.
 
-    `create` prints a token, once. `pair` prints a one-time pairing link and its QR code, valid for
-    ten minutes, for one more device. `list` shows all tokens. `revoke` ends tokens; anybody
-    connected with one is disconnected within a second. `audit` shows who prompted, answered,
-    deleted and so on through `acphold serve`, from where and when, and who was refused; it contains
-    nothing that was said.
+    `create` prints a token, once. `list` shows all tokens, and the devices of `acphold pair`.
+    `revoke` ends tokens; anybody connected with one is disconnected within a second. `audit` shows
+    who prompted, answered, deleted and so on through `acphold serve`, from where and when, and who
+    was refused; it contains nothing that was said.
 
     A token with a --user sees the sessions started by that user, and those shared with them
     (`acphold share`). A token without a user sees all sessions, as you do on this machine. The
@@ -105,12 +105,10 @@ def token(
       answer  answer the agent's questions, set modes and options
       manage  start, copy and delete sessions, sign in
     """
-    if action != "create" and (name, session, days) != (None, None, None):
-        raise UsageError("--name, --session and --days go with `create`")
+    if action != "create" and (name, user, scopes, session, days) != (None,) * 5:
+        raise UsageError("--name, --user, --scope, --session and --days go with `create`")
     if action != "audit" and since is not None:
         raise UsageError("--since goes with `audit`")
-    if action not in ("create", "pair") and (scopes, user) != (None, None):
-        raise UsageError("--scope and --user go with `create` and `pair`")
     if bool(ids) is not (action == "revoke"):
         raise UsageError("IDs go with `revoke`, which needs one")
     if node and (action != "create" or (scopes, user, session) != (None, None, None)):
@@ -121,8 +119,6 @@ def token(
         return asyncio.run(_create(journal, name or "a token", user, wanted, session, days))
     if action == "audit":
         return asyncio.run(_audit(journal, since, json=json))
-    if action == "pair":
-        return asyncio.run(_pair(journal, user, scopes or [], json=json))
     if action == "revoke":
         return asyncio.run(_revoke(journal, ids))
     return asyncio.run(_list(journal, json=json))
@@ -146,57 +142,23 @@ async def _create(
         text, kept = new_token(
             name, scopes, now, session_id=session_id, expires_at=expires_at, tenant=user
         )
-        await journal.keep_access_token(kept)
-        await journal.keep_deeds([_deed("create token", kept)])
+        await journal.access.keep_token(kept)
+        await journal.access.keep_deeds([_deed("create token", kept)])
     finally:
         await journal.aclose()
     print(text)
     return Exit.OK
 
 
-async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, json: bool) -> int:
-    import httpx2  # late: it takes longer than all else here
-
-    from acphold.cli.serve import tell_code
-    from acphold.transports.known_servers import token_for
-    from acphold.transports.obstacles import said_in
-    from acphold.web.running_servers import running
-
-    found = running(location)
-    if not found:
-        raise SettingsError("no `acphold serve` of this journal runs here; it prints a code itself")
-    server = found[-1]
-    headers = {
-        "Authorization": f"Bearer {token_for(server.known_as) or ''}",
-        "Content-Type": "application/json",
-    }
-    asked = json_text.dumps({"scopes": scopes, "user": user})
-    # Its certificate is for its public name, and only it has this port: see `running_servers`.
-    try:
-        async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
-            answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
-    except httpx2.HTTPError as exc:
-        raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None
-    if answer.status_code != 200:
-        told = said_in(answer.headers, answer.content)
-        raise RemoteRefusalError(server.here, answer.status_code, "it gives no code", told)
-    code = str(answer.json()["code"])
-    if json:
-        print(json_text.dumps({"url": server.url, "pair": code}))
-    else:
-        tell_code(server.url, code)
-    return Exit.OK
-
-
 async def _revoke(location: str | None, ids: Sequence[str]) -> int:
     async with opened(location) as journal:
-        found = {each.id: each for each in await journal.access_tokens()}
+        found = {each.id: each for each in await journal.access.tokens()}
         for id_ in ids:
             if id_ not in found:
                 raise UsageError(f"no token {id_!r}; `acphold token list` shows them")
         for id_ in ids:
-            await journal.keep_access_token(replace(found[id_], revoked_at=now_ms()))
-        await journal.keep_deeds([_deed("revoke token", found[id_]) for id_ in ids])
+            await journal.access.keep_token(replace(found[id_], revoked_at=now_ms()))
+        await journal.access.keep_deeds([_deed("revoke token", found[id_]) for id_ in ids])
     return Exit.OK
 
 
@@ -209,7 +171,7 @@ async def _audit(location: str | None, since: float | None, *, json: bool) -> in
     deeds: list[Deed] = []
     async with opened_if_any(location) as journal:
         if journal is not None:
-            deeds = await journal.deeds(int((since or 0) * 1000), MOST_DEEDS)
+            deeds = await journal.access.deeds(int((since or 0) * 1000), MOST_DEEDS)
     for each in deeds:
         when = iso_time(each.at)
         if json:
@@ -237,7 +199,7 @@ async def _list(location: str | None, *, json: bool) -> int:
     tokens: list[AccessToken] = []
     async with opened_if_any(location) as journal:
         if journal is not None:
-            tokens = await journal.access_tokens()
+            tokens = await journal.access.tokens()
     now = now_ms()
     for each in tokens:
         state = "good" if each.is_good(now) else "over" if each.revoked_at is None else "revoked"

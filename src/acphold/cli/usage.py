@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import get_args
 
@@ -12,8 +13,9 @@ from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import caught_up, opened
-from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
+from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT
+from acphold.cli.readers import reading
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -26,9 +28,10 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import NoJournalError
-from acphold.journal import Sessions
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
+from acphold.reading.local_reader import LocalReader, caught_up
+from acphold.reading.session_reader import SessionReader
 
 CATCH_UP_SECONDS = 3.0
 """Imported sessions that were not looked through yet are read for at most this long first."""
@@ -53,7 +56,7 @@ def parser() -> Parser:
         choices=GROUPINGS,
         default="agent",
         metavar="WHAT",
-        help="group by agent, day, folder or session [default: agent]",
+        help="group by agent, day, folder, model or session [default: agent]",
     )
     made.add_argument("--agent", metavar="NAME", help="only this agent")
     add_cwd(made)
@@ -74,6 +77,7 @@ def parser() -> Parser:
         "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
     )
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
@@ -87,13 +91,15 @@ def usage(
     limit: int | None,
     as_json: bool,
     host: str | None,
+    server: str | None,
     journal: str | None,
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 
     NOT REPORTED counts sessions whose agent reported no tokens. TOKENS is the sum as the agent
     gives it; some agents count cached tokens as INPUT, some beside it. Days are in your time zone,
-    not UTC.
+    not UTC; with --server in that of the server. A model is known only where it was imported with
+    a conversation.
 
     With --json each line is an object with the group, sessions, notReported, totalTokens,
     inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
@@ -103,14 +109,16 @@ def usage(
     since_ms = max(0, round(since * 1000))
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
+    source = reading(server_of(server, journal), journal)
     try:
-        asyncio.run(_usage(journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
+        asyncio.run(_usage(source, journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
     except NoJournalError as none:
         print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 
 async def _usage(
+    source: AbstractAsyncContextManager[SessionReader],
     location: str | None,
     grouping: Grouping,
     agent: str | None,
@@ -120,9 +128,10 @@ async def _usage(
     *,
     as_json: bool,
 ) -> None:
-    async with opened(location) as journal:
-        lagging = await caught_up(journal, CATCH_UP_SECONDS)
-        found = await journal.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
+    async with source as reader:
+        local = reader.journal if isinstance(reader, LocalReader) else None
+        lagging = 0 if local is None else await caught_up(local.index, CATCH_UP_SECONDS)
+        found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:
                 print(usage_json(sum_, grouping))
@@ -130,18 +139,18 @@ async def _usage(
             if grouping == "agent":
                 found = replace(found, groups=_by_short_name(found.groups))
             shown = found.groups[:limit]
-            names = [await _name(journal, sum_, grouping) for sum_ in shown]
+            names = [await _name(reader, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
-        unread = await unread_and_resumed(journal, location)
+        unread = "" if local is None else await unread_and_resumed(local, location)
     if not as_json:
         _remark(found, limit)
         if unread:
             print(f"{unread}.", file=sys.stderr)
     if lagging:
         some = counted(lagging, "older session")
-        print(f"Not counted yet: {some}; `acphold index` reads them all.", file=sys.stderr)
+        print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
 
 
 def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
@@ -167,11 +176,13 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
     return sorted(named.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
 
 
-async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
+async def _name(reader: SessionReader, sum_: UsageSum, grouping: str) -> str:
     """Return the text of the first column."""
     if grouping == "session" and sys.stdout.isatty():
-        short = await short_id(journal, sum_.name)
+        [short] = await reader.short_ids([sum_.name])
         return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
+    if grouping == "model" and not sum_.name:
+        return NOT_REPORTED
     return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
 
 

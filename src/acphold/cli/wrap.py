@@ -6,10 +6,10 @@ import asyncio
 import os
 import sys
 from argparse import BooleanOptionalAction
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acphold.agents import Agent, Listener
+from acphold.agents import AgentListener, HubAgent
 from acphold.cli.alert_settings import AlertFile, opening
 from acphold.cli.background_import import AgentWithImport
 from acphold.cli.command_line import (
@@ -17,15 +17,16 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
-    add_linger,
+    add_journal,
     add_log,
     add_options,
-    add_start_timeout,
+    seconds_above_zero,
 )
 from acphold.cli.log import start_log
 from acphold.cli.starts import Start, made_here, remembered
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
+from acphold.extras import require
 from acphold.journal import Journal
 from acphold.processes.program import Program
 from acphold.serve_options import ServeOptions
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
     from acphold.cli.settings import NamedAgent
     from acphold.hub.alerts import Alerts
     from acphold.schema import McpServerStdio
+
+
+START_SECONDS = 60.0
+"""An agent may take this long to answer `initialize`, if the settings say nothing else."""
+
+TYPED = ("all_agents",)
+"""The options of serving that are on the command line, too, besides the journal."""
 
 
 class WrapSettings(ServeOptions, frozen=True, kw_only=True):
@@ -77,31 +85,72 @@ def parser() -> Parser:
         help="store the agent's sessions under this name, whatever it calls itself",
     )
     made.add_argument(
-        "--no-import",
-        action="store_true",
-        help="do not import this agent's other conversations of the last 30 days",
-    )
-    made.add_argument(
         "--background",
         action=BooleanOptionalAction,
         default=False,
         help="keep the agent and its sessions running when the editor closes",
     )
-    add_linger(made)
     made.add_argument(
         "--recall",
         action="store_true",
         help="give the agent the tools of `acphold mcp`, to search and read earlier sessions",
     )
+    add_journal(made)
+    add_options(made, ServeOptions, only=TYPED)
+    add_log(made)
+    return made
+
+
+def settings_parser() -> Parser:
+    """The options of `wrap`, and those that only the settings file has."""
+    made = parser()
+    made.add_argument(
+        "--no-import",
+        action="store_true",
+        help="do not import this agent's other conversations of the last 30 days",
+    )
     made.add_argument(
         "--recall-folder",
         action="store_true",
-        help="the same, but only for sessions of the folder that a session is in",
+        help="as `recall`, but only for sessions of the folder that a session is in",
     )
-    add_start_timeout(made)
-    add_options(made, ServeOptions)
-    add_log(made)
+    made.add_argument(
+        "--linger",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        default=600.0,
+        help="how long an idle agent in the background, or of `serve`, keeps running with no "
+        "client, turn or question [default: 600]",
+    )
+    made.add_argument(
+        "--start-timeout",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        default=START_SECONDS,
+        help=f"how long the agent may take to answer `initialize` [default: {START_SECONDS:g}]",
+    )
+    others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
+    add_options(made, ServeOptions, only=others)
     return made
+
+
+def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options of `wrap` for an agent, by name: those of the settings file, and over them
+    these arguments of a command line. Raises UsageError, SettingsError.
+
+    For an agent without a name, they are the defaults that only the settings file has.
+    """
+    from acphold.cli.settings import defaults_of_all, wrap_arguments
+
+    typed, reading = parser(), settings_parser()
+    program = ("--", *(agent.command or ("",)))
+    typed.read([*arguments, *program])
+    if not agent.name:
+        agent = agent._replace(defaults=defaults_of_all(but=typed))
+    # The file's options come first, so that later ones override them.
+    read = reading.read([*wrap_arguments(agent, reading), *arguments, *program])
+    del read["agent"], read["program"]
+    return read
 
 
 def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
@@ -165,7 +214,10 @@ def wrap(
     if settings is None:
         return Exit.USAGE
     if os.isatty(streams[0]):
-        print("acphold wrap: waits for an editor on stdin, because it got options", file=sys.stderr)
+        print(
+            "acphold wrap: waiting for an editor on stdin, because it was given options",
+            file=sys.stderr,
+        )
     with remembered(settings.start):
         asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
@@ -179,21 +231,23 @@ def read_settings(
 ) -> WrapSettings | None:
     """Return the options; None if they cannot be used, which the person has been told.
 
-    Raises SettingsError for options of the settings file.
+    Raises SettingsError for options of the settings file, and for a missing extra.
     """
     try:
         if not program:
             _without_program()
-        given: list[str] = []
-        if agent is not None:  # its options come first, so that later ones override them
-            from acphold.cli.settings import wrap_arguments
+        from acphold.cli.settings import NamedAgent  # late: it is not needed to start the agent
 
-            given = wrap_arguments(agent, parser())
-        read: dict[str, Any] = parser().read([*given, *arguments, "--", *program])
-        del read["agent"]  # it was looked up already, which gave `agent` and `program`
-        # The parser has checked each value.
-        called = "" if agent is None else agent.name
-        return WrapSettings(**read, called=called, given=tuple(arguments))
+        found = NamedAgent(tuple(program)) if agent is None else agent
+        settings = WrapSettings(
+            **options_of(found, arguments),  # whose parser has checked each value
+            program=tuple(program),
+            called=found.name,
+            given=tuple(arguments),
+        )
+        if settings.recall or settings.recall_folder:
+            require("mcp", "--recall")
+        return settings
     except (UsageError, SettingsError) as exc:
         if launched is not None:
             launched.abandon()
@@ -256,7 +310,7 @@ def served(
     """Return the service for these settings; `env` is the agent's environment, None for ours."""
     start = settings.start.mark
 
-    def make_agent(listener: Listener, journal: Journal) -> Agent:
+    def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
         location = service.journal
         agent = AgentWithImport(
             settings.program,

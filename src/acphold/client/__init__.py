@@ -7,6 +7,7 @@ from acphold.client.connectors import Options, connect, connect_over, connected_
 from acphold.client.form_answers import FormQuestion, PageQuestion
 from acphold.client.policy import PermissionQuestion
 from acphold.client.remote_agent import RemoteAgent
+from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_session import RemoteSession
 from acphold.client.remote_turn import RemoteTurn, Replay, UpdateStream
 
@@ -16,6 +17,7 @@ __all__ = [
     "PageQuestion",
     "PermissionQuestion",
     "RemoteAgent",
+    "RemoteQueue",
     "RemoteSession",
     "RemoteTurn",
     "Replay",

@@ -11,7 +11,14 @@ from acphold.client.advertised import absolute, served
 from acphold.client.duties import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
-from acphold.client.uplink import CANCEL_GRACE, SILENCE, START_TIMEOUT, Endpoint, Settings, Uplink
+from acphold.client.uplink import (
+    CANCEL_GRACE,
+    SILENCE,
+    START_TIMEOUT,
+    Endpoint,
+    Uplink,
+    UplinkSettings,
+)
 from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
@@ -165,7 +172,7 @@ async def connected_to(
 ) -> AsyncIterator[RemoteAgent]:
     """Talk to any far end."""
     answers = _answers(options)
-    settings = Settings(
+    settings = UplinkSettings(
         client_info=options.get("client_info")
         or Implementation(name="acphold", version=__version__),
         capabilities=options.get("capabilities") or answers.capabilities,

@@ -68,7 +68,7 @@ Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
 """Answers one method of an agent: JSON in, JSON out. Its exceptions become error answers."""
 
 
-class Asking(Protocol):
+class AskingSession(Protocol):
     """The session that a request is about."""
 
     @property
@@ -135,7 +135,7 @@ async def left_to_others(session_id: str) -> None:
 
     Used for requests of another client's turn: the decision is that client's while it is attached.
     """
-    from acphold.server.neighbours import has_other_clients  # brings the server
+    from acphold.reading.neighbours import has_other_clients  # brings the server
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
         await asyncio.sleep(LOOK_SECONDS)
@@ -153,7 +153,7 @@ class Duties:
         self._workspaces: dict[str, Workspace] = {}
         self._open: dict[asyncio.Future[Any], str] = {}  # open questions to a person, by session
 
-    async def answer(self, method: str, params: bytes, session: Asking | None) -> bytes:
+    async def answer(self, method: str, params: bytes, session: AskingSession | None) -> bytes:
         """Return the result as JSON; raises AcpholdError with the code for it."""
         if (handler := self._answers.handlers.get(method)) is not None:
             said = handler(msgspec.json.decode(params or b"{}"))
@@ -189,7 +189,7 @@ class Duties:
 
     # -- what a person decides ------------------------------------------------------------
 
-    async def _permit(self, params: bytes, session: Asking | None) -> Any:
+    async def _permit(self, params: bytes, session: AskingSession | None) -> Any:
         asked = decode(REQUEST_PERMISSION.params, params).value
         if session is not None and session.is_cancelling:
             return CancelledPermissionOutcome()
@@ -209,7 +209,7 @@ class Duties:
         answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
         return outcome(answer, asked.options)
 
-    async def _elicit(self, params: bytes, session: Asking | None) -> object:
+    async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
         about = asked.session_id if isinstance(asked.session_id, str) else ""
         if session is not None and session.is_cancelling:
@@ -242,7 +242,7 @@ class Duties:
 
     # -- what a session's folders are served for ------------------------------------------
 
-    def _workspace(self, session: Asking) -> Workspace:
+    def _workspace(self, session: AskingSession) -> Workspace:
         if session.id not in self._workspaces:
             from acphold.workspace.roots import Roots
             from acphold.workspace.workspace import Workspace  # most programs serve neither

@@ -16,6 +16,7 @@ from acphold.agents.last_words import ended, hang_up_behind
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch
 from acphold.rpc import Peer, Transport
+from acphold.tasks import beside, first
 from acphold.transports.child import ChildProcess
 
 
@@ -74,11 +75,8 @@ class ProgramEndpoint:
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         assert self._process is not None
-        await asyncio.wait(
-            {pump, watch := asyncio.ensure_future(hang_up_behind(self._process, peer, pump))},
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        watch.cancel()
+        async with beside(hang_up_behind(self._process, peer, pump), "agent exit") as watch:
+            await first(pump, watch)
 
     async def how_it_ended(self) -> AcpholdError:
         return await ended(self.name, self._process)

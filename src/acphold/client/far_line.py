@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from acphold.agents.capabilities import Offer, asking_for_positions, keeps_positions, offer_of
+from acphold.agents.capabilities import ClientOffer, asking_for_positions, keeps_positions, offer_of
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
@@ -38,7 +38,13 @@ from acphold.history import Segment
 from acphold.history.entries import UPDATE
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
-from acphold.lines.lasting_line import LastingLine, Pending, Resumed
+from acphold.lines.lasting_line import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    LastingLine,
+    Pending,
+    Resumed,
+)
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request, hand_on
@@ -64,13 +70,9 @@ from acphold.server.positions import (
     told_position,
     with_sent,
 )
+from acphold.tasks import beside, first
 
 log = logging.getLogger(__name__)
-
-FIRST_PAUSE: Final = 0.25
-LONGEST_PAUSE: Final = 15.0
-"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
-return at once."""
 
 QUIET_SECONDS: Final = 3.0
 """Seconds without a connection before the person is told."""
@@ -113,7 +115,7 @@ class FarLine:
         self._client = Peer(client, self, name="client", limit=limit)
         self._server: Peer | None = None
         self._introduction: bytes | None = None
-        self._offer = Offer()
+        self._offer = ClientOffer()
         self._line = LastingLine[Request]()
         self._kept: list[tuple[str, bytes]] = []
         self._is_away_told = False
@@ -125,16 +127,14 @@ class FarLine:
         """Run until the client leaves; raises RemoteRefusalError if the server lets us in no
         more."""
         async with connected(self._client) as pump:
-            serving = asyncio.create_task(self._serve(), name="far line")
             try:
-                await asyncio.wait({pump, serving}, return_when=asyncio.FIRST_COMPLETED)
-                if serving.done():
-                    await self._refuse_all(serving)
-                else:
-                    await self._client.finish(ANSWER_SECONDS / 4, but=PROMPT.name)
+                async with beside(self._serve(), "far line") as serving:
+                    await first(pump, serving)
+                    if serving.done():
+                        await self._refuse_all(serving)
+                    else:
+                        await self._client.finish(ANSWER_SECONDS / 4, but=PROMPT.name)
             finally:
-                serving.cancel()
-                await asyncio.wait({serving})
                 if self._away is not None:
                     self._away.cancel()
 

@@ -18,7 +18,7 @@ INBOX_BYTES = 1024 * 1024
 """Bytes of updates that one reader may leave untaken before the agent has to wait."""
 
 
-class Flow:
+class Backpressure:
     """Decides if a connection is read on; shared by all inboxes on it."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Inbox:
     `limit` is in bytes, `held` is their present number.
     """
 
-    def __init__(self, flow: Flow, limit: int = INBOX_BYTES) -> None:
+    def __init__(self, flow: Backpressure, limit: int = INBOX_BYTES) -> None:
         self.held: int = 0
         self.limit = limit
         self._flow = flow

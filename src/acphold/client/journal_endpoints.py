@@ -18,11 +18,12 @@ from acphold.journal.stores import named, open_journal
 from acphold.rpc import Peer, Transport
 from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve, served_journal
+from acphold.tasks import end
 from acphold.transports.addresses import connect
 from acphold.transports.memory import memory_pair
 
 if TYPE_CHECKING:
-    from acphold.agents import Agent, Listener
+    from acphold.agents import AgentListener, HubAgent
     from acphold.client.endpoints import ProgramStart
     from acphold.journal import Journal
     from acphold.processes.program import Program
@@ -82,7 +83,7 @@ class DurableEndpoint:
         """The key under which its sessions are kept, once it is connected."""
         return "" if self._made is None else self._made.key
 
-    def _agent(self, listener: Listener, journal: Journal) -> Agent:
+    def _agent(self, listener: AgentListener, journal: Journal) -> HubAgent:
         program, launched = self._program, self._launched
         self._launched = None
         self._made = ProcessAgent(
@@ -124,8 +125,7 @@ class DurableEndpoint:
         self._stop.set()
         if self._serving is not None:
             await asyncio.wait([self._serving], timeout=END_SECONDS)
-            self._serving.cancel()
-            await asyncio.wait([self._serving])
+            await end(self._serving)
             if error := self._failure():
                 log.error("the hub in front of %s has failed", self.name, exc_info=error)
         await self._give_up()

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from acphold.client.prompt_content import content_blocks
+from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_turn import RemoteTurn
 from acphold.client.turn_feed import TurnFeed, typed
 from acphold.errors import ConnectionLostError
@@ -60,6 +61,7 @@ class RemoteSession:
         self._feed = feed
         self._uplink = uplink
         self._advertised = advertised
+        self._queue = RemoteQueue(feed, uplink, self.blocks)
 
     def __repr__(self) -> str:
         return f"<RemoteSession {self.id!r} in {self.cwd!r}{' in a turn' if self.in_turn else ''}>"
@@ -122,6 +124,11 @@ class RemoteSession:
     def in_turn(self) -> bool:
         """True while a turn of ours runs."""
         return self._feed.turn is not None
+
+    @property
+    def queue(self) -> RemoteQueue:
+        """The prompts that wait in it, which acphold keeps and begins one after the other."""
+        return self._queue
 
     def cancel(self) -> None:
         """Cancel the running turn; its updates go on until the agent has answered.

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
-from acphold.client.turn_feed import Stage, TurnFeed, typed
+from acphold.client.turn_feed import FeedStage, TurnFeed, typed
 from acphold.errors import AcpholdError
 from acphold.history.timeline import Message, ToolCall, shortened
 
@@ -90,7 +90,7 @@ class RemoteTurn:
 
     async def __anext__(self) -> Update:
         feed = self._feed
-        if feed.stage is Stage.WAITING:
+        if feed.stage is FeedStage.WAITING:
             await feed.sent()
         raw = await feed.inbox.take()
         if raw is not None:

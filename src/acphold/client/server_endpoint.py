@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from http.cookiejar import CookieJar
 
 from acphold.client.far_line import FarLine, OnAway
 from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
 from acphold.rpc import Peer, Transport
-from acphold.transports import websocket
+from acphold.tasks import end
 from acphold.transports.known_servers import ca_for, token_for
 from acphold.transports.memory import memory_pair
 from acphold.transports.route import Route
@@ -34,9 +35,17 @@ class Dial:
         self._token = token
         trusted = ca or ca_for(self._url)
         self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
+        self.tells_refusals = False
+        """True if a refusal by HTTP is to be told as such, not as an error of JSON-RPC."""
+
+    def forget(self) -> None:
+        """Forget the cookies of the connections so far."""
+        self._route.cookies = CookieJar()
 
     async def __call__(self) -> Transport:
         """Make a connection; see `transports.websocket.connect`."""
+        from acphold.transports import websocket  # late: an optional package
+
         self._route.token = self._token or token_for(self._url)
         if self._transport == "http":
             return await self._over_http()
@@ -56,7 +65,7 @@ class Dial:
     async def _over_http(self) -> Transport:
         from acphold.transports import http_streams  # late: rarely needed
 
-        return await http_streams.connect(self._route)
+        return await http_streams.connect(self._route, tells_refusals=self.tells_refusals)
 
 
 class ServerEndpoint:
@@ -107,7 +116,5 @@ class ServerEndpoint:
         return ConnectionLostError(f"the connection to {self.name} is lost")
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            self._line.cancel()
-            await asyncio.wait([self._line])
-            self._line = None
+        await end(self._line)
+        self._line = None

@@ -10,17 +10,27 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from acphold.agents.capabilities import INTRODUCTION
 from acphold.client.inbox import INBOX_BYTES, Inbox
 from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
-from acphold.client.turn_feed import Stage, TurnFeed
+from acphold.client.turn_feed import FeedStage, TurnFeed
 from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.hub.session_list import AGENT
-from acphold.schema import CANCEL, CancelNotification, InitializeResponse, decode, encode
+from acphold.schema import (
+    CANCEL,
+    CancelNotification,
+    ContentBlock,
+    InitializeResponse,
+    decode,
+    encode,
+)
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:
@@ -31,6 +41,15 @@ UNCLAIMED_BYTES = 256 * 1024
 """Most bytes kept for the first reader of a session's updates, from its opening on."""
 
 NO_LIMIT = 1 << 62
+
+
+class ToldQueue(Struct, frozen=True):
+    """The queue of prompts as acphold tells of it: in a notification, and in the answer to a
+    request, which has the id of the changed prompt, or the content of the one that was read."""
+
+    queue: PromptQueue = NO_QUEUE
+    id: str = ""
+    prompt: tuple[ContentBlock, ...] = ()
 
 
 class SessionFeed:
@@ -51,6 +70,7 @@ class SessionFeed:
         self.replay: Replay = Replay()
         self.introduction: InitializeResponse | None = None
         self.continued_by: str | None = None
+        self.queue: PromptQueue = NO_QUEUE
         self._uplink = uplink
         self._reopen = reopen
         self._turn: TurnFeed | None = None
@@ -72,11 +92,11 @@ class SessionFeed:
     @property
     def is_cancelling(self) -> bool:
         """True while its cancelled turn is not over."""
-        return self.turn is not None and self.turn.stage is Stage.CANCELLING
+        return self.turn is not None and self.turn.stage is FeedStage.CANCELLING
 
     @property
     def is_at_others(self) -> bool:
-        """See `acphold.client.duties.Asking`."""
+        """See `acphold.client.duties.AskingSession`."""
         return self._uplink.tells_begun and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:
@@ -136,6 +156,10 @@ class SessionFeed:
             turn.begun()
             raws, plain = raws[place + 1 :], plain[place + 1 :]
         self._take(kind, raws, plain)
+
+    def hear_queue(self, told: bytes) -> None:
+        """Take the state of the queue of prompts; see `Hearing`."""
+        self.queue = decode(ToldQueue, told).value.queue
 
     def _take(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from acphold.schema import Update
 
 
-class Stage(enum.Enum):
+class FeedStage(enum.Enum):
     """See the module."""
 
     WAITING = enum.auto()
@@ -65,7 +65,7 @@ class TurnFeed:
         cancel: Callable[[], None],
     ) -> None:
         self.inbox: Inbox = Inbox(uplink.flow)
-        self.stage: Stage = Stage.WAITING
+        self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
         self.error: AcpholdError | None = None
@@ -83,7 +83,7 @@ class TurnFeed:
     @property
     def is_over(self) -> bool:
         """True if it has ended; there may be updates that were not taken yet."""
-        return self.stage is Stage.OVER
+        return self.stage is FeedStage.OVER
 
     @property
     def is_free(self) -> bool:
@@ -104,7 +104,7 @@ class TurnFeed:
         session = msgspec.json.encode(self._session_id)
         params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
-        self.stage, self.holds_agent = Stage.QUEUED, True
+        self.stage, self.holds_agent = FeedStage.QUEUED, True
         if (silence := self._uplink.settings.turn_silence) is not None:
             self._listen(silence, 0, self._uplink.signs_of_life())
         if not self._uplink.tells_begun:
@@ -119,16 +119,16 @@ class TurnFeed:
         """Begin it: incoming updates are its own from now on."""
         self._state = self._live()
         self._first = self._state.prompted(self._prompt)
-        if self.stage is Stage.QUEUED:
-            self.stage = Stage.RUNNING
+        if self.stage is FeedStage.QUEUED:
+            self.stage = FeedStage.RUNNING
 
     async def sent(self) -> None:
         """Return once the prompt was sent, restarting the agent if need be."""
-        if self.stage is not Stage.WAITING:
+        if self.stage is not FeedStage.WAITING:
             return
         try:
             await self._uplink.ready()
-            if self.stage is Stage.WAITING:  # not cancelled meanwhile
+            if self.stage is FeedStage.WAITING:  # not cancelled meanwhile
                 self.send()
         except ConnectionLostError:
             self._end(None, await self._uplink.lost_error())
@@ -168,10 +168,10 @@ class TurnFeed:
 
     def cancel(self, grace: float) -> None:
         """Give the agent, which was told to stop, `grace` seconds to answer."""
-        if self.stage is Stage.WAITING:
+        if self.stage is FeedStage.WAITING:
             self._end("cancelled", None)
-        elif self.stage in (Stage.QUEUED, Stage.RUNNING):
-            self.stage = Stage.CANCELLING
+        elif self.stage in (FeedStage.QUEUED, FeedStage.RUNNING):
+            self.stage = FeedStage.CANCELLING
             self._later("grace", grace, self._end, "cancelled", None)
 
     def lost(self, error: AcpholdError) -> None:
@@ -205,7 +205,7 @@ class TurnFeed:
             if error is not None:
                 end = {"error": {"code": error.code, "message": str(error)}}
             self._behind = self._state.turn_ended(msgspec.json.encode(end))
-        self.stage, self.stop_reason, self.error = Stage.OVER, stop_reason, error
+        self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
         self.inbox.end()
 
 

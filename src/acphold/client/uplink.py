@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from acphold.agents import Updates
+from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.runs import runs, session_of
 from acphold.agents.wrapped import understood
-from acphold.client.duties import Asking, Duties
-from acphold.client.inbox import Flow
+from acphold.client.duties import AskingSession, Duties
+from acphold.client.inbox import Backpressure
 from acphold.client.refusals import meant
 from acphold.errors import (
     AcpholdError,
@@ -35,7 +36,7 @@ from acphold.errors import (
 from acphold.history.children import announced_child, child_entry
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import BEGUN, update_kind
-from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer, Transport
+from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request
 from acphold.schema import (
@@ -51,6 +52,7 @@ from acphold.schema import (
 )
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
+from acphold.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +84,7 @@ EARLY_BYTES = 1024 * 1024
 """Most bytes of updates kept for a session that is being made, and whose id is not known yet."""
 
 
-class State(enum.Enum):
+class UplinkState(enum.Enum):
     """See the module."""
 
     CLOSED = enum.auto()
@@ -90,12 +92,15 @@ class State(enum.Enum):
     LOST = enum.auto()
 
 
-class Hearing(Asking, Protocol):
+class Hearing(AskingSession, Protocol):
     """A session, as the connection knows it."""
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
         """Take updates, as `agents.runs` sorts them, or `child` entries for those of its
         sub-agents; called in the inbound lane."""
+
+    def hear_queue(self, told: bytes) -> None:
+        """Take the state of its queue of prompts: an answer, or the params of a notification."""
 
     def lost(self, error: AcpholdError) -> None:
         """End it: the agent has gone for good."""
@@ -139,7 +144,7 @@ CANCEL_GRACE = 10.0
 """Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a connection; see `acphold.connect`. Times in seconds."""
 
     client_info: Implementation
@@ -158,11 +163,11 @@ class Uplink:
     """See the module. `hello` is the agent's answer to `initialize`, `loss` the reason of its
     loss."""
 
-    def __init__(self, endpoint: Endpoint, duties: Duties, settings: Settings) -> None:
+    def __init__(self, endpoint: Endpoint, duties: Duties, settings: UplinkSettings) -> None:
         self.hello: InitializeResponse
-        self.flow: Flow = Flow()
+        self.flow: Backpressure = Backpressure()
         self.loss: AcpholdError | None = None
-        self.state: State = State.CLOSED
+        self.state: UplinkState = UplinkState.CLOSED
         self._endpoint = endpoint
         self._duties = duties
         self.settings = settings
@@ -185,7 +190,15 @@ class Uplink:
     def tells_begun(self) -> bool:
         """True if PROMPT_BEGUN tells when the turns of our prompts begin: there may be other
         clients."""
-        return (self.hello.agent_capabilities.meta or {}).get(BEGUN) is True
+        return self._has(BEGUN)
+
+    @property
+    def keeps_queue(self) -> bool:
+        """True if an acphold at the other end keeps the prompts that wait in a session."""
+        return self._has(QUEUE)
+
+    def _has(self, extension: str) -> bool:
+        return (self.hello.agent_capabilities.meta or {}).get(extension) is True
 
     # -- starting and ending --------------------------------------------------------------
 
@@ -206,11 +219,11 @@ class Uplink:
         self.loss = None
         for session in list(self._sessions.values()):
             await session.reopen(anew=self._endpoint.is_acphold)
-        self.state = State.OPEN
+        self.state = UplinkState.OPEN
 
     async def aclose(self) -> None:
         """End the connection, all work for the agent here, and the agent; may be called again."""
-        self.state = State.CLOSED
+        self.state = UplinkState.CLOSED
         self.loss = self.loss or ConnectionLostError(f"the connection to {self.name} was closed")
         for session in list(self._sessions.values()):
             session.lost(self.loss)
@@ -220,10 +233,7 @@ class Uplink:
     async def _drop(self) -> None:
         tasks, self._tasks = self._tasks, []
         peer, self._peer = self._peer, None
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(*tasks)
         await self._endpoint.aclose()
         if peer is not None:
             await peer.aclose()
@@ -234,7 +244,7 @@ class Uplink:
             protocol_version=PROTOCOL_VERSION,
             # With our requests to an acphold at the other end; other agents ignore them.
             client_capabilities=msgspec.structs.replace(
-                can, meta={**(can.meta or {}), BEGUN: True}
+                can, meta={**(can.meta or {}), BEGUN: True, QUEUE: True}
             ),
             client_info=self.settings.client_info,
         )
@@ -261,9 +271,9 @@ class Uplink:
     async def _follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         """Wait for the agent to go, and note its loss."""
         await self._endpoint.follow(peer, pump)
-        if self.state is not State.OPEN:
+        if self.state is not UplinkState.OPEN:
             return
-        self.loss, self.state = await self.lost_error(), State.LOST
+        self.loss, self.state = await self.lost_error(), UplinkState.LOST
         if not self.comes_back:
             for session in list(self._sessions.values()):
                 session.lost(self.loss)
@@ -271,7 +281,7 @@ class Uplink:
     @property
     def is_open(self) -> bool:
         """True if the agent is there and has all sessions open."""
-        return self.state is State.OPEN and self._peer is not None and not self._peer.is_lost
+        return self.state is UplinkState.OPEN and self._peer is not None and not self._peer.is_lost
 
     @property
     def comes_back(self) -> bool:
@@ -283,7 +293,7 @@ class Uplink:
         peer = self._peer
         if self.is_open:
             return
-        if not self.comes_back or self.state is State.CLOSED:
+        if not self.comes_back or self.state is UplinkState.CLOSED:
             raise await self.lost_error()
         async with self._starting:
             if self._peer is peer:
@@ -404,7 +414,12 @@ class Uplink:
                 if self.settings.on_update is not None:
                     self._show(event, self.settings.on_update)
                 self._hear(event)
-            elif self.settings.on_notification is not None:
+                continue
+            if event.method == QUEUE_METHOD:
+                session = self._sessions.get(session_id_in(event.params) or "")
+                if session is not None:
+                    session.hear_queue(event.params)
+            if self.settings.on_notification is not None:
                 try:
                     self.settings.on_notification(
                         event.method, msgspec.json.decode(event.params or b"null")
@@ -413,7 +428,7 @@ class Uplink:
                     log.exception("the notification %s could not be handled", event.method)
         await self.flow.room()
 
-    def _on_cut(self, cut: Cut) -> None:
+    def _on_cut(self, cut: CutNotification) -> None:
         """Put a notice in place of an update that is over the limit."""
         if (session_id := session_of(cut)) is not None:
             from acphold.hub.annotations import left_out  # rare, and slow to import

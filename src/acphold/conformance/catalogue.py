@@ -22,9 +22,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from acphold.conformance.record import Line, Record
+from acphold.conformance.record import Record, WireLine
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import Level, NotObservable, Reach, Rule, Source, Violation
+from acphold.conformance.verdicts import (
+    Level,
+    NotObservable,
+    Reach,
+    Remarked,
+    Rule,
+    RuleSource,
+    Violation,
+)
 
 MUST, SHOULD, EXPECTED = Level.MUST, Level.SHOULD, Level.EXPECTED
 
@@ -37,15 +45,20 @@ class Witness:
 
     def __init__(self) -> None:
         self.seen = 0
-        self.wrong: list[tuple[str, tuple[Line, ...]]] = []
+        self.wrong: list[tuple[str, tuple[WireLine, ...]]] = []
+        self._remarks: dict[str, None] = {}
 
     def saw(self) -> None:
         """Count one thing that the rule is about."""
         self.seen += 1
 
-    def accuse(self, why: str, *lines: Line) -> None:
+    def accuse(self, why: str, *lines: WireLine) -> None:
         """Report one thing that breaks the rule."""
         self.wrong.append((why, lines))
+
+    def remark(self, what: str) -> None:
+        """Tell something with the verdict that breaks no rule."""
+        self._remarks[what] = None
 
     def judge(self, unless: str) -> None:
         """Raise the resulting signal; `unless` says why nothing may have been seen."""
@@ -55,6 +68,8 @@ class Witness:
             raise Violation(f"{why} (and {again} more such)" if again else why, *lines)
         if not self.seen and unless:
             raise NotObservable(unless)
+        if self._remarks:
+            raise Remarked("; ".join(self._remarks))
 
 
 Observer = Callable[[Sequence[Record], Witness], None]
@@ -64,8 +79,8 @@ class Check(Struct, frozen=True):
     """A rule and its test: one of `case`, `observer` and `unseen`, or a case followed by an
     observer.
 
-    `last`: it ends the process of the other cases, or may, and is played after them. `destructive`:
-    only played when asked for by name.
+    `destructive`: only played when asked for by name. `beside`: the case has a process of its own
+    and mostly waits, so the next ones are played meanwhile.
     """
 
     rule: Rule
@@ -74,6 +89,7 @@ class Check(Struct, frozen=True):
     unseen: str = ""
     unless: str = ""
     destructive: bool = False
+    beside: bool = False
 
 
 class Rules:
@@ -90,16 +106,17 @@ class Rules:
         id: str,
         says: str,
         level: Level,
-        source: Source,
+        source: RuleSource,
         *needs: str,
         only: Reach | None = None,
         destructive: bool = False,
+        beside: bool = False,
     ) -> Callable[[Case], Case]:
         """Register the decorated coroutine as a rule's case; `needs` are names of CAPABILITIES."""
 
         def declare(case: Case) -> Case:
             rule = Rule(id, says, level, source, needs, only)
-            self._checks.append(Check(rule, case, destructive=destructive))
+            self._checks.append(Check(rule, case, destructive=destructive, beside=beside))
             return case
 
         return declare
@@ -109,7 +126,7 @@ class Rules:
         id: str,
         says: str,
         level: Level,
-        source: Source,
+        source: RuleSource,
         *needs: str,
         unless: str,
         only: Reach | None = None,
@@ -133,6 +150,6 @@ class Rules:
 
         return declare
 
-    def unseen(self, id: str, says: str, level: Level, source: Source, why: str) -> None:
+    def unseen(self, id: str, says: str, level: Level, source: RuleSource, why: str) -> None:
         """Register a rule that no behaviour can show; `why` is a sentence."""
         self._checks.append(Check(Rule(id, says, level, source), unseen=why))

@@ -16,11 +16,12 @@ from typing import TypeVar
 import msgspec
 
 from acphold.conformance.host import Host, Refused
-from acphold.conformance.record import Json, Line, Record, id_of, likeness, result_of
-from acphold.conformance.subject import Running
+from acphold.conformance.record import Json, Record, WireLine, id_of, likeness, result_of
+from acphold.conformance.subject import RunningAgent
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
 from acphold.errors import AUTH_REQUIRED, ConnectionLostError, InvalidParamsError
 from acphold.schema import decode
+from acphold.tasks import TaskSet, beside
 
 T = TypeVar("T")
 
@@ -32,14 +33,14 @@ class Silence(Violation):
     """An answer did not come in time."""
 
 
-class Gone(Violation):
+class AgentGone(Violation):
     """The agent ended while it was needed."""
 
 
-class Answer:
+class AnswerLine:
     """The answer to a request: `asked` and `line` are the two lines."""
 
-    def __init__(self, asked: Line, line: Line) -> None:
+    def __init__(self, asked: WireLine, line: WireLine) -> None:
         self.asked = asked
         self.line = line
         error = line.message.get("error")
@@ -47,7 +48,7 @@ class Answer:
         self.result = result_of(line)
 
     @property
-    def lines(self) -> tuple[Line, Line]:
+    def lines(self) -> tuple[WireLine, WireLine]:
         return self.asked, self.line
 
     @property
@@ -85,12 +86,12 @@ class Answer:
             raise Violation(f"{self.asked.method} was answered with an error", *self.lines)
 
 
-class Call:
+class SentRequest:
     """A request that was sent; `answer` is set once it is answered."""
 
-    def __init__(self, asked: Line) -> None:
+    def __init__(self, asked: WireLine) -> None:
         self.asked = asked
-        self.answer: Answer | None = None
+        self.answer: AnswerLine | None = None
 
 
 class Dialogue:
@@ -98,7 +99,7 @@ class Dialogue:
 
     def __init__(
         self,
-        running: Running,
+        running: RunningAgent,
         host: Host,
         record: Record,
         *,
@@ -109,17 +110,18 @@ class Dialogue:
         self.running = running
         self.host = host
         self.record = record
+        record.stderr = running.stderr
         self.timeout = timeout
         self.quiet = quiet
         self.late = late
         self.ended = False
         self._last_id = 0
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, SentRequest] = {}
         self._news = asyncio.Event()
         self._may_read = asyncio.Event()
         self._may_read.set()
         host.on_hold = self._news.set
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = TaskSet()
         self._has_fences = True
         self._leaving = False
 
@@ -127,13 +129,13 @@ class Dialogue:
 
     async def ask(
         self, method: str, params: object = msgspec.UNSET, *, seconds: float | None = None
-    ) -> Answer:
-        """Send a request and wait; raises Silence after `seconds`, Gone if the agent has ended."""
+    ) -> AnswerLine:
+        """Send a request and wait; Silence after `seconds`, AgentGone if the agent has ended."""
         return await self.answered(self.begin(method, params), seconds)
 
     def begin(
         self, method: str, params: object = msgspec.UNSET, *, id: int | str | None = None
-    ) -> Call:
+    ) -> SentRequest:
         """Send a request, with this `id` if one is given."""
         if id is None:
             self._last_id += 1
@@ -143,7 +145,7 @@ class Dialogue:
             message["params"] = params  # type: ignore[assignment]
         return self.expect(self._say(message))
 
-    async def answered(self, call: Call, seconds: float | None = None) -> Answer:
+    async def answered(self, call: SentRequest, seconds: float | None = None) -> AnswerLine:
         """Wait for the answer to a request; raises Silence and Gone as `ask` does."""
         limit = self.timeout if seconds is None else seconds
         try:
@@ -151,14 +153,16 @@ class Dialogue:
         except Silence:
             why = f"{call.asked.method} was not answered within {limit:g} s"
             raise Silence(why, call.asked) from None
-        except Gone as gone:
-            raise Gone(f"{gone.why} before it answered {call.asked.method}", call.asked) from None
+        except AgentGone as gone:
+            raise AgentGone(
+                f"{gone.why} before it answered {call.asked.method}", call.asked
+            ) from None
 
-    def tell(self, method: str, params: object) -> Line:
+    def tell(self, method: str, params: object) -> WireLine:
         """Send a notification."""
         return self._say({"jsonrpc": "2.0", "method": method, "params": params})
 
-    def write(self, raw: bytes) -> Line:
+    def write(self, raw: bytes) -> WireLine:
         """Send a line unchanged; it need not be a message."""
         self.record.broken = True
         self.running.transport.send(raw + b"\n")
@@ -169,16 +173,16 @@ class Dialogue:
         for piece in pieces:
             self.running.transport.send(piece)
 
-    def note(self, raw: bytes) -> Line:
+    def note(self, raw: bytes) -> WireLine:
         """Record a line whose bytes are sent by `send_pieces`."""
         return self.record.add(self._now(), "client", raw)
 
-    def expect(self, asked: Line) -> Call:
+    def expect(self, asked: WireLine) -> SentRequest:
         """Return a call that waits for the answer to a line already sent."""
-        call = self._calls[likeness(asked)] = Call(asked)
+        call = self._calls[likeness(asked)] = SentRequest(asked)
         return call
 
-    def _say(self, message: Json) -> Line:
+    def _say(self, message: Json) -> WireLine:
         raw = msgspec.json.encode(message)
         self.running.transport.send(raw + b"\n")
         return self.record.add(self._now(), "client", raw)
@@ -195,7 +199,7 @@ class Dialogue:
             async with asyncio.timeout(limit):
                 while (value := found()) is None:
                     if self.ended:
-                        raise Gone(f"the agent ended ({await self._how()})")
+                        raise AgentGone(f"the agent ended ({await self._how()})")
                     self._news.clear()
                     await self._news.wait()
                 return value
@@ -206,7 +210,7 @@ class Dialogue:
         """Return True if the agent answers any request: being slow breaks no rule."""
         try:
             await self.ask("check/no_such_method", {})
-        except (Silence, Gone):
+        except (Silence, AgentGone):
             return False
         return True
 
@@ -218,7 +222,7 @@ class Dialogue:
         if self._has_fences and not self.ended:
             try:
                 await self.ask("_check/fence", {}, seconds=min(self.timeout, 4 * self.quiet))
-            except (Silence, Gone):
+            except (Silence, AgentGone):
                 self._has_fences = False
         await self.hush()
 
@@ -296,16 +300,14 @@ class Dialogue:
     def _take(self, raw: bytes) -> None:
         line = self.record.add(self._now(), "agent", raw)
         if line.is_request:
-            task = asyncio.create_task(self._serve(line), name=f"serve {line.method}")
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._answering.start(self._serve(line), f"serve {line.method}")
         elif line.is_response:
             # Ids match loosely: one of another type is still an answer, and another rule judges it.
             call = self._calls.get(likeness(line))
             if call is not None and call.answer is None:
-                call.answer = Answer(call.asked, line)
+                call.answer = AnswerLine(call.asked, line)
 
-    async def _serve(self, line: Line) -> None:
+    async def _serve(self, line: WireLine) -> None:
         reply: Json = {"jsonrpc": "2.0", "id": msgspec.Raw(id_of(line))}
         try:
             reply["result"] = await self.host.answer(line.method or "", line.params)
@@ -317,10 +319,7 @@ class Dialogue:
     async def aclose(self) -> None:
         """Stop serving and end the agent."""
         self._leaving = True
-        for task in [*self._answering]:
-            task.cancel()
-        if self._answering:
-            await asyncio.wait([*self._answering])
+        await self._answering.aclose()
         await self.host.aclose()
         await self.running.aclose()
 
@@ -328,13 +327,11 @@ class Dialogue:
 @asynccontextmanager
 async def listening(dialogue: Dialogue) -> AsyncIterator[Dialogue]:
     """Run `dialogue` for the block, then end the agent."""
-    task = asyncio.create_task(dialogue.listen(), name="checker listens")
-    try:
-        yield dialogue
-    finally:
-        await dialogue.aclose()
-        task.cancel()
-        await asyncio.wait([task])
+    async with beside(dialogue.listen(), "checker listens"):
+        try:
+            yield dialogue
+        finally:
+            await dialogue.aclose()
 
 
 def unobservable(signal: Violation) -> NotObservable:

@@ -11,20 +11,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 import msgspec
 
-from acphold.conformance.exemplar_servers import Link, connected, tool_text
+from acphold.conformance.exemplar_servers import ServerLink, connected, tool_text
 from acphold.conformance.exemplar_turns import (
     CANCEL_SECONDS,
+    ExemplarSession,
+    ExemplarTurn,
     InVainError,
-    Kept,
     Memory,
     Script,
-    Turn,
 )
-from acphold.conformance.record import Json
+from acphold.conformance.record import Json, time_of_day
 from acphold.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -39,6 +38,7 @@ from acphold.errors import (
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.rpc.transport import Transport
 from acphold.schema import AGENT_METHODS, Method, decode
+from acphold.tasks import TaskSet
 
 PAGE_SIZE = 10
 """Sessions on a page of the list."""
@@ -57,7 +57,7 @@ COMMANDS = [
 ]
 
 
-class RefusedError(Exception):
+class ExemplarError(Exception):
     """A request is answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -76,12 +76,12 @@ class Exemplar:
     def __init__(self, transport: Transport, memory: Memory) -> None:
         self.memory = memory
         self.client: Json = {}
-        self.turns: dict[str, Turn] = {}
-        self.links: dict[str, list[Link]] = {}
+        self.turns: dict[str, ExemplarTurn] = {}
+        self.links: dict[str, list[ServerLink]] = {}
         self._transport = transport
         self._ids = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     # -- lines ------------------------------------------------------------------------------
 
@@ -95,10 +95,7 @@ class Exemplar:
         except ConnectionLostError:
             pass
         finally:
-            for task in [*self._tasks]:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait([*self._tasks])
+            await self._tasks.aclose()
             await self.end_servers()
             await self._transport.aclose()
 
@@ -123,7 +120,6 @@ class Exemplar:
         """Run this as a task."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def send(self, message: Json) -> None:
         """Save the sessions, then write a message."""
@@ -172,7 +168,7 @@ class Exemplar:
         """Answer a request."""
         try:
             result = await self.result(request["method"], request)
-        except RefusedError as refused:
+        except ExemplarError as refused:
             self.refuse(request, refused.code, str(refused))
         except AcpholdError as error:
             self.refuse(request, error.code, str(error))
@@ -208,7 +204,7 @@ class Exemplar:
             self.fits(method, params)
             return await self.prompt(request, params)
         if method not in answers:
-            raise RefusedError(METHOD_NOT_FOUND, f"no method {method}")
+            raise ExemplarError(METHOD_NOT_FOUND, f"no method {method}")
         self.fits(method, params)
         return await answers[method](params)
 
@@ -254,7 +250,7 @@ class Exemplar:
 
     async def authenticate(self, params: Json) -> Json:
         if params["methodId"] != "key":
-            raise RefusedError(INVALID_PARAMS, f"no method {params['methodId']}")
+            raise ExemplarError(INVALID_PARAMS, f"no method {params['methodId']}")
         self.sign_in_wanted = False
         return {}
 
@@ -265,9 +261,10 @@ class Exemplar:
 
     async def new_session(self, params: Json) -> Json:
         self.signed_in()
+        self.is_absolute(params["cwd"])
         session_id = self.new_id()
         directories = params.get("additionalDirectories") or []
-        kept = Kept(params["cwd"], directories, [], updated_at=self.now())
+        kept = ExemplarSession(params["cwd"], directories, [], updated_at=self.now())
         self.memory.sessions.setdefault(session_id, kept)
         await self.connect(session_id, params.get("mcpServers") or [])
         opened = {"sessionId": session_id, **self.settings(session_id)}
@@ -276,7 +273,11 @@ class Exemplar:
 
     def signed_in(self) -> None:
         if self.sign_in_wanted:
-            raise RefusedError(AUTH_REQUIRED, "sign in first")
+            raise ExemplarError(AUTH_REQUIRED, "sign in first")
+
+    def is_absolute(self, cwd: str) -> None:
+        if not cwd.startswith("/"):
+            raise ExemplarError(INVALID_PARAMS, f"the folder {cwd} is not absolute")
 
     def new_id(self) -> str:
         self.memory.numbers += 1
@@ -302,9 +303,13 @@ class Exemplar:
 
     async def end_servers(self) -> None:
         """End the servers of all sessions."""
-        for links in self.links.values():
-            for link in links:
-                await link.aclose()
+        for session_id in [*self.links]:
+            await self.end_servers_of(session_id)
+
+    async def end_servers_of(self, session_id: str) -> None:
+        """End the servers of a session."""
+        for link in self.links.pop(session_id, []):
+            await link.aclose()
 
     def settings(self, session_id: str) -> Json:
         return {"modes": self.modes(session_id), "configOptions": self.options(session_id)}
@@ -330,11 +335,11 @@ class Exemplar:
         session = self.client.get("session") or {}
         return (session.get("configOptions") or {}).get("boolean") is not None
 
-    def kept(self, session_id: str) -> Kept:
+    def kept(self, session_id: str) -> ExemplarSession:
         """Return a session; raises RefusedError if it does not exist."""
         found = self.memory.sessions.get(session_id)
         if found is None:
-            raise RefusedError(RESOURCE_NOT_FOUND, f"no session {session_id}")
+            raise ExemplarError(RESOURCE_NOT_FOUND, f"no session {session_id}")
         return found
 
     async def load_session(self, params: Json) -> Json:
@@ -346,7 +351,7 @@ class Exemplar:
             await self.drained()
         return self.settings(session_id)
 
-    def replayed(self, kept: Kept) -> list[Json]:
+    def replayed(self, kept: ExemplarSession) -> list[Json]:
         """Return the updates that a load replays."""
         return [*kept.history]
 
@@ -367,7 +372,7 @@ class Exemplar:
             page["nextCursor"] = f"from-{first + PAGE_SIZE}"
         return page
 
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+    def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         return cwd is None or kept.cwd == cwd
 
     def first_of(self, cursor: str | None) -> int:
@@ -375,10 +380,10 @@ class Exemplar:
             return 0
         word, _, number = cursor.partition("-")
         if word != "from" or not number.isdecimal():
-            raise RefusedError(INVALID_PARAMS, "the cursor is none of ours")
+            raise ExemplarError(INVALID_PARAMS, "the cursor is none of ours")
         return int(number)
 
-    def listed(self, session_id: str, kept: Kept) -> Json:
+    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
         info: Json = {"sessionId": session_id, "cwd": kept.cwd, "updatedAt": kept.updated_at}
         if kept.directories:
             info["additionalDirectories"] = kept.directories
@@ -392,6 +397,7 @@ class Exemplar:
         self.cancel(params["sessionId"])
         if turn is not None:
             await turn.over.wait()
+        await self.end_servers_of(params["sessionId"])
         return {}
 
     async def delete_session(self, params: Json) -> Json:
@@ -401,7 +407,7 @@ class Exemplar:
     async def set_mode(self, params: Json) -> Json:
         kept = self.kept(params["sessionId"])
         if params["modeId"] not in [mode["id"] for mode in MODES]:
-            raise RefusedError(INVALID_PARAMS, f"no mode {params['modeId']}")
+            raise ExemplarError(INVALID_PARAMS, f"no mode {params['modeId']}")
         kept.mode = params["modeId"]
         options = {"configOptions": self.options(params["sessionId"])}
         changed = {"sessionUpdate": "config_option_update", **options}
@@ -421,7 +427,7 @@ class Exemplar:
             case "brave" if isinstance(value, bool) and self.shows_booleans():
                 kept.brave = value
             case option:
-                raise RefusedError(INVALID_PARAMS, f"no option {option}, or no such value")
+                raise ExemplarError(INVALID_PARAMS, f"no option {option}, or no such value")
         return {"configOptions": self.options(session_id)}
 
     # -- turns ------------------------------------------------------------------------------
@@ -430,9 +436,9 @@ class Exemplar:
         session_id = params["sessionId"]
         kept = self.kept(session_id)
         if session_id in self.turns:
-            raise RefusedError(INTERNAL_ERROR, "a turn runs in this session")
+            raise ExemplarError(INTERNAL_ERROR, "a turn runs in this session")
         self.remember_prompt(kept, params["prompt"])
-        turn = self.turns[session_id] = Turn(session_id, request)
+        turn = self.turns[session_id] = ExemplarTurn(session_id, request)
         try:
             await self.script(turn, params["prompt"]).run()
         finally:
@@ -441,17 +447,17 @@ class Exemplar:
             kept.updated_at = self.now()
         return self.end_of(turn)
 
-    def remember_prompt(self, kept: Kept, blocks: list[Json]) -> None:
+    def remember_prompt(self, kept: ExemplarSession, blocks: list[Json]) -> None:
         for block in blocks:
             kept.history.append({"sessionUpdate": "user_message_chunk", "content": block})
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         # An earlier conversation is handed over before the person's own words.
         texts = [str(block["text"]) for block in blocks if block["type"] == "text"]
         words = texts[-1] if texts else ""
         return self.script_type(self, turn.session_id, words, lambda: turn.cancelled)
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         return {"stopReason": "cancelled" if turn.cancelled else "end_turn"}
 
     # -- to the client --------------------------------------------------------------------------
@@ -495,7 +501,8 @@ class Exemplar:
         return result if isinstance(result, dict) else {}
 
     def now(self) -> str:
-        return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        now = time_of_day(asyncio.get_running_loop())
+        return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _is_message(message: object) -> bool:

@@ -22,7 +22,7 @@ INTRODUCTION: Json = {
 }
 
 
-class Link(Protocol):
+class ServerLink(Protocol):
     """A connection to one server."""
 
     async def call(self, method: str, params: Json) -> Json:
@@ -54,7 +54,7 @@ class StdioLink:
         return cls(process)
 
     async def call(self, method: str, params: Json) -> Json:
-        """See `Link`."""
+        """See `ServerLink`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(_request(next(self._ids), method, params)).encode())
@@ -62,7 +62,7 @@ class StdioLink:
         return _result(await self._process.stdout.readline())
 
     async def aclose(self) -> None:
-        """See `Link`."""
+        """See `ServerLink`."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
@@ -77,7 +77,7 @@ class HttpLink:
         self._ids = itertools.count(1)
 
     async def call(self, method: str, params: Json) -> Json:
-        """See `Link`."""
+        """See `ServerLink`."""
         return _result(await self.post(_request(next(self._ids), method, params)))
 
     async def post(self, message: Json) -> bytes:
@@ -90,7 +90,7 @@ class HttpLink:
             writer.close()
 
     async def aclose(self) -> None:
-        """See `Link`."""
+        """See `ServerLink`."""
 
 
 class SseLink:
@@ -114,12 +114,12 @@ class SseLink:
         return cls(reader, writer, HttpLink(f"http://{place.netloc}{path}", headers))
 
     async def call(self, method: str, params: Json) -> Json:
-        """See `Link`."""
+        """See `ServerLink`."""
         await self._poster.post(_request(next(self._ids), method, params))
         return _result(await _data(self._reader))
 
     async def aclose(self) -> None:
-        """See `Link`."""
+        """See `ServerLink`."""
         self._writer.close()
 
 
@@ -163,9 +163,9 @@ def _result(raw: bytes) -> Json:
     return result
 
 
-async def connected(server: Json, seconds: float) -> Link | None:
+async def connected(server: Json, seconds: float) -> ServerLink | None:
     """Return a server that was initialized and listed its tools in time, or None."""
-    link: Link | None = None
+    link: ServerLink | None = None
     try:
         async with asyncio.timeout(seconds):
             link = await _linked(server)
@@ -178,7 +178,7 @@ async def connected(server: Json, seconds: float) -> Link | None:
         return None
 
 
-async def _linked(server: Json) -> Link:
+async def _linked(server: Json) -> ServerLink:
     match server.get("type"):
         case "http":
             return HttpLink(server["url"], _headers(server))
@@ -187,7 +187,7 @@ async def _linked(server: Json) -> Link:
     return await StdioLink.to(server)
 
 
-async def tool_text(link: Link, tool: str) -> str:
+async def tool_text(link: ServerLink, tool: str) -> str:
     """Return the text a tool answers."""
     result = await link.call("tools/call", {"name": tool, "arguments": {}})
     return "".join(str(it.get("text", "")) for it in result.get("content", ()))

@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.03
 """Seconds between two counted numbers: makes a turn long enough to cancel."""
 
 
-class Kept(msgspec.Struct):
+class ExemplarSession(msgspec.Struct):
     """A stored session: `history` holds its updates, in order."""
 
     cwd: str
@@ -37,7 +37,7 @@ class Memory(msgspec.Struct):
     With a `path` it is kept in this file, which is complete at any time.
     """
 
-    sessions: dict[str, Kept] = msgspec.field(default_factory=dict)
+    sessions: dict[str, ExemplarSession] = msgspec.field(default_factory=dict)
     numbers: int = 0
     path: str = ""
 
@@ -61,7 +61,7 @@ CANCEL_SECONDS = 5.0
 """Seconds for a client's answers once it has cancelled the turn."""
 
 
-class Turn:
+class ExemplarTurn:
     """A running prompt; `waits` are its open requests to the client."""
 
     def __init__(self, session_id: str, request: Json) -> None:
@@ -89,7 +89,7 @@ class Speaker(Protocol):
 
     client: Json
 
-    def kept(self, session_id: str) -> Kept: ...
+    def kept(self, session_id: str) -> ExemplarSession: ...
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None: ...
 
@@ -227,6 +227,9 @@ class Script:
             printed = ""
             if self.offers("terminal"):
                 printed = await self.in_terminal(call, command)
+            if self.is_cancelled():
+                self.change(call, status="failed")
+                return
             self.change(call, status="completed", rawOutput={"printed": printed})
             self.say(f"It printed: {printed}")
 
@@ -241,7 +244,7 @@ class Script:
         self.change(call, content=shown)
         at = {"terminalId": terminal_id}
         try:
-            await self.ask("terminal/wait_for_exit", at)
+            await self.exited(at)
             output = await self.ask("terminal/output", at)
         except InVainError:
             with suppress(InVainError):  # the reason is reported already
@@ -249,6 +252,15 @@ class Script:
             raise
         await self.ask("terminal/release", at)
         return str(output.get("output", ""))
+
+    async def exited(self, at: Json) -> None:
+        """Wait until a command ends; end it if the turn is cancelled."""
+        waiting = asyncio.ensure_future(self.ask("terminal/wait_for_exit", at))
+        while not (await asyncio.wait([waiting], timeout=PAUSE_SECONDS))[0]:
+            if self.is_cancelled():
+                await self.ask("terminal/kill", at)
+                break
+        await waiting
 
     async def call(self, tool: str) -> None:
         call = self.tool(f"Call {tool}", "other")

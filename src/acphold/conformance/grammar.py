@@ -6,10 +6,11 @@ The types of `acphold.schema` are the schema of ACP version 1; a test compares t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import msgspec
 
-from acphold.conformance.record import Json, Line, Record, Side
+from acphold.conformance.record import Json, Record, Side, WireLine
 from acphold.errors import InvalidParamsError
 from acphold.schema import (
     AGENT_METHODS,
@@ -18,18 +19,26 @@ from acphold.schema import (
     AgentAuthCapabilities,
     AgentCapabilities,
     AuthMethodAgent,
+    ClientCapabilities,
     Decoded,
     McpCapabilities,
     Method,
     NewSessionResponse,
     Notification,
+    PromptResponse,
     SessionCapabilities,
     SessionInfo,
     decode,
 )
 from acphold.schema.session_requests import (
+    ListSessionsRequest,
+    LoadSessionRequest,
     LoadSessionResponse,
+    NewSessionRequest,
+    PromptRequest,
+    ResumeSessionRequest,
     ResumeSessionResponse,
+    UnknownMcpServer,
 )
 from acphold.schema.shapes import UnknownVariant
 
@@ -42,17 +51,33 @@ DRAFTED: dict[type, set[str]] = {
         *("archive", "cancel", "fork", "status", "subagents", "systemPrompt", "title"),
     },
     SessionInfo: {"archived"},
+    PromptResponse: {"usage"},
     NewSessionResponse: {"models"},
     LoadSessionResponse: {"models"},
     ResumeSessionResponse: {"models"},
+    ClientCapabilities: {"nes", "plan", "positionEncodings", "subagents"},
+    NewSessionRequest: {"systemPrompt"},
+    LoadSessionRequest: {"systemPrompt"},
+    ResumeSessionRequest: {"systemPrompt"},
+    ListSessionsRequest: {"archived"},
+    PromptRequest: {"messageId"},
 }
-"""Members from the protocol's own drafts, past and present: not inventions of the agent."""
+"""Members from the protocol's own drafts, past and present: nobody's inventions."""
+
+DRAFTED_METHODS = {
+    *("auth/status", "auth/status_update", "mcp/connect", "mcp/disconnect", "mcp/message"),
+    *("providers/disable", "providers/list", "providers/set"),
+    *("proxy/initialize", "proxy/successor"),
+    *("session/archive", "session/fork", "session/set_model", "session/set_title"),
+    *("session/status", "session/unarchive"),
+}
+"""Methods of either side from these drafts."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class TypedMessage(msgspec.Struct, frozen=True):
     """The value in a line and its type: the params of `method`, or the result of one."""
 
-    line: Line
+    line: WireLine
     method: str
     kind: type
     value: object
@@ -62,12 +87,12 @@ class Message(msgspec.Struct, frozen=True):
         return self.line.is_response
 
 
-def said(record: Record) -> Iterator[Message]:
+def said(record: Record) -> Iterator[TypedMessage]:
     """Yield the agent's messages in a record that the schema knows."""
     return spoken(record, "agent")
 
 
-def spoken(record: Record, side: Side) -> Iterator[Message]:
+def spoken(record: Record, side: Side) -> Iterator[TypedMessage]:
     """Yield one side's messages in a record that the schema knows."""
     own, others = CLIENT_METHODS, AGENT_METHODS
     if side == "client":
@@ -75,17 +100,36 @@ def spoken(record: Record, side: Side) -> Iterator[Message]:
     for line in record.by(side):
         known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
         if known is not None:
-            yield Message(line, known.name, known.params, line.message.get("params"))
+            yield TypedMessage(line, known.name, known.params, line.message.get("params"))
     for exchange in record.exchanges("agent" if side == "client" else "client", *others):
         method = others[exchange.request.method or ""]
         answered = exchange.answer
         if not isinstance(method, Method) or answered is None:
             continue
         if "result" in answered.message and "error" not in answered.message:
-            yield Message(answered, method.name, method.result, answered.message["result"])
+            yield TypedMessage(answered, method.name, method.result, answered.message["result"])
 
 
-def odd_kind(line: Line) -> str:
+NEEDS = {
+    "session/load": ("loadSession",),
+    "session/list": ("sessionCapabilities", "list"),
+    "session/resume": ("sessionCapabilities", "resume"),
+    "session/close": ("sessionCapabilities", "close"),
+    "session/delete": ("sessionCapabilities", "delete"),
+    "logout": ("auth", "logout"),
+}
+"""The capability that an agent has to advertise for each method."""
+
+
+def told_capabilities(record: Record) -> Json:
+    """Return the capabilities the agent advertised."""
+    for exchange in record.exchanges("client", "initialize"):
+        can = exchange.result.get("agentCapabilities")
+        return can if isinstance(can, dict) else {}
+    return {}
+
+
+def odd_kind(line: WireLine) -> str:
     """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
     own = CLIENT_METHODS if line.by == "agent" else AGENT_METHODS
     known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
@@ -96,7 +140,7 @@ def odd_kind(line: Line) -> str:
     return ""
 
 
-def problem(message: Message) -> str:
+def problem(message: TypedMessage) -> str:
     """Return what does not fit the schema, "" for nothing; an empty result may be null here."""
     value = {} if message.value is None else message.value
     try:
@@ -105,8 +149,16 @@ def problem(message: Message) -> str:
         return str(error)
     if decoded.flaws:
         return f"{decoded.flaws[0]} does not fit"
-    unknown = next(variants(decoded.value, "$"), None)
-    return f"{unknown[0]}: {unknown[1].kind!r} is none of its kinds" if unknown else ""
+    for path, unknown in variants(decoded.value, "$"):
+        if not _is_drafted(unknown):
+            return f"{path}: {unknown.kind!r} is none of its kinds"
+    return ""
+
+
+def _is_drafted(value: UnknownVariant) -> bool:
+    """Return True for an MCP server behind the ACP connection, the one variant of a draft that
+    clients send."""
+    return isinstance(value, UnknownMcpServer) and value.kind == "acp"
 
 
 def variants(value: object, path: str) -> Iterator[tuple[str, UnknownVariant]]:
@@ -115,7 +167,8 @@ def variants(value: object, path: str) -> Iterator[tuple[str, UnknownVariant]]:
         yield path, value
     elif isinstance(value, msgspec.Struct):
         for name, encoded in names(value):
-            yield from variants(getattr(value, name), f"{path}.{encoded}")
+            if isinstance(part := getattr(value, name), (UnknownVariant, msgspec.Struct, tuple)):
+                yield from variants(part, f"{path}.{encoded}")
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from variants(item, f"{path}[{index}]")
@@ -127,32 +180,46 @@ def names(value: msgspec.Struct) -> Iterator[tuple[str, str]]:
     return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
 
 
-def custom_member(message: Message) -> str:
-    """Return the path of a member that is not part of the protocol, "" for none."""
+def odd_members(message: TypedMessage) -> tuple[str, list[str]]:
+    """Return the path of a member that is not part of the protocol, "" for none; and the paths of
+    all members that only a draft of the protocol has."""
     if not isinstance(message.value, dict):
-        return ""
+        return "", []
     try:
         decoded: object = decode(message.kind, msgspec.json.encode(message.value)).value
     except InvalidParamsError:
-        return ""
-    return next(strangers(decoded, message.value, "$"), "")
+        return "", []
+    found = list(strangers(decoded, message.value, "$"))
+    custom = next((path for path, is_draft in found if not is_draft), "")
+    return custom, [path for path, is_draft in found if is_draft]
 
 
-def strangers(value: object, raw: object, path: str) -> Iterator[str]:
-    """Yield the paths of members of `raw` that the type of `value` does not have."""
-    if isinstance(value, msgspec.Struct) and isinstance(raw, dict):
+def strangers(value: object, raw: object, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield the paths of members of `raw` that the type of `value` does not have.
+
+    True stands beside those of the protocol's drafts.
+    """
+    if isinstance(value, UnknownVariant) and _is_drafted(value):
+        yield path, True
+    elif isinstance(value, msgspec.Struct) and isinstance(raw, dict):
         yield from _strange_members(value, raw, path)
     elif isinstance(value, tuple) and isinstance(raw, list) and len(value) == len(raw):
         for index, (item, rest) in enumerate(zip(value, raw, strict=True)):
             yield from strangers(item, rest, f"{path}[{index}]")
 
 
-def _strange_members(value: msgspec.Struct, raw: Json, path: str) -> Iterator[str]:
-    known = {encoded: name for name, encoded in names(value)}
+def _strange_members(value: msgspec.Struct, raw: Json, path: str) -> Iterator[tuple[str, bool]]:
+    known = _fields(type(value))
     tag = value.__struct_config__.tag_field
-    free = {tag, "type", *DRAFTED.get(type(value), ())}
     for name, rest in raw.items():
         if name in known:
-            yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
-        elif name not in free:
-            yield f"{path}.{name}"
+            if isinstance(rest, (dict, list)):
+                yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
+        elif name not in (tag, "type"):
+            yield f"{path}.{name}", name in DRAFTED.get(type(value), ())
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the names of a type's fields, by their names on the wire."""
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from acphold.conformance.catalogue import Check, Witness
 from acphold.conformance.host import Shell
-from acphold.conformance.record import Line
-from acphold.conformance.stage import Settings, Stage
+from acphold.conformance.record import Record, WireLine
+from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.subject import Subject
 from acphold.conformance.verdicts import (
     Finding,
@@ -21,10 +21,10 @@ from acphold.conformance.verdicts import (
     Reach,
     Signal,
     Verdict,
-    excerpt,
 )
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
+from acphold.tasks import TaskSet
 
 CASE_TIMEOUTS = 12
 """Longest time for a case, in answer timeouts.
@@ -33,13 +33,17 @@ Each of its waits has its own limit; this is for an agent that uses up all of th
 """
 
 
-class Report(Struct):
-    """The result of a check. `agent` is its name for itself; `seconds` is the duration."""
+class CheckReport(Struct):
+    """The result of a check.
+
+    `agent` is its name for itself, `seconds` is the duration, `records` are all connections.
+    """
 
     subject: str
     agent: Implementation | None
     findings: tuple[Finding, ...]
     seconds: float
+    records: Sequence[Record] = ()
 
     def of(self, verdict: Verdict) -> list[Finding]:
         """Return the findings with this verdict."""
@@ -67,27 +71,36 @@ def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
 async def inspect(
     subject: Subject,
     checks: Sequence[Check],
-    settings: Settings,
+    settings: CheckSettings,
     *,
     shell: Callable[[], Shell] | None = None,
     on_check: OnCheck = lambda _: None,
     on_finding: OnFinding = lambda _: None,
-) -> Report:
+    records: list[Record] | None = None,
+) -> CheckReport:
     """Check `subject`; the callbacks are told when a check begins and when its finding is final.
 
-    Observers come last, because they look at everything. Raises AgentStartError if the agent cannot
-    be started at all.
+    Connections are added to `records` as they begin. Observers come last, because they look at
+    everything. Raises AgentStartError if the agent cannot be started at all.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
     findings: dict[str, Finding] = {}
+    tasks = TaskSet()
+    beside: dict[str, asyncio.Task[Finding]] = {}
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
-        stage = Stage(subject, folder, settings, shell=shell)
+        stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
             for check in checks:
                 if check.observer is None or check.case is not None:
                     on_check(check)
-                    findings[check.rule.id] = await _found(stage, check, _play)
+                    if check.beside:
+                        found = _found(stage, check, _play)
+                        beside[check.rule.id] = tasks.start(found, check.rule.id)
+                    else:
+                        findings[check.rule.id] = await _found(stage, check, _play)
+            for id, task in beside.items():
+                findings[id] = await task
             for check in checks:
                 if check.observer is not None and check.case is None:
                     on_check(check)
@@ -106,9 +119,40 @@ async def inspect(
                 for call in calls:
                     await dialogue.answered(call)
         finally:
+            await tasks.aclose()
             await stage.aclose()
     in_order = tuple(findings[check.rule.id] for check in checks)
-    return Report(subject.name, agent, in_order, loop.time() - began)
+    shown = tuple(_with_stderr(finding, stage.records) for finding in in_order)
+    return CheckReport(subject.name, agent, shown, loop.time() - began, stage.records)
+
+
+STDERR_BEFORE, STDERR_AFTER = 15, 5
+"""Lines of stderr that a failure shows: the last ones before it, and those after it."""
+
+STDERR_SECONDS = 0.5
+"""Seconds by which a line of stderr may be later than the line of the wire that it is about."""
+
+
+def record_of(records: Sequence[Record], line: WireLine) -> Record | None:
+    """Return the connection of this line; None for one that was no line of a connection."""
+    for record in records:
+        if line.number < len(record.lines) and record.lines[line.number] is line:
+            return record
+    return None
+
+
+def _with_stderr(finding: Finding, records: Sequence[Record]) -> Finding:
+    """Return a failure with the agent's stderr from its first line on."""
+    if finding.verdict is not Verdict.FAIL or not finding.lines:
+        return finding
+    found: list[str] = []
+    for record in records:
+        times = [line.at for line in finding.lines if record_of([record], line) is not None]
+        if times:
+            until = max(times)
+            found += record.stderr.between(min(times), until)[-STDERR_BEFORE:]
+            found += record.stderr.between(until, until + STDERR_SECONDS)[:STDERR_AFTER]
+    return structs.replace(finding, stderr=tuple(found))
 
 
 OTHERS = {
@@ -156,11 +200,11 @@ async def _observe(stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
     if check.observer is not None:
         witness = Witness()
-        check.observer(stage.records, witness)
+        check.observer([it for it in stage.records if it.is_version_one], witness)
         witness.judge(check.unless)
 
 
 def _finding(
-    check: Check, verdict: Verdict, why: str, lines: Sequence[Line], seconds: float
+    check: Check, verdict: Verdict, why: str, lines: Sequence[WireLine], seconds: float
 ) -> Finding:
-    return Finding(check.rule, verdict, why, excerpt(lines), round(seconds, 3))
+    return Finding(check.rule, verdict, why, tuple(lines), round(seconds, 3))

@@ -29,7 +29,7 @@ NAMESPACE = "::"
 """Separates an MCP server's namespace, which agents add, from the tool's name."""
 
 
-class Asked(Struct, frozen=True):
+class ModelPrompt(Struct, frozen=True):
     """A request, reduced to what both interfaces share.
 
     `user` is the person's last message, `earlier` all messages before, one text each; `tools` are
@@ -63,7 +63,7 @@ class Failure(Struct, frozen=True):
 
 
 Reply: TypeAlias = ToolUse | Words | Failure
-Mind = Callable[[Asked], Reply]
+Mind = Callable[[ModelPrompt], Reply]
 """Returns the model's reply."""
 
 
@@ -85,7 +85,7 @@ def endpoint(mind: Mind, port: int = 0) -> Iterator[ModelEndpoint]:
 
     Raises OSError if the port is taken.
     """
-    server = _Server(("127.0.0.1", port), _Handler)
+    server = _ModelServer(("127.0.0.1", port), _ModelHandler)
     server.mind = mind
     server.endpoint = found = ModelEndpoint(f"http://127.0.0.1:{server.server_port}/v1")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="model endpoint")
@@ -98,15 +98,15 @@ def endpoint(mind: Mind, port: int = 0) -> Iterator[ModelEndpoint]:
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _ModelServer(ThreadingHTTPServer):
     endpoint: ModelEndpoint
     mind: Mind
     daemon_threads = True
     block_on_close = False  # a killed client leaves a thread that notices later
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class _ModelHandler(BaseHTTPRequestHandler):
+    server: _ModelServer
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
@@ -252,7 +252,7 @@ def _id(kind: str) -> str:
 # -- requests ---------------------------------------------------------------------------------
 
 
-def _chat_asked(body: Json) -> Asked:
+def _chat_asked(body: Json) -> ModelPrompt:
     messages = body["messages"]
     functions = [tool["function"] for tool in body.get("tools") or []]
     last = messages[-1]
@@ -260,7 +260,7 @@ def _chat_asked(body: Json) -> Asked:
     return _asked(messages, functions, said)
 
 
-def _responses_asked(body: Json) -> Asked:
+def _responses_asked(body: Json) -> ModelPrompt:
     items = body["input"]
     last = items[-1]
     is_output = last.get("type") == "function_call_output"
@@ -277,13 +277,13 @@ def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
             yield from _functions(tool["tools"], tool["name"] + NAMESPACE)
 
 
-def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -> Asked:
+def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -> ModelPrompt:
     tools = {function["name"]: function.get("parameters") or {} for function in functions}
     texts = [(item.get("role") == "user", _flat(item.get("content"))) for item in messages]
     by_user = [place for place, (is_user, text) in enumerate(texts) if is_user and text]
     last = by_user[-1] if by_user else len(texts)
     user = texts[last][1] if by_user else ""
-    return Asked(user, tuple(text for _, text in texts[:last]), tools, tool_said)
+    return ModelPrompt(user, tuple(text for _, text in texts[:last]), tools, tool_said)
 
 
 def _flat(content: object) -> str:

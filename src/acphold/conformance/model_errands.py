@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from acphold.conformance.errands import Errand, Task, errand, errands
-from acphold.conformance.model_endpoint import Asked, Reply, ToolUse, Words
+from acphold.conformance.model_endpoint import ModelPrompt, Reply, ToolUse, Words
 from acphold.conformance.record import Json
 
 PAUSE_SECONDS = 0.02
@@ -22,7 +22,7 @@ TOOLS: dict[Task, tuple[str, ...]] = {
 """Names that agents give the tools for an errand; the first one offered is used."""
 
 
-def answer(asked: Asked) -> Reply:
+def answer(asked: ModelPrompt) -> Reply:
     """Return the model's reply to a request; the person's last errand counts."""
     todo = errand(asked.user) or Errand("greet")
     if asked.tool_said is not None:
@@ -37,7 +37,7 @@ def answer(asked: Asked) -> Reply:
     return Words(_said(asked, todo))
 
 
-def _said(asked: Asked, todo: Errand) -> Iterator[str]:
+def _said(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
     match todo.task:
         case "count":
             for number in range(1, 301):
@@ -54,7 +54,7 @@ def _said(asked: Asked, todo: Errand) -> Iterator[str]:
             yield "I have no tool for that."
 
 
-def recalled(asked: Asked) -> str:
+def recalled(asked: ModelPrompt) -> str:
     """Return the code word given in the conversation, or in one that was handed over."""
     for text in (asked.user, *reversed(asked.earlier)):
         for todo in reversed(errands(text)):

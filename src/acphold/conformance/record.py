@@ -5,11 +5,17 @@ Cases and observers ask it who sent what, when, and in answer to what.
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+import re
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
+
+from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object as received: a checked message may be anything, so it has no closer type."""
@@ -20,11 +26,13 @@ Side: TypeAlias = Literal["client", "agent"]
 NOT_UTF_8 = "it is not UTF-8"
 
 
-class Line(msgspec.Struct, frozen=True, eq=False):
+class WireLine(msgspec.Struct, frozen=True, eq=False):
     """One line of a connection.
 
     `problem` says what is wrong with it; `message` is empty if it is no object, `method` None for a
-    response. `number` counts the lines of its record, `at` is the loop's time in seconds.
+    response. `number` counts the lines of its record, `at` is the loop's time in seconds. `params`
+    are empty if they are no object, `update` is that of a `session/update`, and `session_id` the
+    session that the line is about: every rule asks for these, of every line.
     """
 
     number: int
@@ -34,6 +42,9 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     message: Json
     method: str | None = None
     problem: str = ""
+    params: Json = {}
+    update: Json = {}
+    session_id: str | None = None
 
     @property
     def arrow(self) -> str:
@@ -44,12 +55,6 @@ class Line(msgspec.Struct, frozen=True, eq=False):
         return self.raw.decode("utf-8", "backslashreplace")
 
     @property
-    def params(self) -> Json:
-        """Its params; empty if they are no object."""
-        params = self.message.get("params")
-        return params if isinstance(params, dict) else {}
-
-    @property
     def is_request(self) -> bool:
         return self.method is not None and "id" in self.message
 
@@ -58,45 +63,56 @@ class Line(msgspec.Struct, frozen=True, eq=False):
         return bool(self.message) and self.method is None
 
     @property
-    def update(self) -> Json:
-        """The `update` of a `session/update`; empty for other messages."""
-        update = self.params.get("update") if self.method == "session/update" else None
-        return update if isinstance(update, dict) else {}
-
-    @property
     def update_kind(self) -> str:
         """The kind of its update, "" if it has none."""
         return str(self.update.get("sessionUpdate", ""))
 
-    @property
-    def session_id(self) -> str | None:
-        """The session that it is about."""
-        found = self.params.get("sessionId")
-        return found if isinstance(found, str) else None
+
+REFUSAL = re.compile(rb"HTTP (\d{3}) for (.+?):")
+"""A request that HTTP refused: its status and its id, see `transports.http_streams`."""
 
 
-def line(number: int, at: float, by: Side, raw: bytes) -> Line:
+BAD_REQUEST = 400
+
+
+def line(number: int, at: float, by: Side, raw: bytes) -> WireLine:
     """Return these bytes as a line."""
+    if (refused := REFUSAL.match(raw)) is not None:
+        status = int(refused[1])
+        code = INVALID_PARAMS if status == BAD_REQUEST else INTERNAL_ERROR
+        error = {"code": code, "message": f"HTTP {status}"}
+        message = {"jsonrpc": "2.0", "id": msgspec.json.decode(refused[2]), "error": error}
+        return WireLine(number, at, by, raw, message)
     text = raw.decode("utf-8", "replace")
     if not text.strip():
-        return Line(number, at, by, raw, {}, problem="it is blank")
+        return WireLine(number, at, by, raw, {}, problem="it is blank")
     try:
         message = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return Line(number, at, by, raw, {}, problem="it is not JSON")
+        return WireLine(number, at, by, raw, {}, problem="it is not JSON")
     if not isinstance(message, dict):
-        return Line(number, at, by, raw, {}, problem="it is no JSON object")
+        return WireLine(number, at, by, raw, {}, problem="it is no JSON object")
     # It is decoded all the same, so that the rest of the agent can be checked too.
     method = message.get("method")
     known = method if isinstance(method, str) else None
-    return Line(number, at, by, raw, message, known, "" if text.encode() == raw else NOT_UTF_8)
+    problem = "" if text.encode() == raw else NOT_UTF_8
+    params = _object(message.get("params"))
+    update = _object(params.get("update")) if known == "session/update" else {}
+    session = params.get("sessionId")
+    session_id = session if isinstance(session, str) else None
+    return WireLine(number, at, by, raw, message, known, problem, params, update, session_id)
 
 
-class Exchange(msgspec.Struct, frozen=True):
+def _object(value: object) -> Json:
+    """Return the value, or an empty object if it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+class RecordedExchange(msgspec.Struct, frozen=True):
     """A request and its answer; None until there is one."""
 
-    request: Line
-    answer: Line | None
+    request: WireLine
+    answer: WireLine | None
 
     @property
     def result(self) -> Json:
@@ -104,8 +120,58 @@ class Exchange(msgspec.Struct, frozen=True):
         return result_of(self.answer) if self.answer else {}
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[WireLine, ...]:
         return (self.request, self.answer) if self.answer else (self.request,)
+
+
+class StderrLine(msgspec.Struct, frozen=True):
+    """A line of an agent's stderr; `at` is the loop's time in seconds."""
+
+    at: float
+    text: str
+
+
+STDERR_KEPT = 4 << 20
+"""Characters kept of the stderr of one process; the oldest lines are dropped."""
+
+STDERR_LINE = 16 << 10
+"""Bytes after which a line of stderr is cut in two."""
+
+
+class StderrLog:
+    """An agent's stderr in lines, with the time at which each came."""
+
+    def __init__(self) -> None:
+        self._lines: deque[StderrLine] = deque()
+        self._size = 0
+        self._rest = b""
+        self._at = 0.0
+
+    def take(self, at: float, data: bytes) -> None:
+        """Add what was read."""
+        self._at = at
+        *ended, self._rest = (self._rest + data).split(b"\n")
+        while len(self._rest) > STDERR_LINE:
+            ended.append(self._rest[:STDERR_LINE])
+            self._rest = self._rest[STDERR_LINE:]
+        for piece in ended:
+            self._lines.append(_stderr_line(at, piece))
+            self._size += len(self._lines[-1].text)
+        while self._size > STDERR_KEPT:
+            self._size -= len(self._lines.popleft().text)
+
+    def lines(self) -> list[StderrLine]:
+        """Return the lines so far; the last one may have no end yet."""
+        rest = [_stderr_line(self._at, self._rest)] if self._rest else []
+        return [*self._lines, *rest]
+
+    def between(self, first: float, last: float) -> list[str]:
+        """Return the lines that came after `first`, until `last`."""
+        return [line.text for line in self.lines() if first < line.at <= last]
+
+
+def _stderr_line(at: float, piece: bytes) -> StderrLine:
+    return StderrLine(at, piece.decode("utf-8", "replace"))
 
 
 class Record:
@@ -113,44 +179,54 @@ class Record:
 
     `offers` are the client's capabilities; `ended` says how the agent ended by itself, "" while it
     runs and if it was asked to; `broken` is set once it was sent something that is no message.
+    `stderr` is the agent's, from its start on.
     """
 
     def __init__(self, name: str, offers: Json) -> None:
         self.name = name
         self.offers = offers
-        self.lines: list[Line] = []
+        self.lines: list[WireLine] = []
+        self.stderr = StderrLog()
         self.ended = ""
         self.broken = False
-        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[Exchange]] = {}
+        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[RecordedExchange]] = {}
+        self._answers: dict[tuple[Side, int], dict[bytes | str, WireLine]] = {}
 
-    def add(self, at: float, by: Side, raw: bytes) -> Line:
+    def add(self, at: float, by: Side, raw: bytes) -> WireLine:
         """Append a line and return it."""
         found = line(len(self.lines), at, by, raw)
         self.lines.append(found)
         return found
 
-    def by(self, side: Side) -> Iterator[Line]:
+    @property
+    def is_version_one(self) -> bool:
+        """False if the agent chose another version, which has messages of its own."""
+        answers = [it.result for it in self.exchanges("client", "initialize")]
+        versions = [answer.get("protocolVersion") for answer in answers]
+        return all(version == 1 for version in versions if isinstance(version, int))
+
+    def by(self, side: Side) -> Iterator[WireLine]:
         """Yield all lines of one side."""
         return (line for line in self.lines if line.by == side)
 
-    def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[Line]:
+    def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[WireLine]:
         """Yield the agent's updates, of one session if given, from line `since` on."""
         for found in self.lines[since:]:
             is_update = found.by == "agent" and found.method == "session/update"
             if is_update and session_id in (None, found.session_id):
                 yield found
 
-    def unasked(self, since: int) -> Line | None:
+    def unasked(self, since: int) -> WireLine | None:
         """Return the agent's first response to no request, from line `since` on."""
         return next(iter(self.all_unasked(since)), None)
 
-    def all_unasked(self, since: int) -> list[Line]:
+    def all_unasked(self, since: int) -> list[WireLine]:
         """Return all of these; a response whose id only has the wrong type is not among them."""
         asked = {likeness(line) for line in self.by("client") if line.is_request}
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
         return [it for it in answers if likeness(it) not in asked]
 
-    def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
+    def exchanges(self, by: Side, *methods: str) -> list[RecordedExchange]:
         """Return the requests of one side, in order, each with its first answer."""
         # Every rule asks for these, mostly after the last line: so they are cached.
         key = by, methods, len(self.lines)
@@ -159,36 +235,60 @@ class Record:
             found = self._exchanges[key] = self._found_exchanges(by, methods)
         return found
 
-    def _found_exchanges(self, by: Side, methods: tuple[str, ...]) -> list[Exchange]:
-        other: Side = "agent" if by == "client" else "client"
-        answers: dict[bytes | str, Line] = {}
-        for found in self.by(other):
-            if found.is_response:
-                answers.setdefault(id_of(found), found)
-                answers.setdefault(likeness(found), found)
+    def _found_exchanges(self, by: Side, methods: tuple[str, ...]) -> list[RecordedExchange]:
+        answers = self._answers_by("agent" if by == "client" else "client")
         return [
-            Exchange(found, answers.get(id_of(found)) or answers.get(likeness(found)))
+            RecordedExchange(found, answers.get(id_of(found)) or answers.get(likeness(found)))
             for found in self.by(by)
             if found.is_request and (not methods or found.method in methods)
         ]
 
+    def _answers_by(self, side: Side) -> dict[bytes | str, WireLine]:
+        """Return the first answer with each id, and with each likeness."""
+        key = side, len(self.lines)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = {}
+            for found in self.by(side):
+                if found.is_response:
+                    answers.setdefault(id_of(found), found)
+                    answers.setdefault(likeness(found), found)
+        return answers
 
-def id_of(line: Line) -> bytes:
+
+_MIDNIGHTS: WeakKeyDictionary[asyncio.AbstractEventLoop, datetime] = WeakKeyDictionary()
+
+
+def time_of_day(loop: asyncio.AbstractEventLoop) -> datetime:
+    """Return the time by the loop's clock: a clock that is set meanwhile does not change it."""
+    if loop not in _MIDNIGHTS:
+        _MIDNIGHTS[loop] = datetime.now(UTC) - timedelta(seconds=loop.time())
+    return _MIDNIGHTS[loop] + timedelta(seconds=loop.time())
+
+
+def id_of(line: WireLine) -> bytes:
     """Return the id as JSON, b"" without one; 7, 7.0 and "7" are three different ids."""
     id = line.message.get("id", msgspec.UNSET)
     return b"" if id is msgspec.UNSET else msgspec.json.encode(id)
 
 
-def likeness(line: Line) -> str:
+def likeness(line: WireLine) -> str:
     """Return a loose form of a line's id: the same for 7, 7.0 and "7"."""
     id = line.message.get("id")
     return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
-def result_of(answer: Line) -> Json:
+def array_in(line: WireLine) -> list[object]:
+    """Return the messages of a line that is an array of them; none if it is anything else."""
+    try:
+        return msgspec.json.decode(line.raw, type=list[object]) if line.problem else []
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def result_of(answer: WireLine) -> Json:
     """Return the result of a response; empty if it is no object, and for an error."""
-    result = answer.message.get("result")
-    return result if isinstance(result, dict) else {}
+    return _object(answer.message.get("result"))
 
 
 def objects(value: object) -> list[Json]:
@@ -201,17 +301,17 @@ def twice(ids: Iterable[object]) -> object:
     return next((id for id, count in Counter(ids).items() if count > 1), None)
 
 
-def sessions_in(exchange: Exchange) -> list[Json]:
+def sessions_in(exchange: RecordedExchange) -> list[Json]:
     """Return the sessions in the answer to a `session/list`."""
     return objects(exchange.result.get("sessions"))
 
 
-def said(records: Sequence[Record], by: Side) -> list[Line]:
+def said(records: Sequence[Record], by: Side) -> list[WireLine]:
     """Return all lines of one side."""
     return [line for record in records for line in record.by(by)]
 
 
-def calls(records: Sequence[Record], by: Side, *methods: str) -> Iterator[tuple[Record, Line]]:
+def calls(records: Sequence[Record], by: Side, *methods: str) -> Iterator[tuple[Record, WireLine]]:
     """Yield each request and notification of these methods."""
     for record in records:
         for line in record.by(by):

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from acphold.conformance.dialogue import Answer, Call, Dialogue, listening, unobservable
+from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, listening, unobservable
 from acphold.conformance.errands import Errand
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
-from acphold.conformance.record import Json, Line, Record
-from acphold.conformance.subject import Running, Subject
+from acphold.conformance.record import Json, Record, WireLine
+from acphold.conformance.subject import RunningAgent, Subject
 from acphold.conformance.verdicts import NotAdvertised, Reach, Signal, Violation
 from acphold.errors import AgentStartError
 from acphold.schema import (
@@ -36,7 +36,7 @@ T = TypeVar("T")
 Episode = Callable[["Stage"], Awaitable[T]]
 
 
-class Settings(Struct, frozen=True):
+class CheckSettings(Struct, frozen=True):
     """Settings of a check.
 
     In seconds: `timeout` for each answer, `quiet` for unwanted messages, `late` for late ones,
@@ -55,28 +55,28 @@ class Settings(Struct, frozen=True):
     folder: str | None = None
 
 
-class Session(Struct, frozen=True):
+class CheckedSession(Struct, frozen=True):
     """A session of the agent; `opened` is the answer that opened it."""
 
     id: str
     cwd: str
     opened: NewSessionResponse
-    answer: Answer
+    answer: AnswerLine
 
     @classmethod
-    def of(cls, answer: Answer, cwd: str) -> Session:
+    def of(cls, answer: AnswerLine, cwd: str) -> CheckedSession:
         """Return the session from an answer to `session/new`; raises Violation if there is none."""
         opened = answer.fitting(NewSessionResponse)
         return cls(opened.session_id, cwd, opened, answer)
 
 
-class Turn(Struct, frozen=True):
+class CheckedTurn(Struct, frozen=True):
     """A prompt and its answer; `updates` are its session's in between."""
 
-    session: Session
-    asked: Line
-    answer: Answer
-    updates: tuple[Line, ...]
+    session: CheckedSession
+    asked: WireLine
+    answer: AnswerLine
+    updates: tuple[WireLine, ...]
 
     @property
     def text(self) -> str:
@@ -84,13 +84,13 @@ class Turn(Struct, frozen=True):
         return "".join(chunk_text(line) for line in self.updates if _is_said(line))
 
 
-def chunk_text(line: Line) -> str:
+def chunk_text(line: WireLine) -> str:
     """Return the text of a chunk; "" for any other update."""
     content = line.update.get("content")
     return str(content.get("text", "")) if isinstance(content, dict) else ""
 
 
-def _is_said(line: Line) -> bool:
+def _is_said(line: WireLine) -> bool:
     return line.update_kind == "agent_message_chunk"
 
 
@@ -101,35 +101,39 @@ class Stage:
         self,
         subject: Subject,
         folder: str,
-        settings: Settings,
+        settings: CheckSettings,
         *,
         shell: Callable[[], Shell] | None = None,
+        records: list[Record] | None = None,
     ) -> None:
         self.subject = subject
         self.settings = settings
         self.folder = Path(folder).resolve()
         self.work = self.folder / "work"
         self.work.mkdir()
-        self.records: list[Record] = []
+        self.records: list[Record] = [] if records is None else records
         self.made: dict[str, str] = {}
         """Every session that was made, with its folder."""
         self.leftovers: int | None = None
         """Number of processes left behind when the client left; None if unknown."""
-        self._shell = shell or (lambda: RealShell(self.work))
+        self._shell = shell or (lambda: RealShell(self.folder))
         self._running: dict[Dialogue, AsyncExitStack] = {}
-        self._spare: asyncio.Task[Running] | None = None
+        self._spare: asyncio.Task[RunningAgent] | None = None
         self._shared: dict[str, Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
+        self._playing: dict[Any, asyncio.Lock] = {}
 
     # -- episodes -----------------------------------------------------------------------------
 
     async def judge(self, episode: Episode[T]) -> T:
         """Return an episode's result; raises the signal that it ended with."""
-        if episode not in self._played:
-            try:
-                self._played[episode] = (await episode(self), None)
-            except Signal as signal:
-                self._played[episode] = (None, signal)
+        # Cases that are played beside each other may need the same one.
+        async with self._playing.setdefault(episode, asyncio.Lock()):
+            if episode not in self._played:
+                try:
+                    self._played[episode] = (await episode(self), None)
+                except Signal as signal:
+                    self._played[episode] = (None, signal)
         value, ended = self._played[episode]
         if ended is not None:
             raise type(ended)(ended.why, *ended.lines) from None
@@ -169,7 +173,7 @@ class Stage:
         self._running[dialogue] = stack
         return dialogue
 
-    async def _ahead(self) -> Running:
+    async def _ahead(self) -> RunningAgent:
         """Return the process that was started ahead, and start the next one."""
         spare, self._spare = self._spare, None
         running = await (self.subject.start() if spare is None else spare)
@@ -287,29 +291,35 @@ class Stage:
         """Return the params of `session/new`, and of load and resume with a `sessionId`."""
         return {"cwd": str(self.work), "mcpServers": [], **more}
 
-    async def new_session(self, dialogue: Dialogue, **more: object) -> Session:
+    async def new_session(self, dialogue: Dialogue, **more: object) -> CheckedSession:
         """Make a new session; raises Violation if there is none, or SignInNeeded."""
         params = self.params(**more)
         answer = await dialogue.ask("session/new", params, seconds=2 * dialogue.timeout)
-        session = Session.of(answer, params["cwd"])
+        session = CheckedSession.of(answer, params["cwd"])
         self.made[session.id] = session.cwd
         return session
 
     async def prompt(
-        self, dialogue: Dialogue, session: Session, *content: Errand | str | Json
-    ) -> Turn:
+        self, dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json
+    ) -> CheckedTurn:
         """Run a whole turn; raises Violation if it is not answered with a result that fits."""
         call = begin_prompt(dialogue, session, *content)
         return await self.turn(dialogue, session, call)
 
     async def turn(
-        self, dialogue: Dialogue, session: Session, call: Call, seconds: float | None = None
-    ) -> Turn:
+        self,
+        dialogue: Dialogue,
+        session: CheckedSession,
+        call: SentRequest,
+        seconds: float | None = None,
+    ) -> CheckedTurn:
         """Return the rest of a turn that was begun."""
         limit = TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
         answer = await dialogue.answered(call, limit)
         answer.fitting(PromptResponse)
-        return Turn(session, call.asked, answer, between(dialogue.record, session, call, answer))
+        return CheckedTurn(
+            session, call.asked, answer, between(dialogue.record, session, call, answer)
+        )
 
 
 TURN_TIMEOUTS = 3
@@ -317,8 +327,8 @@ TURN_TIMEOUTS = 3
 
 
 def begin_prompt(
-    dialogue: Dialogue, session: Session, *content: Errand | str | Json, **more: object
-) -> Call:
+    dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json, **more: object
+) -> SentRequest:
     """Send a prompt."""
     blocks = [_block(it) for it in content]
     return dialogue.begin("session/prompt", {"sessionId": session.id, "prompt": blocks, **more})
@@ -331,35 +341,39 @@ def _block(content: Errand | str | Json) -> Json:
     return {"type": "text", "text": words}
 
 
-def between(record: Record, session: Session, call: Call, answer: Answer) -> tuple[Line, ...]:
+def between(
+    record: Record, session: CheckedSession, call: SentRequest, answer: AnswerLine
+) -> tuple[WireLine, ...]:
     """Return the updates of a session between a request and its answer."""
     first, last = call.asked.number, answer.line.number
     found = record.updates(session.id, since=first)
     return tuple(line for line in found if line.number < last)
 
 
-async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> Answer:
+async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> AnswerLine:
     """Send `initialize`."""
-    return await dialogue.ask(
-        "initialize",
-        {
-            "protocolVersion": version,
-            "clientCapabilities": offers,
-            "clientInfo": {
-                "name": "acphold-check",
-                "title": "acphold check",
-                "version": __version__,
-            },
-        },
-        seconds=START_TIMEOUTS * dialogue.timeout,
-    )
+    params: Json = {
+        "protocolVersion": version,
+        "clientCapabilities": offers,
+        "clientInfo": CLIENT_INFO,
+    }
+    if version > 1:  # the draft of version 2 requires the first two under these names
+        params |= {"info": CLIENT_INFO, "capabilities": {}}
+    return await dialogue.ask("initialize", params, seconds=START_TIMEOUTS * dialogue.timeout)
+
+
+CLIENT_INFO: Json = {
+    "name": "acphold-check",
+    "title": "acphold check",
+    "version": __version__,
+}
 
 
 START_TIMEOUTS = 3
 """Longest time to start, in answer timeouts: some programs load for long."""
 
 
-async def introduced(stage: Stage) -> Answer:
+async def introduced(stage: Stage) -> AnswerLine:
     """Return the main process's answer to `initialize`."""
     dialogue = await stage.connect("main")
     answer = await introduce(dialogue)

@@ -7,27 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from acphold.conformance.record import StderrLog
 from acphold.conformance.verdicts import Reach
 from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE
+from acphold.tasks import end
 from acphold.transports.child import ChildProcess
 from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.urls import transport_of
 
 if TYPE_CHECKING:
     from acphold.rpc.transport import Transport
+    from acphold.transports.route import Route
 
 
-class Running(Protocol):
-    """A running agent; `transport` is its stdin and stdout."""
+class RunningAgent(Protocol):
+    """A running agent; `transport` is its stdin and stdout, `stderr` what it wrote there."""
 
     @property
     def transport(self) -> Transport: ...
+
+    @property
+    def stderr(self) -> StderrLog: ...
 
     async def hang_up(self) -> None:
         """Close its stdin."""
@@ -54,7 +62,7 @@ class Subject(Protocol):
     name: str
     reach: Reach
 
-    async def start(self) -> Running:
+    async def start(self) -> RunningAgent:
         """Start a new process; raises AgentStartError if it cannot be started."""
 
 
@@ -67,11 +75,11 @@ class ProgramSubject:
     reach = Reach.PROGRAM
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self.name = " ".join(command)
+        self.name = shlex.join(command)
         self._command = tuple(command)
         self._env = {**os.environ, **(env or {})}
 
-    async def start(self) -> Running:
+    async def start(self) -> RunningAgent:
         program = await asyncio.to_thread(launch, self._command, env=self._env)
         return _RunningProgram(program)
 
@@ -81,11 +89,17 @@ LOOK_SECONDS = 0.05
 
 
 class _RunningProgram:
-    """See `Running`."""
+    """See `RunningAgent`."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._child = ChildProcess(program, relay_fd=None)
+        self.stderr = StderrLog()
+        loop = asyncio.get_running_loop()
+        self._child = ChildProcess(
+            program,
+            relay_fd=None,
+            on_stderr=lambda data: self.stderr.take(loop.time(), data),
+        )
 
     @property
     def transport(self) -> Transport:
@@ -138,17 +152,18 @@ class MemorySubject:
         self.name = name
         self._serve = serve
 
-    async def start(self) -> Running:
+    async def start(self) -> RunningAgent:
         ours, theirs = memory_pair()
         return _RunningTask(ours, asyncio.create_task(self._serve(theirs), name="agent"))
 
 
 class _RunningTask:
-    """See `Running`."""
+    """See `RunningAgent`."""
 
     def __init__(self, transport: MemoryTransport, task: asyncio.Task[None]) -> None:
         self._transport = transport
         self._task = task
+        self.stderr = StderrLog()
 
     @property
     def transport(self) -> Transport:
@@ -176,8 +191,7 @@ class _RunningTask:
         await self.aclose()
 
     async def aclose(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await end(self._task)
         await self._transport.aclose()
 
 
@@ -197,15 +211,24 @@ class ServerSubject:
     ) -> None:
         from acphold.client.server_endpoint import Dial  # brings TLS
         from acphold.transports.known_servers import ca_for, token_for
-        from acphold.transports.route import Route
 
         self.name = url
-        self.url = url
-        token, ca = token or token_for(url), ca or ca_for(url)
-        self.route = Route(url, seconds=seconds, limit=MAX_MESSAGE, token=token, trusted=ca)
-        self._dial = Dial(url, token, seconds=seconds, limit=MAX_MESSAGE, ca=ca)
+        self.url = transport_of(url)[0]
+        self._seconds = seconds
+        self._token, self._ca = token or token_for(self.url), ca or ca_for(self.url)
+        self._dial = Dial(url, self._token, seconds=seconds, limit=MAX_MESSAGE, ca=self._ca)
+        self._dial.tells_refusals = True
 
-    async def start(self) -> Running:
+    def new_route(self) -> Route:
+        """Return a way to the server that no connection has gone yet: it has no cookies."""
+        from acphold.transports.route import Route
+
+        return Route(
+            self.url, seconds=self._seconds, limit=MAX_MESSAGE, token=self._token, trusted=self._ca
+        )
+
+    async def start(self) -> RunningAgent:
+        self._dial.forget()
         try:
             return _RunningConnection(await self._dial())
         except AcpholdError as error:
@@ -213,10 +236,11 @@ class ServerSubject:
 
 
 class _RunningConnection:
-    """See `Running`: only the connection ends; the server runs on."""
+    """See `RunningAgent`: only the connection ends; the server runs on."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self.stderr = StderrLog()
 
     async def hang_up(self) -> None:
         await self.transport.aclose()

@@ -19,7 +19,7 @@ KEEP_ALIVE_SECONDS = 0.5
 """Seconds between two checks of an open stream for the server's end."""
 
 
-class Endpoint:
+class ToolEndpoint:
     """A running server. `calls` are the received methods, with their path and key, in order."""
 
     def __init__(self, port: int) -> None:
@@ -38,10 +38,10 @@ class Endpoint:
 
 
 @contextmanager
-def served() -> Iterator[Endpoint]:
+def served() -> Iterator[ToolEndpoint]:
     """Run an endpoint on a free port of this machine, for the block."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.endpoint = endpoint = Endpoint(server.server_port)
+    server = _ToolServer(("127.0.0.1", 0), _ToolHandler)
+    server.endpoint = endpoint = ToolEndpoint(server.server_port)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="tool endpoint")
     thread.start()
     try:
@@ -53,14 +53,14 @@ def served() -> Iterator[Endpoint]:
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    endpoint: Endpoint
+class _ToolServer(ThreadingHTTPServer):
+    endpoint: ToolEndpoint
     daemon_threads = True
     block_on_close = False  # an open stream notices a moment later
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class _ToolHandler(BaseHTTPRequestHandler):
+    server: _ToolServer
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:

@@ -5,6 +5,7 @@ A case that passes returns. Otherwise it raises:
     =================  ==================  ==========================================
     signal             verdict             means
     =================  ==================  ==========================================
+    `Remarked`         PASS                it keeps the rule, and there is something to tell
     `Violation`        FAIL                the agent broke the rule; the lines show it
     `NotAdvertised`    NOT_ADVERTISED      the agent never said that it can do this
     `SignInNeeded`     BLOCKED             the agent wants a person to sign in first
@@ -19,15 +20,14 @@ Only PASS means that the rule was seen to be kept.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from acphold.conformance.record import Line
+    from acphold.conformance.record import WireLine
 
 
 class Verdict(Enum):
@@ -48,6 +48,11 @@ class Level(Enum):
     SHOULD = "SHOULD"
     EXPECTED = "expected"
 
+    def counts_for(self, least: Level) -> bool:
+        """Return True if this demand is at least as strong as `least`."""
+        order = list(Level)
+        return order.index(self) <= order.index(least)
+
 
 class Reach(Enum):
     """The kind of agent: a program started by the check, or a remote server."""
@@ -56,14 +61,47 @@ class Reach(Enum):
     SERVER = "server"
 
 
-class Source(Struct, frozen=True):
+class RuleSource(Struct, frozen=True):
     """The source of a rule: a page and a heading on it."""
 
     page: str
     heading: str
 
+    @property
+    def url(self) -> str:
+        """The address of the page, at the heading."""
+        if self.page == JSON_RPC:
+            section = re.match(r"[\d.]*", self.heading)
+            return f"{JSON_RPC_URL}{JSON_RPC_SECTIONS.get(section[0] if section else '', '')}"
+        if self.page.startswith(RFD):
+            page = f"{SITE}/rfds/{_slug(self.page.removeprefix(RFD))}"
+        else:
+            page = f"{SITE}/protocol/v1/{_slug(self.page)}"
+        return f"{page}#{_slug(self.heading)}" if self.heading else page
+
     def __str__(self) -> str:
         return f"{self.page}, “{self.heading}”" if self.heading else self.page
+
+
+SITE = "https://agentclientprotocol.com"
+RFD = "RFD: "
+"""The beginning of the names of proposals."""
+JSON_RPC = "JSON-RPC 2.0"
+JSON_RPC_URL = "https://www.jsonrpc.org/specification"
+JSON_RPC_SECTIONS = {
+    "4": "#request_object",
+    "4.1": "#notification",
+    "4.2": "#parameter_structures",
+    "5": "#response_object",
+    "5.1": "#error_object",
+    "6": "#batch",
+}
+
+
+def _slug(words: str) -> str:
+    """Return the part of an address that the site makes of a title or a heading."""
+    kept = re.sub(r"[^\w\s-]", "", words.lower())
+    return re.sub(r"[\s-]+", "-", kept).strip("-")
 
 
 class Rule(Struct, frozen=True):
@@ -76,7 +114,7 @@ class Rule(Struct, frozen=True):
     id: str
     says: str
     level: Level
-    source: Source
+    source: RuleSource
     needs: tuple[str, ...] = ()
     only: Reach | None = None
 
@@ -86,13 +124,17 @@ class Rule(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """The outcome of a check; `why` is a sentence, `excerpt` lines of the wire, unchanged."""
+    """The outcome of a check; `why` is a sentence.
+
+    `lines` of the wire show it; `stderr` is what the agent wrote there at that time.
+    """
 
     rule: Rule
     verdict: Verdict
     why: str = ""
-    excerpt: tuple[str, ...] = ()
+    lines: tuple[WireLine, ...] = ()
     seconds: float = 0.0
+    stderr: tuple[str, ...] = ()
 
     @property
     def is_pass(self) -> bool:
@@ -104,7 +146,7 @@ class Signal(Exception):
 
     verdict = Verdict.NOT_OBSERVABLE
 
-    def __init__(self, why: str, *lines: Line) -> None:
+    def __init__(self, why: str, *lines: WireLine) -> None:
         super().__init__(why)
         self.why = why
         self.lines = lines
@@ -114,6 +156,12 @@ class Violation(Signal):
     """The agent broke the rule."""
 
     verdict = Verdict.FAIL
+
+
+class Remarked(Signal):
+    """The agent keeps the rule, and there is something to tell."""
+
+    verdict = Verdict.PASS
 
 
 class NotAdvertised(Signal):
@@ -136,26 +184,3 @@ class NotApplied(Signal):
     """The rule is about other agents than this one."""
 
     verdict = Verdict.NOT_APPLIED
-
-
-EXCERPT_LINES = 6
-"""Lines of the wire that a finding shows: the request, and what followed."""
-
-EXCERPT_LENGTH = 600
-"""Characters of each: enough for the fault, which is mostly near the start."""
-
-
-def excerpt(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Return lines for a report: `→` went to the agent, `←` came from it; long ones are cut."""
-    shown = [f"{line.arrow} {cut(line.text)}" for line in lines]
-    if len(shown) > EXCERPT_LINES:
-        left_out = len(shown) - EXCERPT_LINES
-        shown[EXCERPT_LINES - 1 : -1] = [f"… {left_out + 1} more lines"]
-    return tuple(shown)
-
-
-def cut(text: str) -> str:
-    """Return `text` without its end, if it is long."""
-    if len(text) <= EXCERPT_LENGTH:
-        return text
-    return f"{text[:EXCERPT_LENGTH]}… ({len(text)} characters)"

@@ -1,50 +1,82 @@
 """An agent that watches its client: the exemplar, with a record of the whole connection.
 
-It advertises some capabilities and not others, so that a client can break its word. A prompt
-without an errand is answered with a tour of what an agent may do: a thought, a plan, a tool call, a
-permission, and a file and a terminal if the client offers them.
+It advertises some capabilities and not others, see `OFFERS`, so that a client can use what is not
+there. It takes its time to answer, lists two sessions on a page, and answers a prompt without an
+errand with a tour, see `client_tour`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 
 from acphold.conformance.catalogue import Check, Witness
+from acphold.conformance.client_tour import Tour, fence
 from acphold.conformance.errands import errand
-from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Memory, Script, Turn
-from acphold.conformance.inspection import Report
+from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar_turns import ExemplarSession, ExemplarTurn, Memory, Script
+from acphold.conformance.inspection import CheckReport
 from acphold.conformance.record import Json, Record
-from acphold.conformance.verdicts import Finding, Signal, Verdict, excerpt
+from acphold.conformance.verdicts import Finding, Signal, Verdict
+from acphold.errors import INVALID_PARAMS
 from acphold.rpc.transport import Transport
 from acphold.schema import Implementation
 
+WAIT_SECONDS = 0.2
+"""Seconds before an answer: who does not wait for it is found."""
 
-class Tour(Script):
-    """Demonstrates one of everything."""
+PAGE_SIZE = 2
+"""Sessions on a page of the list."""
 
-    async def greet(self) -> None:
-        self.think("Let me show what I can do.")
-        await self.plan()
-        if self.offers("fs", "readTextFile"):
-            await self.read("README.md")
-        await self.run_command("echo this is a check")
-        self.say(
-            "That was a tour. Say `Count from 1 to 300, each number on a line of its own. Do not "
-            "use any tool.` and cancel it, or cancel while a permission is asked for."
-        )
+EARLIER = ("What was said before?", "And before that?")
+"""Prompts of sessions that are there already, so that there is something to list and to load."""
+
+EARLIER_ID = "earlier-"
+
+NOTHING: Json = {}
+
+OFFERS: dict[str, Json] = {
+    "some": {"loadSession": True, "sessionCapabilities": {"list": {}}},
+    "others": {
+        "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
+        "mcpCapabilities": {"http": True, "sse": True},
+        "sessionCapabilities": dict.fromkeys(
+            ("resume", "close", "delete", "additionalDirectories"), NOTHING
+        ),
+        "auth": {"logout": NOTHING},
+    },
+    "none": {},
+    "version": {},
+}
+"""Capabilities of the watcher, by name; `all` has the exemplar's. `version` is an agent of another
+version of the protocol."""
+
+OTHER_VERSION = 32_767
+"""A version that no client speaks."""
 
 
 class Watcher(Exemplar):
     """The watching agent. `on_turn` is called when a turn is over."""
 
     def __init__(
-        self, transport: Transport, memory: Memory, record: Record, on_turn: Callable[[], None]
+        self,
+        transport: Transport,
+        memory: Memory,
+        record: Record,
+        on_turn: Callable[[], None],
+        offers: str = "some",
     ) -> None:
         super().__init__(transport, memory)
         self.record = record
         self._on_turn = on_turn
+        self._offers = offers
+        self._cursors: dict[str, int] = {}
+        self._shown: set[str] = set()
+
+    async def serve(self) -> None:
+        await super().serve()
+        self.record.ended = "the client left"
 
     async def take(self, raw: bytes) -> None:
         self.record.add(asyncio.get_running_loop().time(), "client", raw)
@@ -62,31 +94,88 @@ class Watcher(Exemplar):
     def info(self) -> Json:
         return {"name": "acphold-check", "title": "acphold check --client", "version": "1"}
 
-    def capabilities(self) -> Json:
-        nothing: Json = {}
-        return {
-            "loadSession": True,
-            "promptCapabilities": {"embeddedContext": True},
-            "mcpCapabilities": {"http": True},
-            "sessionCapabilities": dict.fromkeys(("list", "resume", "close"), nothing),
-        }
+    def version(self, asked: int) -> int:
+        return OTHER_VERSION if self._offers == "version" else super().version(asked)
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def capabilities(self) -> Json:
+        found: Json | None = OFFERS.get(self._offers)
+        return super().capabilities() if found is None else found
+
+    async def new_session(self, params: Json) -> Json:
+        if self._offers in ("some", "all") and not self.memory.sessions:
+            for number, asked in enumerate(EARLIER, 1):
+                said = {"user_message_chunk": asked, "agent_message_chunk": "Nothing of note."}
+                history = [
+                    {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+                    for kind, text in said.items()
+                ]
+                kept = ExemplarSession(params["cwd"], [], history, title=asked)
+                kept.updated_at = self.now()
+                self.memory.sessions[f"{EARLIER_ID}{number}"] = kept
+        return await super().new_session(params)
+
+    async def list_sessions(self, params: Json) -> Json:
+        cursor = params.get("cursor")
+        if cursor is not None and cursor not in self._cursors:
+            raise ExemplarError(INVALID_PARAMS, "the cursor is none of ours")
+        first = 0 if cursor is None else self._cursors[cursor]
+        found = [
+            self.listed(session_id, kept)
+            for session_id, kept in reversed(self.memory.sessions.items())
+            if self.fits_filter(kept, params.get("cwd"))
+        ]
+        page: Json = {"sessions": found[first : first + PAGE_SIZE]}
+        if len(found) > first + PAGE_SIZE:
+            page["nextCursor"] = cursor = secrets.token_urlsafe(9)
+            self._cursors[cursor] = first + PAGE_SIZE
+        return page
+
+    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
+        """Earlier sessions have another folder beside their own each time."""
+        found = super().listed(session_id, kept)
+        if self._offers == "all" and session_id.startswith(EARLIER_ID):
+            found["additionalDirectories"] = [f"{kept.cwd}/checked-{secrets.token_hex(4)}"]
+        return found
+
+    async def logout(self, params: Json) -> Json:
+        self.sign_in_wanted = True
+        return {}
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        session_id = params["sessionId"]
+        if self.sign_in_wanted:
+            await fence(self, session_id, "")
+        self.signed_in()
+        found = await super().prompt(request, params)
+        if found["stopReason"] == "cancelled" and await fence(self, session_id, ""):
+            call = {"toolCallId": f"late-{secrets.token_hex(4)}"}
+            told = {"sessionUpdate": "tool_call", **call, "title": "Tidy up", "status": "pending"}
+            ended = {"sessionUpdate": "tool_call_update", **call, "status": "failed"}
+            for update in (told, ended):
+                self.update(session_id, update, remembered=False)
+            await fence(self, session_id, "late")
+        return found
+
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if errand(made.words) is not None:
             return made
-        return Tour(self, turn.session_id, made.words, made.is_cancelled)
+        return Tour(self, turn.session_id, made.words, made.is_cancelled, self._shown)
 
     async def answer(self, request: Json) -> None:
+        if request["method"] != "session/prompt":
+            await asyncio.sleep(WAIT_SECONDS)
         await super().answer(request)
         if request["method"] == "session/prompt":
+            if self.sign_in_wanted:
+                await fence(self, str(request["params"].get("sessionId")), "signed-out")
             self._on_turn()
 
 
-def judged(checks: Sequence[Check], record: Record, seconds: float) -> Report:
+def judged(checks: Sequence[Check], record: Record, seconds: float) -> CheckReport:
     """Return a report of the client rules on a record."""
     findings = tuple(_finding(check, record) for check in checks)
-    return Report("the client", _introduced(record), findings, seconds)
+    return CheckReport("the client", _introduced(record), findings, seconds, [record])
 
 
 def _introduced(record: Record) -> Implementation | None:
@@ -102,9 +191,9 @@ def _finding(check: Check, record: Record) -> Finding:
     if check.observer is None:
         return Finding(check.rule, Verdict.NOT_OBSERVABLE, check.unseen)
     witness = Witness()
-    check.observer([record], witness)
     try:
+        check.observer([record], witness)
         witness.judge(check.unless)
     except Signal as signal:
-        return Finding(check.rule, signal.verdict, signal.why, excerpt(signal.lines))
+        return Finding(check.rule, signal.verdict, signal.why, signal.lines)
     return Finding(check.rule, Verdict.PASS)

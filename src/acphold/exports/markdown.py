@@ -45,9 +45,9 @@ _END_OF_LIST = "<!-- -->\n\n"
 
 async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
     """Yield the text of a Markdown file, a turn at a time."""
-    yield f"# {_plain(head.name)}\n\n"
+    yield f"# {plain(head.name)}\n\n"
     for name, value in head.facts():
-        yield f"- {name}: {_code(value)}\n"
+        yield f"- {name}: {code(value)}\n"
     async for turn in turns(entries):
         yield "".join(_turn(turn))
     yield "\n"
@@ -56,8 +56,8 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
 def index(heads: Iterable[Head], suffix: str) -> str:
     """Return the index of the files of several sessions, in the same folder."""
     rows = [
-        f"- [{_plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
-        f" · {_plain(head.agent)} · {_code(on_one_line(head.cwd))}\n"
+        f"- [{plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
+        f" · {plain(head.agent)} · {code(on_one_line(head.cwd))}\n"
         for head in heads
     ]
     return f"# {counted(len(rows), 'session')}\n\n{''.join(rows)}"
@@ -104,13 +104,13 @@ def _scene(scene: Scene) -> str:
             headed = f"{step_mark(status)} {on_one_line(scene.name)} ({about})"
             return _fold(headed, "\n\n".join(map(_in_child, scene.timeline)) or "*no words*")
         case Planned():
-            steps = [f"- {step_mark(step.status)} {_plain(step.text)}" for step in scene.steps]
+            steps = [f"- {step_mark(step.status)} {plain(step.text)}" for step in scene.steps]
             return f"{_label('Plan')}\n\n" + "\n".join(steps)
         case _:
             if (found := aside(scene)) is None:
                 return ""
             _, what, words = found
-            return f"{_label(what)} *{_plain(words)}*"
+            return f"{_label(what)} *{plain(words)}*"
 
 
 def _in_child(item: Item) -> str:
@@ -129,30 +129,30 @@ def _message(message: Message) -> str:
         if isinstance(block, TextContent):
             parts.append(escaped(visible(block.text)))
             continue
-        parts.append(_code(on_one_line(described(block))))
+        parts.append(code(on_one_line(described(block))))
         if (text := embedded_text(block)) is not None:
-            parts.append(_fenced(visible(text)))
+            parts.append(fenced(visible(text)))
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
 def _tool(call: ToolCall) -> str:
     parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, _fenced(visible(indented(given or b"")), "json"))
+        parts.insert(0, fenced(visible(indented(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
-        parts.append(_fenced(visible(indented(output or b""))))
+        parts.append(fenced(visible(indented(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 
 
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return _fenced(visible(unfenced(text)))
+            return fenced(visible(unfenced(text)))
         case Content(content=block):
-            return _code(on_one_line(described(block)))
+            return code(on_one_line(described(block)))
         case Diff():
-            path = _code(on_one_line(item.path))
-            return f"{path}\n\n{_fenced(chr(10).join(diff_lines(item)), 'diff')}"
+            path = code(on_one_line(item.path))
+            return f"{path}\n\n{fenced(chr(10).join(diff_lines(item)), 'diff')}"
         case _:
             return "*shown in a terminal*"
 
@@ -173,14 +173,14 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
-def _fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "") -> str:
     """Return text unchanged, in a fence longer than any in it."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return text on one line as code."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     ticks = "`" * (longest + 1)
@@ -188,7 +188,7 @@ def _code(text: str) -> str:
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return text on one line without any Markdown in it."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", on_one_line(text)).replace("\\<", "&lt;")
 

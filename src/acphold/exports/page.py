@@ -80,7 +80,7 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
         yield "</section>\n"
         empty = False
     if empty:
-        yield '<p class="beside">Nothing was said in this session.</p>\n'
+        yield '<p class="beside">This session has no messages.</p>\n'
     yield ended()
 
 

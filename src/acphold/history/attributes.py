@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.history.raw_update import encode_text, members, string
-from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, Form
+from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
 
 
 class Attributes(Struct, frozen=True):
@@ -46,7 +46,7 @@ _ARRAYS: Final = {
 """The field that a kind of update replaces, and the member of the update that holds it."""
 
 SNAPSHOTS: Final = frozenset(
-    name for name in ATTRIBUTE_KINDS if UPDATE_KINDS[name].form is Form.SNAPSHOT
+    name for name in ATTRIBUTE_KINDS if UPDATE_KINDS[name].form is UpdateForm.SNAPSHOT
 )
 """Kinds of updates that state everything: the next one makes the last one void."""
 

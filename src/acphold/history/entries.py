@@ -66,6 +66,9 @@ CHILD: Final = "child"
 If it came as another notification it is `{"method": "…", "params": …}`: see `history.children`.
 """
 
+QUEUE: Final = "queue"
+"""A change of the queue of prompts: see `history.prompt_queue`. A copy does not take it along."""
+
 KINDS: Final = (
     UPDATE,
     PARAMS,
@@ -79,6 +82,7 @@ KINDS: Final = (
     AUTHOR,
     CHILD,
     SENT,
+    QUEUE,
 )
 """The kinds that the fold and the replay know; any other is kept and skipped."""
 

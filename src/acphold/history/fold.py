@@ -30,12 +30,14 @@ from acphold.history.entries import (
     PARAMS,
     PROMPT,
     QUESTION,
+    QUEUE,
     SETTINGS,
     TERMINAL,
     TURN_END,
     UPDATE,
     Entry,
 )
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.history.raw_update import (
     ROLES,
     UNREADABLE,
@@ -72,7 +74,8 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
     failed; `open_compactions` those of running compactions; `open_questions` those of unanswered
-    questions to people; `open_children` are the sub-agents of which more is expected.
+    questions to people; `open_children` are the sub-agents of which more is expected; `queue` are
+    the prompts that wait.
     """
 
     attributes: Attributes = NO_ATTRIBUTES
@@ -81,6 +84,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
     open_questions: tuple[str, ...] = ()
     open_compactions: tuple[str, ...] = ()
     open_children: tuple[OpenChild, ...] = ()
+    queue: PromptQueue = NO_QUEUE
 
 
 class SessionState(Summary, frozen=True):
@@ -140,6 +144,7 @@ class Fold:
         self._attributes = state.attributes
         self._turn: TurnState = state.turn
         self._turns = state.turns
+        self._queue = state.queue
         self._open_tools = {*state.open_tools}
         self._open_questions = {*state.open_questions}
         self._open_compactions = {*state.open_compactions}
@@ -181,12 +186,15 @@ class Fold:
         elif entry.kind == TURN_END:
             self._timeline.append(end := turn_end(entry.raw, entry.at))
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
+            self._queue = after_turn(self._queue, entry.raw, entry.at)
         elif entry.kind == SETTINGS:
             self._attributes = fold_settings(self._attributes, entry.raw)
         elif entry.kind == QUESTION:
             self._open_questions.add(string(members(entry.raw).get("id")) or "")
         elif entry.kind == ANSWER:
             self._open_questions.discard(string(members(entry.raw).get("question")) or "")
+        elif entry.kind == QUEUE:
+            self._queue = folded(self._queue, entry.raw, entry.seq, entry.at)
 
     def __len__(self) -> int:
         """Return the number of items on the timeline: the cost of making the state."""
@@ -205,6 +213,7 @@ class Fold:
                 for _, child in sorted(self._children.items())
                 if (still := child.still_open()) is not None
             ),
+            self._queue,
             self.timeline(),
             self._turns,
         )

@@ -62,7 +62,7 @@ class PlainChunk(
     compactionId: str | None = None
 
 
-class _Head(Struct, gc=False):
+class _UpdateHead(Struct, gc=False):
     sessionUpdate: str = ""
 
 
@@ -70,7 +70,7 @@ class _ToolHead(Struct, gc=False):
     toolCallId: str = ""
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_head = msgspec.json.Decoder(_UpdateHead).decode
 _decode_tool_head = msgspec.json.Decoder(_ToolHead).decode
 _decode_text = msgspec.json.Decoder(str).decode
 

@@ -8,6 +8,6 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.hub import Hub
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 
-__all__ = ["Attachment", "Client", "Conversation", "Hub", "Session", "Setup"]
+__all__ = ["Attachment", "Client", "Conversation", "Hub", "HubSession", "Setup"]

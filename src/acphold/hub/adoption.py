@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from msgspec import UNSET
 
-from acphold.agents import Agent
+from acphold.agents import HubAgent
 from acphold.errors import (
     AUTH_REQUIRED,
     HeldElsewhereError,
@@ -25,11 +25,12 @@ from acphold.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
+from acphold.history.times import now_ms
 from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.session import Session, now
+from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.journal import (
     Free,
@@ -65,7 +66,7 @@ class Adoption:
     def __init__(
         self,
         journal: Journal,
-        agent: Agent,
+        agent: HubAgent,
         session_list: SessionList,
         enter: Callable[[Lease, Setup], Awaitable[Conversation]],
         drop: Callable[[Conversation], None],
@@ -178,16 +179,16 @@ class Adoption:
             await asyncio.sleep(LOOK_SECONDS)
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")
 
-    async def _description(self, session: Session) -> RowChange:
+    async def _description(self, session: HubSession) -> RowChange:
         """Return what the list shows of it: from the agent's list, else from the replay."""
         listed = self._list.agents_own(session.id)
         title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()
         if not title:
             title = first_words(await session.state(through=session.last_seq))
-        session.untitled = False
+        session.row.untitled = False
         at = None if listed is None else listed.updated_at
-        return RowChange(title=title or UNSET, updated_at=at or now(), prompted=True)
+        return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)
 
     async def _undo(self, lease: Lease) -> None:
         try:

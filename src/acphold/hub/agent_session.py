@@ -28,7 +28,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from acphold.agents import Agent, Exchange, Updates
+from acphold.agents import AgentExchange, HubAgent, Updates
 from acphold.agents.capabilities import told_author
 from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
@@ -62,7 +62,7 @@ class Setup(Struct, frozen=True):
     is_listed_elsewhere: bool = False
     stays: bool = False
 
-    def told(self, agent: Agent) -> bytes:
+    def told(self, agent: HubAgent) -> bytes:
         """Return the params for this agent; an agent of the library is also told who asks."""
         if not agent.reads_journal:
             return self.params
@@ -91,7 +91,7 @@ class AgentSession:
     collects the conversation of the agent's replay; None if not wanted.
     """
 
-    def __init__(self, agent: Agent, routes: Routes, session_id: str, setup: Setup) -> None:
+    def __init__(self, agent: HubAgent, routes: Routes, session_id: str, setup: Setup) -> None:
         self.agent = agent
         self.id: str | None = None
         self.setup = setup
@@ -158,9 +158,9 @@ class AgentSession:
 
     def exchange(
         self, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
-    ) -> Exchange:
+    ) -> AgentExchange:
         """Return a request about this session; `params` may name it by any id."""
-        return Exchange(self.agent, method, self.under_its_id(params), seconds)
+        return AgentExchange(self.agent, method, self.under_its_id(params), seconds)
 
     def under_its_id(self, params: bytes) -> bytes:
         """Return params about this session with the id that the agent knows."""

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from acphold.agents import Agent
+from acphold.agents import HubAgent
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
 from acphold.history.timeline import TurnOutcome
 from acphold.hub.annotations import first_line
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
+from acphold.hub.tool_calls import calls_since
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
     from typing import Protocol
@@ -109,7 +110,7 @@ class SessionAlerts:
     """The alerts of one session; see the module."""
 
     def __init__(
-        self, alerts: Alerts, session: Session, agent: Agent, stirred: Callable[[], object]
+        self, alerts: Alerts, session: HubSession, agent: HubAgent, stirred: Callable[[], object]
     ) -> None:
         self._alerts = alerts
         self._stirred = stirred
@@ -167,7 +168,7 @@ class SessionAlerts:
         if (tool_call_id := question.untitled_call) is None:
             return question.title
         try:
-            told = (await self._session.tools(self.before_turn)).get(tool_call_id)
+            told = (await calls_since(self._session, self.before_turn)).get(tool_call_id)
         except JournalError:
             return question.title  # without its words: that it waits is what matters
         return (told and told.title) or question.title
@@ -210,7 +211,7 @@ class SessionAlerts:
             event,
             session.id,
             self._agent.key,
-            session.cwd,
+            session.row.cwd,
             session.attributes.title or first_line(self._prompt) or "",
             self._clock.time() - began,
             question,

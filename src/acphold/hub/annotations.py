@@ -16,7 +16,6 @@ from acphold.errors import INTERNAL_ERROR
 from acphold.history import Message, SessionState, ToolCall
 from acphold.history.children import OpenChild
 from acphold.history.speakers import NOTICE, is_the_persons
-from acphold.history.times import LATEST_MS
 from acphold.journal.copies import TITLE
 from acphold.schema import encode
 from acphold.schema.splice import splice
@@ -120,7 +119,7 @@ def notice(title: str, description: str, severity: str = "info") -> bytes:
 
 
 LEFT_OUT = "An update is missing here"
-LEFT_OUT_HOW = "It could not be delivered: {}. --max-message sets the limit."
+LEFT_OUT_HOW = "It could not be delivered: {}. `max_message` in the settings file sets the limit."
 
 
 def left_out(problem: str) -> bytes:
@@ -211,16 +210,3 @@ def iso_time(at: int | None = None) -> str:
     """Return a time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def milliseconds(updated_at: str | None) -> int:
-    """Return an ISO 8601 time in ms since the epoch; 0, the end of the list, if there is none.
-
-    A time before 1970 counts as none: Go writes an unset one as that of the year 1. So does one
-    that no clock shows: see LATEST_MS.
-    """
-    try:
-        at = int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0
-    return at if 0 < at < LATEST_MS else 0

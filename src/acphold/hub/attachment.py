@@ -26,10 +26,11 @@ from enum import Enum
 from functools import partial
 from typing import Protocol
 
-from acphold.agents.capabilities import Offer
+from acphold.agents.capabilities import ClientOffer
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.history import Segment
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
+from acphold.history.prompt_queue import PromptQueue
 from acphold.hub.frames import Frames
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Client(Protocol):
     """A connected client, as the hub sees it; fulfilled by `acphold.server`."""
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ClientOffer:
         """The capabilities and wishes from its `initialize`."""
 
     @property
@@ -96,7 +97,7 @@ class Client(Protocol):
         """Send a notification."""
 
 
-class Source(Protocol):
+class AttachedSession(Protocol):
     """The session that an attachment reads from."""
 
     @property
@@ -108,14 +109,14 @@ class Source(Protocol):
         """The end of what has been committed."""
 
     @property
-    def terminals(self) -> Mapping[str, Client | None]:
-        """The client that knows each terminal, by the terminal's id; None for nobody."""
+    def queue(self) -> PromptQueue:
+        """The prompts that wait."""
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Return committed segments above `after`, at least one if there is any."""
 
 
-class State(Enum):
+class AttachmentState(Enum):
     """See the module."""
 
     HELD = "held"
@@ -124,7 +125,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-HELD, LIVE, READING, CLOSED = State
+HELD, LIVE, READING, CLOSED = AttachmentState
 """The members by name: Python 3.11 takes 0.1 µs to look one up, and each step needs several."""
 
 
@@ -135,6 +136,8 @@ class Attachment:
     is the attachment that the client had when it asked for this one; it keeps that if this one is
     never opened.
 
+    `terminals` maps the id of each terminal to the client that shows it, None for nobody.
+
     With `positions` each line carries the position from which its client can resume. Entries above
     `live_after` are sent as they would be live, notices included. Entries up to it are history and
     sent as a replay.
@@ -142,10 +145,11 @@ class Attachment:
 
     def __init__(
         self,
-        source: Source,
+        source: AttachedSession,
         client: Client,
         after: int,
         live_after: int,
+        terminals: Mapping[str, Client | None],
         *,
         positions: bool = False,
     ) -> None:
@@ -159,7 +163,7 @@ class Attachment:
             source.id,
             client.offer,
             positions=self.positions,
-            terminals=source.terminals,
+            terminals=terminals,
             client=client,
             sent=client.known_prompts,
             from_start=after == 0,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from acphold.agents import Asked, Updates
+from acphold.agents import AgentRequest, Updates
 from acphold.errors import UnknownSessionError
 from acphold.history.children import (
     DEEPEST,
@@ -33,7 +33,7 @@ from acphold.history.raw_update import encode_text, members, string, update_kind
 from acphold.history.speakers import meta_without_marks, without_marks
 from acphold.hub.agent_session import AgentSession, update_in
 from acphold.hub.routes import Child, Routes
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.journal import Sessions
 from acphold.schema.splice import splice
 
@@ -44,7 +44,7 @@ class Children:
     """See the module."""
 
     def __init__(
-        self, session: Session, side: AgentSession, routes: Routes, journal: Sessions
+        self, session: HubSession, side: AgentSession, routes: Routes, journal: Sessions
     ) -> None:
         self._session = session
         self._side = side
@@ -182,11 +182,11 @@ class Children:
 
     # -- what they ask ----------------------------------------------------------------------
 
-    def asked(self, asked: Asked) -> Asked:
+    def asked(self, asked: AgentRequest) -> AgentRequest:
         """Return the agent's request under the id that clients know; `child` if a sub-agent
         asks."""
         child = self.find(string(members(asked.params).get("sessionId")) or "")
         if child is None:
-            return Asked(asked.method, self._side.under_our_id(asked.params))
+            return AgentRequest(asked.method, self._side.under_our_id(asked.params))
         params = splice(asked.params, {"sessionId": encode_text(child.id)})
-        return Asked(asked.method, params, child.id)
+        return AgentRequest(asked.method, params, child.id)

@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from acphold.agents import Asked
+from acphold.agents import AgentRequest
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
@@ -39,6 +39,7 @@ from acphold.schema import (
 from acphold.schema.initialize import ElicitationCapabilities
 from acphold.schema.splice import members, splice, with_meta
 from acphold.schema.update_kinds import CHILD
+from acphold.tasks import end
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """Requests that a person decides: every attached client may answer."""
@@ -77,7 +78,7 @@ class ClientRequest:
     """
 
     def __init__(
-        self, asked: Asked, tasks: EagerTasks, seq: int = 0, only: Client | None = None
+        self, asked: AgentRequest, tasks: EagerTasks, seq: int = 0, only: Client | None = None
     ) -> None:
         self.asked = asked
         self.seq = seq
@@ -156,11 +157,7 @@ class ClientRequest:
         for attachment, ask in self._due.values():
             attachment.forget(ask)
         self._due.clear()
-        asked = [task for task in self._tasks.values() if task is not None and not task.done()]
-        for task in asked:
-            task.cancel()
-        if asked:
-            await asyncio.wait(asked)
+        await end(*(task for task in self._tasks.values() if task is not None and not task.done()))
 
 
 def _sent(result: bytes) -> tuple[str, bytes]:
@@ -176,7 +173,7 @@ def _sent(result: bytes) -> tuple[str, bytes]:
     return own_id, splice(result, {"_meta": meta if members(meta) else None})
 
 
-def can_answer(client: Client, asked: Asked, session_id: str = "") -> bool:
+def can_answer(client: Client, asked: AgentRequest, session_id: str = "") -> bool:
     """Return True if this client advertised what answering takes (spec v1, initialization).
 
     A client that only watches is asked nothing, and nobody counts on it.
@@ -184,7 +181,7 @@ def can_answer(client: Client, asked: Asked, session_id: str = "") -> bool:
     return not client.only_watches(session_id) and covers(client.offer.capabilities, asked)
 
 
-def covers(can: ClientCapabilities, asked: Asked) -> bool:
+def covers(can: ClientCapabilities, asked: AgentRequest) -> bool:
     """Return True if these capabilities allow an agent to ask this."""
     method = asked.method
     if method == READ_TEXT_FILE.name:
@@ -201,7 +198,7 @@ def covers(can: ClientCapabilities, asked: Asked) -> bool:
     return True
 
 
-def unanswerable(asked: Asked, clients: Iterable[ClientCapabilities]) -> PeerError:
+def unanswerable(asked: AgentRequest, clients: Iterable[ClientCapabilities]) -> PeerError:
     """Return the error for the agent if no client with these capabilities can be asked.
 
     Source: spec v1, elicitation, "URL completion": a mode that was not advertised is -32602.

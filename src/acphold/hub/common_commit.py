@@ -14,20 +14,21 @@ from typing import Any
 from acphold.errors import JournalError, LeaseLostError
 from acphold.hub.attachment import Client
 from acphold.hub.publication import Publication
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.journal import Entries
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.tasks import END_SECONDS, TaskSet
 
 log = logging.getLogger(__name__)
 
 
 async def publish_together(
-    journal: Entries, said: Sequence[tuple[Session, Publication | None]]
+    journal: Entries, said: Sequence[tuple[HubSession, Publication | None]]
 ) -> list[JournalError | None]:
     """Publish what each of these sessions of `journal` holds, and its publication; no session
     twice.
 
-    Return the error of each, as `Session.publish` would raise it; nothing was delivered then.
+    Return the error of each, as `HubSession.publish` would raise it; nothing was delivered then.
     """
     sessions = [session for session, _ in said]
     for session in sessions:
@@ -62,9 +63,9 @@ async def publish_together(
             failed.append(None)
             for publication, segment in zip(each.publications, segments, strict=True):
                 if not publication.is_speech:
-                    session.deliver(publication, segment)
+                    session.attachments.deliver(publication, segment)
                     continue
-                for attachment in tuple(session.attachments):
+                for attachment in session.attachments:
                     client = attachment.client
                     if client.buffered or not (lines := attachment.lines_of(segment)):
                         attachment.deliver(segment)
@@ -94,10 +95,10 @@ class CommonRelease:
     def __init__(self, journal: Entries, tasks: EagerTasks) -> None:
         self._journal = journal
         self._tasks = tasks
-        self._due: dict[Session, Callable[[], Coroutine[Any, Any, None]]] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._due: dict[HubSession, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._under_way = TaskSet()
 
-    def add(self, session: Session, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def add(self, session: HubSession, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Publish what this session holds, too; `alone` does so if it cannot go with the others."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._leave)
@@ -107,7 +108,9 @@ class CommonRelease:
         due, self._due = self._due, {}
         self._begin(self._release({each: due[each] for each in due if each.holds_any}))
 
-    async def _release(self, due: dict[Session, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def _release(
+        self, due: dict[HubSession, Callable[[], Coroutine[Any, Any, None]]]
+    ) -> None:
         together = [(each, None) for each in due if not each.writing.locked()]
         if len(together) > 1:
             try:
@@ -122,9 +125,7 @@ class CommonRelease:
         task = self._tasks.begin(work, "release")
         if task is not None:
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
 
     async def aclose(self) -> None:
         """Wait until everything under way is in the journal."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._under_way.aclose(END_SECONDS)

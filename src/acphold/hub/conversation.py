@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from acphold.agents import Agent, Asked, Notified, Updates
+from acphold.agents import AgentRequest, HubAgent, Notified, Updates
 from acphold.errors import (
     HistoryLostError,
     InvalidParamsError,
@@ -43,15 +43,17 @@ from acphold.hub.common_commit import CommonRelease
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import own_words, without_its_title
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
-from acphold.hub.prompt_turn import Stage, Turn
+from acphold.hub.prompt_turn import PromptTurn, TurnStage
 from acphold.hub.publication import Publication, speech
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Turns
+from acphold.hub.unfinished import close_open
+from acphold.hub.waiting_prompts import WaitingPrompts
 from acphold.journal import Journal
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
@@ -79,8 +81,8 @@ class Conversation:
 
     def __init__(
         self,
-        session: Session,
-        agent: Agent,
+        session: HubSession,
+        agent: HubAgent,
         journal: Journal,
         routes: Routes,
         setup: Setup,
@@ -96,7 +98,12 @@ class Conversation:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, self.side, routes, journal)
-        told_outside = SessionAlerts(alerts, session, agent, stirred)
+
+        def stir() -> None:
+            stirred()
+            self.waiting.look()
+
+        told_outside = SessionAlerts(alerts, session, agent, stir)
         self.questions = Questions(session, self.side, options, told_outside, tasks)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
@@ -104,7 +111,7 @@ class Conversation:
         self.services = Services(session, self.questions, self.terminals, offered)
         self._offered = offered
         self.title = GivenTitle(session, journal)
-        self.turns = Turns(
+        self.turns = turns = Turns(
             session,
             self.side,
             self.restoration,
@@ -116,6 +123,7 @@ class Conversation:
             tasks,
             options,
         )
+        self.waiting = WaitingPrompts(session, turns, self.questions)
 
     @property
     def id(self) -> str:
@@ -181,12 +189,12 @@ class Conversation:
             except JournalError as exc:
                 await self.failed(exc)
             return
-        about = self.children.asked(Asked(event.method, event.params))
+        about = self.children.asked(AgentRequest(event.method, event.params))
         try:
             await self.session.come_behind()
         except JournalError as exc:  # the updates before it will never be shown
             await self.failed(exc)
-        self.session.tell(event.method, about.params, about_child=bool(about.child))
+        self.session.attachments.tell(event.method, about.params, about_child=bool(about.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
@@ -255,13 +263,16 @@ class Conversation:
             if self.interjections.is_echo(update) or (
                 running is not None and repeats(update, running.prompt)
             ):
-                await self.session.publish("echo", [update], audience=author)
+                if running is None or author is not None:
+                    await self.session.publish("echo", [update], audience=author)
+                else:  # everybody has seen the prompt, as it came out of the queue
+                    log.info("session %s: the agent repeated its prompt", self.id)
             else:
                 await self.session.publish(kind, [raw])
 
     # -- what the agent asks --------------------------------------------------------------
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         """Answer a request of the agent; raises MethodNotFoundError if no answer is possible."""
         asked = self.children.asked(asked)
         try:
@@ -280,14 +291,14 @@ class Conversation:
                 return answer
             await self.session.come_behind()  # questions are committed themselves
             running = self.turns.running
-            client = None if running is None else running.author.client
+            client = None if running is None else running.client
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)
             # An extension's request goes to the client that prompted, otherwise to the clients that
             # are attached.
-            if client is not None and self.session.find(client) is not None:
+            if client is not None and self.session.attachments.find(client) is not None:
                 return await self.questions.relay(asked, client)
-            if client is not None and not self.session.attachments:
+            if running is not None and not self.session.attachments:
                 raise MethodNotFoundError(asked.method)  # the client that it was meant for is gone
             return await self.questions.relay(asked)
         except JournalError as exc:
@@ -299,30 +310,30 @@ class Conversation:
     def open_to(self, attachment: Attachment) -> None:
         """Go live: the client has the answer that opens the session. Send it what is new, ask it
         what is open."""
-        self.session.open_to(attachment)
+        self.session.attachments.open_to(attachment)
         self.questions.put_to(attachment)
 
     async def close_for(self, client: Client) -> None:
         """Detach a client from a session that others have open; its own turns end."""
         await self.turns.end_for(client)
-        if (attachment := self.session.find(client)) is not None:
+        if (attachment := self.session.attachments.find(client)) is not None:
             self.detach(attachment)
 
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self.session.attachments:
             self.questions.withdraw(attachment.client)
-            self.session.detach(attachment)
+            self.session.attachments.detach(attachment)
 
     def put_back(self, attachment: Attachment) -> None:
         """Give the client back its former attachment: the session could not be opened."""
-        if not self.session.put_back(attachment):
+        if not self.session.attachments.put_back(attachment):
             self.detach(attachment)
 
-    def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
+    def prompt(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
         """Begin one turn; a cancelled one never reaches the agent."""
         if is_cancelled:
-            turn.stage = Stage.CANCELLED
+            turn.stage = TurnStage.CANCELLED
         self.turns.begin(turn)
 
     async def set_mode(
@@ -367,7 +378,7 @@ class Conversation:
             async with self.side.exchange(method, params, seconds=None) as answer:
                 if words is not None and self.interjections.is_new(words, answer):
                     await self._say(method, words, client)
-                author = self.session.find(client)
+                author = self.session.attachments.find(client)
                 if author is None:
                     reply(answer)
                 else:
@@ -385,7 +396,7 @@ class Conversation:
     async def _say(self, method: str, words: bytes, client: Client) -> None:
         if not self.side.is_at_work:
             self.side.voice = Voice.COUNTS  # it may begin a turn with them
-        author = self.session.find(client)
+        author = self.session.attachments.find(client)
         await self.session.publish("update", user_message(method, words, client.info), author)
 
     def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
@@ -406,7 +417,7 @@ class Conversation:
     async def close_interrupted_turn(self) -> None:
         """Mark a turn that a crash cut off as interrupted, and close what was open in it."""
         session = self.session
-        await session.close_open(INTERRUPTED)
+        await close_open(session, INTERRUPTED)
         if session.attributes.title is None:
             title = first_words(await session.state(through=session.last_seq))
             if title is not None:
@@ -422,16 +433,17 @@ class Conversation:
         self.turns.lose(error)
         self._end()
         if error.deleted:
-            self.session.tell_deleted()
+            self.session.attachments.tell_deleted()
             self.session.detach_all()
             return
         if isinstance(error, HistoryLostError):
             log.error("%s", error)
-            self.session.tell_history_lost(error)
+            self.session.attachments.tell_history_lost(error)
         self.session.move()
 
     async def aclose(self) -> None:
         """End the turn, detach everybody, release the lease."""
+        self.waiting.stop()
         await self.turns.aclose()
         try:
             await self.terminals.turn_over()
@@ -443,6 +455,7 @@ class Conversation:
         await self.session.aclose()
 
     def _end(self) -> None:
+        self.waiting.stop()
         self.restoration.stop()
         self.questions.close()
         self.side.close()

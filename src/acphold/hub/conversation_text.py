@@ -95,7 +95,7 @@ def block_text(block: bytes) -> str:
     """Return the words of a content block, or what stands for it: `[image]`, the URI of a
     resource."""
     try:
-        found = msgspec.json.decode(block, type=_Block)
+        found = msgspec.json.decode(block, type=_TextBlock)
     except msgspec.MsgspecError:
         return string(_members(block).get("text")) or ""  # half a surrogate pair, say
     uri = found.uri if found.resource is None else found.resource.uri
@@ -112,7 +112,7 @@ class _Resource(Struct):
     uri: str = ""
 
 
-class _Block(Struct):
+class _TextBlock(Struct):
     type: str = ""
     text: str = ""
     uri: str | None = None

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from acphold.agents import Agent
+from acphold.agents import HubAgent
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.history.turn_spans import span_at, turn_spans
 from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
@@ -73,7 +73,7 @@ async def fork(
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
 
 
-async def forked_from(journal: Journal, session_id: str, agent: Agent) -> str | None:
+async def forked_from(journal: Journal, session_id: str, agent: HubAgent) -> str | None:
     """Return the agent's id of the session that it would have to fork for this conversation.
 
     None if it cannot fork, or if the result would differ: this session is no fork, or has gone on,

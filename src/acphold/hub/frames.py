@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from acphold.agents.capabilities import Offer
+from acphold.agents.capabilities import ClientOffer
 from acphold.history import Segment
 from acphold.history.children import SPEAKS_OF_CHILDREN, is_opencodes, said, with_update
 from acphold.history.entries import AUTHOR, CHILD, PROMPT, SENT, TURN_END, sent_id
@@ -56,7 +56,7 @@ class Frames:
     def __init__(
         self,
         session_id: str,
-        offer: Offer,
+        offer: ClientOffer,
         *,
         positions: bool = False,
         terminals: Mapping[str, object] = NO_TERMINALS,

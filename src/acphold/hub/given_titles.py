@@ -18,7 +18,7 @@ from msgspec import json
 
 from acphold.errors import UnknownSessionError
 from acphold.history.raw_update import storable, update_kind
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.journal import Sessions
 from acphold.journal.copies import TITLE
 from acphold.schema.splice import splice
@@ -39,7 +39,7 @@ def given_title(text: str) -> str | None:
 class GivenTitle:
     """The title that a person gave a live session, if any; see the module."""
 
-    def __init__(self, session: Session, journal: Sessions) -> None:
+    def __init__(self, session: HubSession, journal: Sessions) -> None:
         self._session = session
         self._journal = journal
 

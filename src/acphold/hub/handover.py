@@ -140,7 +140,7 @@ def without_its_title(update: bytes) -> bytes:
 # -- what there is room for ------------------------------------------------------------------------
 
 
-class _Kept(Struct):
+class _HandedParts(Struct):
     """The parts handed over, oldest first, with a line where something is missing; and their
     number."""
 
@@ -149,14 +149,14 @@ class _Kept(Struct):
     left_out: int = 0
 
 
-def _kept(timeline: Sequence[Item]) -> _Kept:
+def _kept(timeline: Sequence[Item]) -> _HandedParts:
     told = [(is_prompt(item), text) for item in timeline if (text := written(item))]
     prompts = _shortened([text for is_first, text in told if is_first])
     others = [text for is_first, text in told if not is_first]
     newest = _newest(others, CONTEXT_BYTES - sum(map(_size, prompts)))
     skipped = {True: len(told) - len(others) - len(prompts), False: len(others) - len(newest)}
     remaining = {True: iter(prompts), False: iter(newest)}
-    kept = _Kept([])
+    kept = _HandedParts([])
     missing = 0
     for is_first, _ in told:
         if skipped[is_first]:

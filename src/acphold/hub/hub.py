@@ -14,7 +14,7 @@ from functools import partial
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from acphold.agents import Agent, Exchange, ListenerToMany, ask
+from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
@@ -40,7 +40,7 @@ from acphold.hub.readiness import Readiness
 from acphold.hub.relay import Relay
 from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession, session_of
@@ -58,6 +58,7 @@ from acphold.schema import (
 )
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
+from acphold.tasks import END_SECONDS, TaskSet, end
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Hub:
     def __init__(
         self,
         journal: Journal,
-        make_agent: Callable[[ListenerToMany], Agent],
+        make_agent: Callable[[ListenerToMany], HubAgent],
         options: ServeOptions,
         *,
         alerts: Alerts = NO_ALERTS,
@@ -110,8 +111,8 @@ class Hub:
         )
         self.listed = ListedSessions(journal, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
-        self._undoing: set[asyncio.Task[None]] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._undoing = TaskSet()
+        self._closing = TaskSet()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.opening = Turnstile(OPENED_AT_ONCE)
         """Paces new clients and sessions that are opened."""
@@ -129,18 +130,13 @@ class Hub:
         try:
             yield
         finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+            await end(renewing)
             try:
                 await self._journal.renew(retiring=True)
             except JournalError as exc:  # others wait until we have ended
                 log.info("nobody is told that this process ends: %s", exc)
-            for adopting in tuple(self._adopting.values()):
-                adopting.cancel()
-            if self._adopting:
-                await asyncio.wait(self._adopting.values())
-            if self._closing:
-                await asyncio.wait(self._closing)
+            await end(*self._adopting.values())
+            await self._closing.aclose(END_SECONDS)
             # The agent ends right after its turns: it must not run on meanwhile.
             await self.end_turns()
             conversations = tuple(self._live.values())
@@ -158,8 +154,7 @@ class Hub:
             await self._release.aclose()
             await self._ownership.aclose()
             self._tasks.close()
-            if self._undoing:
-                await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
+            await self._undoing.aclose(CLOSE_SECONDS)
 
     async def end_turns(self) -> None:
         """Cancel all turns and tell clients that this process ends.
@@ -175,7 +170,7 @@ class Hub:
         if not self._ends:
             self._ends = True
             for conversation in conversations:
-                conversation.session.tell_last(
+                conversation.session.attachments.tell_last(
                     notice(ENDED, ENDED_HOW, "warning"), lambda client: client.offer.is_line
                 )
 
@@ -229,7 +224,7 @@ class Hub:
         JournalError."""
         conversation = self._live.get(session_id)
         if conversation is not None:
-            conversation.session.row_changed()
+            conversation.session.row.changed_elsewhere()
             with suppress(LeaseLostError):  # then it leaves, and its clients are told
                 await conversation.session.verify()
                 await conversation.title.look()
@@ -237,7 +232,7 @@ class Hub:
     def detach(self, client: Client) -> None:
         """Detach a client that has gone from every session."""
         for conversation in tuple(self._live.values()):
-            for attachment in tuple(conversation.session.attachments):
+            for attachment in conversation.session.attachments:
                 if attachment.client is client:
                     in_turn = conversation.turns.running is not None
                     conversation.session.keep_position(attachment, in_turn=in_turn)
@@ -266,9 +261,12 @@ class Hub:
 
     @property
     def is_busy(self) -> bool:
-        """True while a turn runs, or the agent waits for an answer."""
+        """True while a turn runs, the agent waits for an answer, or a prompt waits for its
+        time."""
         return any(
-            conversation.turns.running is not None or conversation.questions.are_open
+            conversation.turns.running is not None
+            or conversation.questions.are_open
+            or conversation.session.queue.wakes_at is not None
             for conversation in self._live.values()
         )
 
@@ -284,7 +282,7 @@ class Hub:
         use."""
         await self.agent.ensure()
         params = splice(setup.told(self.agent), {"sessionId": None})
-        exchange = Exchange(self.agent, NEW_SESSION.name, params)
+        exchange = AgentExchange(self.agent, NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
             # Inside the block: updates that came right behind the answer then find their session.
             try:
@@ -309,9 +307,7 @@ class Hub:
                 with suppress(RemoteError):
                     made = encode({"sessionId": new_session_id(answer)})
                     closing = self._close_at_agent("new", made)
-                    undoing = asyncio.create_task(closing, name="undo new session")
-                    self._undoing.add(undoing)
-                    undoing.add_done_callback(self._undoing.discard)
+                    self._undoing.start(closing, "undo new session")
                 raise
         self._readiness.signed_in = True
         return conversation, splice(answer, {"sessionId": encode(conversation.id)})
@@ -342,7 +338,7 @@ class Hub:
         session = conversation.session
         end = session.last_seq
         restoring = self._readiness.begin(conversation)
-        attachment = session.attach(client, after=0, live_after=end)
+        attachment = session.attachments.attach(client, after=0, live_after=end)
         try:
             await session.be_followed(attachment)
             await conversation.questions.tell_missed()
@@ -386,7 +382,7 @@ class Hub:
         session = conversation.session
         # Updates of the agent during the restoring are new, and come behind the answer.
         start = session.last_seq if after is None else after
-        attachment = session.attach(client, start, start, positions=after is not None)
+        attachment = session.attachments.attach(client, start, start, positions=after is not None)
         restoring = self._readiness.begin(conversation)
         try:
             if after is not None:
@@ -465,16 +461,16 @@ class Hub:
             lease = await self._ownership.acquire(session_id, over)
             conversation = await self._ownership.enter(lease, setup)
         else:
-            check_folder(conversation.session.cwd, setup.cwd)
+            check_folder(conversation.session.row.cwd, setup.cwd)
             try:
                 await conversation.turns.record_failure()
             except AcpholdError as exc:  # the next prompt tries again and reports it
                 log.warning("session %s: %s", conversation.id, exc)
             conversation.side.open_with(setup)
-        await conversation.session.open_in(setup.cwd, setup.additional_directories)
+        await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
         return conversation
 
-    def _conversation(self, session: Session, setup: Setup, summary: Summary) -> Conversation:
+    def _conversation(self, session: HubSession, setup: Setup, summary: Summary) -> Conversation:
         return Conversation(
             session,
             self.agent,
@@ -498,8 +494,7 @@ class Hub:
         If clients other than `client` have it open, only `client` leaves, with its own turns.
         """
         if (adopting := self._adopting.get(session_id)) is not None:
-            adopting.cancel()
-            await asyncio.wait([adopting])
+            await end(adopting)
             return
         conversation = self._live.get(session_id)
         if conversation is None:
@@ -544,7 +539,6 @@ class Hub:
         closing = self._tasks.begin(close(), "close session")
         if closing is not None:
             self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
 
     async def delete(self, session_id: str, client: Client | None = None) -> None:
@@ -559,12 +553,12 @@ class Hub:
         if conversation is not None:
             if conversation.side.is_open:
                 known = conversation.side.id
-            conversation.session.tell_deleted(client)
+            conversation.session.attachments.tell_deleted(client)
             await self.close(session_id)
         await self._journal.delete(session_id)
         if known is None:
             return
-        await self._journal.link(None, self.agent.key, known)
+        await self._journal.links.link(None, self.agent.key, known)
         if self.agent.capabilities.session_capabilities.delete is None:
             return
         try:

@@ -28,9 +28,11 @@ from acphold.errors import (
 from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
-from acphold.hub.session import Kept, Session
+from acphold.hub.session import HubSession, SessionJournal
+from acphold.hub.unfinished import close_children
 from acphold.journal import At, Gone, Lease, Silent, Whose
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
+from acphold.tasks import END_SECONDS, TaskSet, beside
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +65,13 @@ class Ownership:
     def __init__(
         self,
         live: dict[str, Conversation],
-        journal: Kept,
-        make: Callable[[Session, Setup, Summary], Conversation],
+        journal: SessionJournal,
+        make: Callable[[HubSession, Setup, Summary], Conversation],
     ) -> None:
         self._live = live
         self._journal = journal
         self._make = make
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = TaskSet()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
@@ -101,14 +103,17 @@ class Ownership:
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
         lost = self._lost(row.session_id)
-        session = Session(self._journal, lease, row, summary.attributes, lost, self._settling)
+        session = HubSession(
+            self._journal, lease, row, summary.attributes, summary.queue, lost, self._settling
+        )
         conversation = self._make(session, setup, summary)
         session.keep_places(row.followers, in_turn=summary.turn != "idle")
         await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
         elif summary.open_children:  # they went on when their turn was over
-            await session.close_children(INTERRUPTED, summary.open_children)
+            await close_children(session, INTERRUPTED, summary.open_children)
+        await conversation.waiting.reopened()
         if row.renamed:
             await conversation.title.look()
         self._live[session.id] = conversation
@@ -121,15 +126,11 @@ class Ownership:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             asked = _clock()
-            renewing = asyncio.create_task(self._renew(), name="renew")
-            try:
+            async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():
                     await asyncio.wait({renewing}, timeout=RENEW_SECONDS)
                     if not renewing.done():
                         await self._doubt(heard)
-            finally:
-                renewing.cancel()
-                await asyncio.wait({renewing})
             if renewing.result():
                 heard = asked
             else:
@@ -225,11 +226,8 @@ class Ownership:
         if self._live.get(conversation.id) is conversation:
             del self._live[conversation.id]
         conversation.lose(error)
-        ending = asyncio.create_task(conversation.services.aclose(), name="end commands")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._ending.start(conversation.services.aclose(), "end commands")
 
     async def aclose(self) -> None:
         """Wait until commands of lost sessions have ended."""
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._ending.aclose(END_SECONDS)

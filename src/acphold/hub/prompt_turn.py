@@ -18,15 +18,17 @@ from enum import Enum
 from itertools import count
 from time import monotonic
 
-from acphold.hub.attachment import Attachment
+from acphold.history.entries import AUTHOR, SENT
+from acphold.hub.attachment import Attachment, Client
 from acphold.hub.routes import AgentTurn
 from acphold.rpc.pending_call import Answer
+from acphold.schema import encode
 
 Reply = Callable[[Answer], None]
 """Answers the prompt; called once, when its client has been sent every update of the turn."""
 
 
-class Stage(Enum):
+class TurnStage(Enum):
     """See the module."""
 
     QUEUED = "queued"
@@ -36,13 +38,13 @@ class Stage(Enum):
     OVER = "over"
 
 
-_CANCELLED, _OVER = Stage.CANCELLED, Stage.OVER  # Python 3.11 takes 0.1 µs to find a member
+_CANCELLED, _OVER = TurnStage.CANCELLED, TurnStage.OVER  # Python 3.11 takes 0.1 µs to find a member
 
 
 _numbers = count(1)
 
 
-class Turn:
+class PromptTurn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
     client's own id for it, if it gave one.
 
@@ -51,13 +53,14 @@ class Turn:
     `starting` is the timeout on making the agent ready, which a cancellation ends; `is_started` is
     set when its beginning is complete. Its end runs under `ending`, for several callers may try to
     end it. `number` is its name in the log, and `arrived` (`monotonic`) the time of its prompt.
+    Without an `author` it comes out of the queue of prompts that wait (`hub.waiting_prompts`).
     """
 
     def __init__(
         self,
         params: bytes,
         prompt: bytes,
-        author: Attachment,
+        author: Attachment | None,
         reply: Reply,
         sent_id: str = "",
     ) -> None:
@@ -68,7 +71,7 @@ class Turn:
         self.author = author
         self.reply = reply
         self.sent_id = sent_id
-        self.stage = Stage.QUEUED
+        self.stage = TurnStage.QUEUED
         self.is_recorded = False
         self.began = 0
         self.at_agent: AgentTurn | None = None
@@ -87,9 +90,27 @@ class Turn:
 
     @property
     def may_come_again(self) -> bool:
-        """True if its client may send it again, by its position or id."""
+        """True if its client, or the queue, may send it again: by its position or id."""
         author = self.author
+        if author is None:  # its client is no longer waiting for it
+            return True
         return author.positions and (not author.client.offer.for_events or bool(self.sent_id))
+
+    @property
+    def client(self) -> Client | None:
+        """The client that waits for its answer; None if nobody does."""
+        return None if self.author is None else self.author.client
+
+    def may_begin(self) -> bool:
+        """Return False if something has happened since that it must not begin over."""
+        return True
+
+    def preface(self) -> list[tuple[str, bytes]]:
+        """Return the entries that are committed right before the prompt: their kinds and raws."""
+        entries = [(SENT, encode({"id": self.sent_id}))] if self.sent_id else []
+        if self.client is not None and (info := self.client.info):
+            entries.append((AUTHOR, info))
+        return entries
 
     @property
     def is_at_agent(self) -> bool:
@@ -97,7 +118,7 @@ class Turn:
 
     def conclude(self) -> None:
         """End it, for everybody but perhaps the agent."""
-        self.stage = Stage.OVER
+        self.stage = TurnStage.OVER
         if self.at_agent is not None:
             self.at_agent.is_awaited = False
         self.start_no_more()

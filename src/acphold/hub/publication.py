@@ -8,7 +8,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from acphold.history.attributes import Attributes, fold_settings, fold_update
+from acphold.history.entries import QUEUE, TURN_END
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.history.times import now_ms
 from acphold.hub.agent_session import update_in
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, RowChange
@@ -43,6 +46,15 @@ class Publication(Struct, frozen=True):
                 attributes = fold_settings(attributes, raw)
         return attributes
 
+    def queue_after(self, queue: PromptQueue, last_seq: int) -> PromptQueue:
+        """Return the queue of the session after these entries, which come behind `last_seq`."""
+        if self.kind == QUEUE:
+            for seq, raw in enumerate(self.raws, last_seq + 1):
+                queue = folded(queue, raw, seq, now_ms())
+        elif self.kind == TURN_END and queue is not NO_QUEUE:
+            queue = after_turn(queue, self.raws[-1], now_ms())
+        return queue
+
 
 def speech(raws: Sequence[bytes]) -> Publication:
     """Return pieces of the agent's messages and thoughts as a publication."""
@@ -55,6 +67,7 @@ class Prepared(Struct, frozen=True):
     held: list[Publication]
     publications: Sequence[Publication]
     attributes: Attributes
+    queue: PromptQueue
     append: Append
 
 

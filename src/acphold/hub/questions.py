@@ -17,9 +17,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
-from acphold.agents import Asked
+from acphold.agents import AgentRequest
 from acphold.errors import AcpholdError, ConnectionLostError, JournalError
 from acphold.history.decisions import (
     AskedQuestion,
@@ -36,7 +37,9 @@ from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
+from acphold.hub.tool_calls import added_by_request
+from acphold.hub.unfinished import close_refused
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import REQUEST_PERMISSION
 from acphold.serve_options import ServeOptions
@@ -73,7 +76,7 @@ UNANSWERED_HOW = (
 class Question(ClientRequest):
     """A question to a person; `informed` are the clients that were told they cannot show it."""
 
-    def __init__(self, asked: Asked, tasks: EagerTasks) -> None:
+    def __init__(self, asked: AgentRequest, tasks: EagerTasks) -> None:
         super().__init__(asked, tasks)
         self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         self.known_as = self.entry.id
@@ -93,7 +96,7 @@ class Questions:
 
     def __init__(
         self,
-        session: Session,
+        session: HubSession,
         side: AgentSession,
         options: ServeOptions,
         alerts: SessionAlerts,
@@ -124,7 +127,7 @@ class Questions:
 
     # -- asking ---------------------------------------------------------------------------
 
-    async def relay(self, asked: Asked, only: Client | None = None) -> bytes:
+    async def relay(self, asked: AgentRequest, only: Client | None = None) -> bytes:
         """Return the answer of `only`, else the first that a client gives; it is not journalled.
 
         Waits while nobody is attached. Raises RemoteError if all who could answer refused,
@@ -140,7 +143,7 @@ class Questions:
             self._open.remove(request)
             await request.aclose()
 
-    async def decide(self, asked: Asked) -> bytes:
+    async def decide(self, asked: AgentRequest) -> bytes:
         """Return the decision of a person, or of the rules.
 
         Raises RemoteError if all who could answer refused, AgentError if the agent ended meanwhile,
@@ -148,8 +151,10 @@ class Questions:
         """
         question = Question(asked, self._tasks)
         self._open.append(question)  # a cancellation finds it from here on
+        entry, before = question.entry, self._alerts.before_turn
+        adds = partial(added_by_request, self._session, entry.tool_call, before)
         try:
-            segment = await self._session.ask(question.entry, asked.child, self._alerts.before_turn)
+            segment = await self._session.ask(entry, asked.child, adds)
         except BaseException:
             self._open.remove(question)
             question.changed.set()
@@ -209,7 +214,7 @@ class Questions:
                 sent_id=reply.sent_id,
                 message=None if reply.error is None else str(reply.error),
             )
-            change = self._session.question_change()
+            change = self._session.row.question_change()
             await self._session.publish(ANSWER, [entry], change=change)
             self._note_refusal(question, entry)
             if reply.outcome == "interrupted" and not self._session.attachments:
@@ -234,7 +239,7 @@ class Questions:
         """End the calls that were not allowed: the turn is over. Raises JournalError."""
         if refused := self._refused:
             self._refused = {}
-            await self._session.close_refused(refused)
+            await close_refused(self._session, refused)
 
     # -- clients --------------------------------------------------------------------------
 
@@ -319,7 +324,7 @@ def _result(reply: Reply) -> bytes:
     return reply.result
 
 
-def refusal(asked: Asked, outcome: Outcome) -> bytes:
+def refusal(asked: AgentRequest, outcome: Outcome) -> bytes:
     """Return the answer to the agent if no person answers; never a yes, and nothing permanent.
 
     Sources: spec v1, tool calls, "Requesting Permission"; schema, `CreateElicitationResponse`.
@@ -332,6 +337,6 @@ def refusal(asked: Asked, outcome: Outcome) -> bytes:
     return b'{"outcome":{"outcome":"selected","optionId":%b}}' % option
 
 
-def is_decision(asked: Asked) -> bool:
+def is_decision(asked: AgentRequest) -> bool:
     """Return True if a person has to decide this."""
     return asked.method in DECISIONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from acphold.agents import Agent
+from acphold.agents import HubAgent
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
@@ -44,7 +44,7 @@ class Readiness:
     """See the module. `signed_in` says that the agent has let a session be used since it
     started."""
 
-    def __init__(self, agent: Agent, sessions: SessionList) -> None:
+    def __init__(self, agent: HubAgent, sessions: SessionList) -> None:
         self.signed_in = False
         self._agent = agent
         self._sessions = sessions

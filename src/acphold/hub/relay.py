@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from acphold.agents import Agent, Exchange
+from acphold.agents import AgentExchange, HubAgent
 from acphold.errors import UnknownSessionError
 from acphold.hub.attachment import Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.router import Asker, Router
-from acphold.journal import Links, Sessions, session_of
+from acphold.journal import HasLinks, Sessions, session_of
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema import encode
 from acphold.schema.splice import splice
@@ -19,7 +19,7 @@ from acphold.schema.splice import splice
 log = logging.getLogger(__name__)
 
 
-class Known(Links, Sessions, Protocol):
+class RelayJournal(HasLinks, Sessions, Protocol):
     """The seams of a journal that a relay needs."""
 
 
@@ -27,7 +27,11 @@ class Relay:
     """See the module. `live` is the hub's own table of its sessions."""
 
     def __init__(
-        self, agent: Agent, live: Mapping[str, Conversation], router: Router, journal: Known
+        self,
+        agent: HubAgent,
+        live: Mapping[str, Conversation],
+        router: Router,
+        journal: RelayJournal,
     ) -> None:
         self._agent = agent
         self._live = live
@@ -49,7 +53,7 @@ class Relay:
             return
         await self._agent.ensure()
         params = await self._for_agent(params, session_id)
-        exchange = Exchange(self._agent, method, params, None)
+        exchange = AgentExchange(self._agent, method, params, None)
         async with self._router.asked_by(asker, exchange) as answer:
             await self._router.behind_all(asker.client, lambda: reply(answer))
 

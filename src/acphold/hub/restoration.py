@@ -44,7 +44,7 @@ from typing import Literal
 
 import msgspec
 
-from acphold.agents import Exchange
+from acphold.agents import AgentExchange
 from acphold.errors import (
     AUTH_REQUIRED,
     AgentExitedError,
@@ -59,8 +59,9 @@ from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.hub.transfer import Transfer
+from acphold.hub.unfinished import close_children
 from acphold.journal import Journal, session_of
 from acphold.schema import (
     LOAD_SESSION,
@@ -107,7 +108,7 @@ class Restoration:
     """See the module."""
 
     def __init__(
-        self, session: Session, side: AgentSession, journal: Journal, *, cut_off: bool = False
+        self, session: HubSession, side: AgentSession, journal: Journal, *, cut_off: bool = False
     ) -> None:
         self.cut_off = cut_off
         self.went_on = False
@@ -207,7 +208,7 @@ class Restoration:
             if side.id is not None:  # sub-agents that worked on after a turn ended with it
                 left = (await self._journal.summary(self._session.id)).open_children
                 gone = [child for child in left if not side.knows_child(child.session_id)]
-                await self._session.close_children(AGENT_ENDED, gone)
+                await close_children(self._session, AGENT_ENDED, gone)
             self._owed, self._unlinked = "nothing", None
             wanted = self._session.attributes
             known = await self.known_as()
@@ -247,7 +248,7 @@ class Restoration:
             return None
         params = splice(setup.params, {"sessionId": encode(source)})
         try:
-            async with Exchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
+            async with AgentExchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
                 forked = new_session_id(answer)
                 side.voice = Voice.STALE  # some replay what they have forked
                 for early in side.bind(forked):
@@ -316,9 +317,9 @@ class Restoration:
         """
         side, setup = self._side, self._side.setup
         params = splice(setup.params, {"sessionId": None})
-        async with Exchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
+        async with AgentExchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
             agent_session = new_session_id(answer)
-            await self._journal.link(None, side.agent.key, agent_session)
+            await self._journal.links.link(None, side.agent.key, agent_session)
             self._unlinked = agent_session
             self._owed = "conversation"
             side.voice = Voice.STALE

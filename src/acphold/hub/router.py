@@ -21,7 +21,16 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
-from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Unheard, Updates
+from acphold.agents import (
+    AgentCall,
+    AgentExchange,
+    AgentRequest,
+    Answered,
+    Event,
+    Notified,
+    Unheard,
+    Updates,
+)
 from acphold.errors import ConnectionLostError, InvalidParamsError, JournalError
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
@@ -39,6 +48,7 @@ from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
+from acphold.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +57,7 @@ ROOM_SECONDS = 5.0
 not caught up by then is stuck; it is not waited for again until it has."""
 
 
-_under_way: ContextVar[Call | None] = ContextVar("under_way", default=None)
+_under_way: ContextVar[AgentCall | None] = ContextVar("under_way", default=None)
 """The call that an agent in this process works on: its tasks begin in the context of the call."""
 
 
@@ -74,7 +84,7 @@ class Router:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
         # The client of each call that the agent works on outside of sessions.
-        self._askers: dict[Call, Asker] = {}
+        self._askers: dict[AgentCall, Asker] = {}
         self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
         self._conversations = conversations
@@ -82,7 +92,7 @@ class Router:
         self._tasks = tasks
 
     @asynccontextmanager
-    async def asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
+    async def asked_by(self, asker: Asker | None, exchange: AgentExchange) -> AsyncIterator[bytes]:
         """Run an exchange during which the agent may ask this client something."""
         if asker is not None:
             self._askers[exchange] = asker
@@ -173,7 +183,7 @@ class Router:
         Sessions that it is only now opening are left out: opening them may wait for this.
         """
         sessions = [each.session for each in self._conversations.values()]
-        found = [(session.find(client), session.last_seq) for session in sessions]
+        found = [(session.attachments.find(client), session.last_seq) for session in sessions]
         return [(each, seq) for each, seq in found if each is not None and each.lags]
 
     async def behind_all(self, client: Client, act: Callable[[], None]) -> None:
@@ -204,7 +214,7 @@ class Router:
         """Return True if no other client provides the MCP server that the params name."""
         return self.providers.get(_named(params).serverId or "") in (None, client)
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         """Return a client's answer to a request of the agent."""
         is_mcp = asked.method == MCP_MESSAGE
         if is_mcp and (server_id := _named(asked.params).serverId) is not None:
@@ -219,7 +229,7 @@ class Router:
             raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
         return await self._ask_outside(asked)
 
-    async def _ask_outside(self, asked: Asked) -> bytes:
+    async def _ask_outside(self, asked: AgentRequest) -> bytes:
         """Put a request outside of known sessions to a client that it may concern.
 
         A form that belongs to a request goes to the client that made the request, with the id it
@@ -268,9 +278,7 @@ class Router:
         try:
             return await answer
         finally:
-            if asking is not None:
-                asking.cancel()
-                await asyncio.wait([asking])
+            await end(asking)
 
     def _asker(self) -> Asker | None:
         """Return the client for which the agent is at work now; None if that cannot be told."""
@@ -302,7 +310,7 @@ def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[],
         act()
 
 
-class _Named(Struct):
+class _NamedElsewhere(Struct):
     """Names that a request of the agent may contain outside of sessions.
 
     `requestId` is one of our requests, a number, or the agent's own id of a request to an MCP
@@ -313,8 +321,8 @@ class _Named(Struct):
     requestId: int | str | None = None
 
 
-def _named(params: bytes) -> _Named:
+def _named(params: bytes) -> _NamedElsewhere:
     try:
-        return msgspec.json.decode(params or b"{}", type=_Named)
+        return msgspec.json.decode(params or b"{}", type=_NamedElsewhere)
     except msgspec.MsgspecError:
-        return _Named()
+        return _NamedElsewhere()

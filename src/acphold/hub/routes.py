@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from acphold.agents import Agent, Updates
+from acphold.agents import HubAgent, Updates
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Routes:
     """
 
     def __init__(self) -> None:
-        self.agent: Agent | None = None
+        self.agent: HubAgent | None = None
         self._generation = 0
         self._sessions: dict[str, str] = {}
         self._children: dict[str, Child] = {}

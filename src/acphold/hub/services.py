@@ -15,12 +15,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acphold.agents import Asked
+from acphold.agents import AgentRequest
 from acphold.errors import ConnectionLostError, MethodNotFoundError, UnknownTerminalError
 from acphold.hub.attachment import Client
 from acphold.hub.client_request import TERMINAL_METHODS, can_answer, covers
 from acphold.hub.questions import Questions
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts, terminal_id
 from acphold.schema import (
     CREATE_TERMINAL,
@@ -58,7 +58,7 @@ class Services:
 
     def __init__(
         self,
-        session: Session,
+        session: HubSession,
         questions: Questions,
         texts: TerminalTexts,
         offered: Callable[[], ClientCapabilities],
@@ -69,7 +69,7 @@ class Services:
         self._offered = offered
         self._stand_in = StandIn(session)
 
-    async def answer(self, asked: Asked, prompting: Client | None) -> bytes:
+    async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
 
         Raises MethodNotFoundError for a capability that the agent was not told of,
@@ -88,11 +88,11 @@ class Services:
                 # The client has gone: ask another one. Reading or writing a file twice does no
                 # harm.
 
-    async def _terminal(self, asked: Asked, prompting: Client | None) -> bytes:
+    async def _terminal(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         terminal = self._texts.find(asked)
         if terminal is not None:
             by = terminal.client
-            if by is not None and self._session.find(by) is None:
+            if by is not None and self._session.attachments.find(by) is None:
                 return await self._gone(asked)
         elif asked.method != CREATE_TERMINAL.name and self._stand_in.has(terminal_id(asked.params)):
             by = None
@@ -100,19 +100,19 @@ class Services:
             by = self._who_serves(asked, prompting)
 
         async def ask(method: str, params: bytes) -> bytes:
-            return await self._ask(Asked(method, params, asked.child), by)
+            return await self._ask(AgentRequest(method, params, asked.child), by)
 
         try:
             answer = await self._texts.pass_on(asked, by, ask)
             if asked.method == CREATE_TERMINAL.name:
-                self._session.made_terminal(terminal_id(answer), by)
+                self._session.attachments.made_terminal(terminal_id(answer), by)
             return answer
         except ConnectionLostError:
             if by is None or asked.method == CREATE_TERMINAL.name:
                 raise
             return await self._gone(asked)
 
-    async def _gone(self, asked: Asked) -> bytes:
+    async def _gone(self, asked: AgentRequest) -> bytes:
         """Answer for a terminal that went with its client: it can only be released."""
         if asked.method == RELEASE_TERMINAL.name:
             await self._texts.let_go(asked)
@@ -120,7 +120,7 @@ class Services:
         id_ = terminal_id(asked.params)
         raise UnknownTerminalError(id_, GONE.format(id_))
 
-    def _who_serves(self, asked: Asked, prompting: Client | None) -> Client | None:
+    def _who_serves(self, asked: AgentRequest, prompting: Client | None) -> Client | None:
         """Return the client that is to do this; None for acphold itself."""
         clients = [attachment.client for attachment in self._session.attachments]
         if prompting in clients:
@@ -132,7 +132,7 @@ class Services:
             raise MethodNotFoundError(asked.method)
         return None
 
-    async def _ask(self, asked: Asked, by: Client | None) -> bytes:
+    async def _ask(self, asked: AgentRequest, by: Client | None) -> bytes:
         if by is None:
             return await self._stand_in.answer(asked)
         return await self._questions.relay(asked, by)
@@ -148,7 +148,7 @@ class StandIn:
     When a client opens the session with other folders, existing terminals stay as they are.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: HubSession) -> None:
         self._session = session
         self._workspaces: dict[tuple[str, ...], Workspace] = {}
         self._closed = False
@@ -157,7 +157,7 @@ class StandIn:
         """Return True if a terminal with this id was made here."""
         return any(id_ in workspace.terminals for workspace in self._workspaces.values())
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AgentRequest) -> bytes:
         """Answer an ACP client method; raises WorkspaceError and InvalidParamsError."""
         id_ = terminal_id(asked.params)
         for workspace in self._workspaces.values():
@@ -166,7 +166,7 @@ class StandIn:
         from acphold.workspace.roots import Roots
         from acphold.workspace.workspace import Workspace
 
-        folders = self._session.folders
+        folders = self._session.row.folders
         if folders not in self._workspaces:
             # In a thread: it resolves the folders in the file system.
             roots = await asyncio.to_thread(Roots, folders[0], folders[1:])

@@ -17,10 +17,19 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from acphold.agents import Agent, ask
+from acphold.agents import HubAgent, ask
 from acphold.errors import AcpholdError, InvalidParamsError, UnknownSessionError
-from acphold.hub.annotations import iso_time, milliseconds
-from acphold.journal import Archived, Links, ListFilter, ListKey, SessionRow, Sessions, session_of
+from acphold.history.times import milliseconds
+from acphold.hub.annotations import iso_time
+from acphold.journal import (
+    Archived,
+    HasLinks,
+    ListFilter,
+    ListKey,
+    SessionRow,
+    Sessions,
+    session_of,
+)
 from acphold.journal import cursor as cursors
 from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
@@ -57,7 +66,7 @@ NOTHING = b'{"sessions":[]}'
 """A list for a client that may see no session."""
 
 
-class Line(Struct, frozen=True):
+class ListLine(Struct, frozen=True):
     """One line of the list: its place, and its JSON."""
 
     key: ListKey
@@ -70,7 +79,7 @@ class Line(Struct, frozen=True):
         return self.key.updated_at or None
 
 
-class Listing(Links, Sessions, Protocol):
+class Listing(HasLinks, Sessions, Protocol):
     """The seams of a journal that the list needs."""
 
 
@@ -80,11 +89,11 @@ class SessionList:
     The agent's own sessions are fetched with every first page and kept for the pages after it.
     """
 
-    def __init__(self, journal: Listing, agent: Agent, *, all_agents: bool = False) -> None:
+    def __init__(self, journal: Listing, agent: HubAgent, *, all_agents: bool = False) -> None:
         self._journal = journal
         self._agent = agent
         self._all_agents = all_agents
-        self._agents_own: dict[str | None, dict[str, Line]] = {}
+        self._agents_own: dict[str | None, dict[str, ListLine]] = {}
         self._asked = 0.0
 
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
@@ -122,7 +131,7 @@ class SessionList:
             await self._ask_agent(cwd)
             # A session of ours that went on outside acphold moves to the time in the agent's list.
             times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
-            await self._journal.went_on(self._agent.key, times)
+            await self._journal.links.went_on(self._agent.key, times)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
         lines = [await self._ours(row) for row in rows]
         is_without = archived == "only" or bool(tenant)  # the agent's own have no tenant
@@ -130,14 +139,14 @@ class SessionList:
         lines += [line for line in strangers if after is None or after < line.key]
         return await _page(self._journal, filter, rows, lines, marked=archived is not None)
 
-    def agents_own(self, session_id: str) -> Line | None:
+    def agents_own(self, session_id: str) -> ListLine | None:
         """Return what the agent last said of a session of its own."""
         for lines in self._agents_own.values():
             if (line := lines.get(session_id)) is not None:
                 return line
         return None
 
-    async def look_up(self, session_id: str) -> Line | None:
+    async def look_up(self, session_id: str) -> ListLine | None:
         """Return what the agent says of a session of its own; ask it, unless it was asked just
         now."""
         if self._agent.reads_journal:
@@ -146,10 +155,12 @@ class SessionList:
             await self._ask_agent(None)
         return self.agents_own(session_id)
 
-    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[Line]:
+    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[ListLine]:
         """Return the agent's own sessions that the journal does not know."""
         lines = self._agents_own.get(cwd, {}).values()
-        ours = await self._journal.linked(self._agent.key, [line.info.session_id for line in lines])
+        ours = await self._journal.links.linked(
+            self._agent.key, [line.info.session_id for line in lines]
+        )
         return [
             line
             for line in lines
@@ -157,7 +168,7 @@ class SessionList:
             and (cwd is None or is_same_folder(cwd, line.info.cwd))
         ]
 
-    async def _ours(self, row: SessionRow) -> Line:
+    async def _ours(self, row: SessionRow) -> ListLine:
         """Return a session of the journal, with the `_meta` that the agent's own list has for
         it."""
         if row.agent != self._agent.key:
@@ -173,7 +184,7 @@ class SessionList:
 
     async def _ask_agent(self, cwd: str | None) -> None:
         """Fetch the agent's list; if that fails, ours goes without."""
-        found: dict[str, Line] = {}
+        found: dict[str, ListLine] = {}
         self._agents_own.pop(cwd, None)
         while len(self._agents_own) >= FILTERS:
             del self._agents_own[next(iter(self._agents_own))]
@@ -191,7 +202,7 @@ class SessionList:
             log.warning("the agent could not list its sessions: %s", exc)
         self._agents_own[cwd] = found
 
-    async def _collect(self, cwd: str | None, found: dict[str, Line]) -> None:
+    async def _collect(self, cwd: str | None, found: dict[str, ListLine]) -> None:
         params: dict[str, str] = {} if cwd is None else {"cwd": cwd}
         seen_cursors: set[str] = set()
         while len(found) < AGENT_SESSIONS:
@@ -203,7 +214,7 @@ class SessionList:
                     info = read.value
                     key = ListKey(milliseconds(info.updated_at), info.session_id)
                     raw = encode(info) if read.flaws else bytes(line)
-                    found[info.session_id] = Line(key, info, raw)
+                    found[info.session_id] = ListLine(key, info, raw)
             cursor = page.next_cursor
             if cursor is None or cursor in seen_cursors:
                 return
@@ -256,7 +267,7 @@ async def _page(
     journal: Sessions,
     filter: ListFilter,
     rows: Sequence[SessionRow],
-    lines: list[Line],
+    lines: list[ListLine],
     *,
     marked: bool,
 ) -> bytes:
@@ -286,7 +297,7 @@ class _AgentsPage(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-def _line(row: SessionRow, meta: dict[str, object]) -> Line:
+def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
@@ -300,7 +311,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
             **({UNREAD: True} if row.is_unread else {}),
         },
     )
-    return Line(row.key, info, encode(info))
+    return ListLine(row.key, info, encode(info))
 
 
 def check_folder(known: str, asked: str) -> None:

@@ -13,14 +13,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from acphold.agents import Asked
+from acphold.agents import AgentRequest
 from acphold.errors import AcpholdError, JournalError
 from acphold.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
 from acphold.history.entries import TERMINAL
 from acphold.history.raw_update import encode_text, items, members, string, tool_id, update_kind
 from acphold.history.timeline import terminal_entry
 from acphold.hub.attachment import Client
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.schema import CREATE_TERMINAL, RELEASE_TERMINAL, TERMINAL_OUTPUT, encode
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Ask = Callable[[str, bytes], Awaitable[bytes]]
 """Sends a request to the client of a terminal, or to ours; raises as `Services.answer`."""
 
 
-class Terminal:
+class TerminalText:
     """One terminal of `client`, None for ours. `has_ended` means that it will show nothing more."""
 
     def __init__(self, client: Client | None) -> None:
@@ -51,13 +51,13 @@ class Terminal:
 class TerminalTexts:
     """The terminals of one session, and the tool calls that name them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: HubSession) -> None:
         self._session = session
-        self._terminals: dict[str, Terminal] = {}
+        self._terminals: dict[str, TerminalText] = {}
         self._contents: dict[str, bytes] = {}
         self._unwritten: set[str] = set()
 
-    def find(self, asked: Asked) -> Terminal | None:
+    def find(self, asked: AgentRequest) -> TerminalText | None:
         """Return the terminal that a request is about; None if it is unknown."""
         return self._terminals.get(terminal_id(asked.params))
 
@@ -68,7 +68,7 @@ class TerminalTexts:
 
     # -- what passes ----------------------------------------------------------------------
 
-    async def pass_on(self, asked: Asked, client: Client | None, ask: Ask) -> bytes:
+    async def pass_on(self, asked: AgentRequest, client: Client | None, ask: Ask) -> bytes:
         """Return the answer to a terminal request, of `client` or ours; raises as `ask`,
         JournalError."""
         terminal = self.find(asked)
@@ -78,20 +78,20 @@ class TerminalTexts:
             terminal.is_released = True
         answer = await ask(asked.method, asked.params)
         if asked.method == CREATE_TERMINAL.name and (made := terminal_id(answer)):
-            self._terminals[made] = Terminal(client)
+            self._terminals[made] = TerminalText(client)
             if len(self._terminals) > TERMINALS:
                 del self._terminals[next(iter(self._terminals))]
         elif asked.method == TERMINAL_OUTPUT.name and terminal is not None:
             self._showed(terminal_id(asked.params), terminal, answer)
         return answer
 
-    async def let_go(self, asked: Asked) -> None:
+    async def let_go(self, asked: AgentRequest) -> None:
         """Journal the output of a terminal whose client is gone. Raises JournalError."""
         if (terminal := self.find(asked)) is not None:
             await self.write()
             terminal.is_released = True
 
-    async def _look_again(self, id_: str, terminal: Terminal, ask: Ask) -> None:
+    async def _look_again(self, id_: str, terminal: TerminalText, ask: Ask) -> None:
         if terminal.has_ended or terminal.is_released:
             return
         params = encode({"sessionId": self._session.id, "terminalId": id_})
@@ -101,7 +101,7 @@ class TerminalTexts:
         except (AcpholdError, TimeoutError) as exc:
             log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
 
-    def _showed(self, id_: str, terminal: Terminal, answer: bytes) -> None:
+    def _showed(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
         parts = members(answer)
         text = string(parts.get("output")) or ""
         if parts.get("truncated") == b"true" and not text.startswith(CUT):
@@ -155,7 +155,7 @@ class TerminalTexts:
                 entry = terminal_entry(call, content, self._texts(content))
                 # A client that shows all of these terminals itself is not sent their texts.
                 owner, *others = {terminal.client for terminal in known if terminal}
-                author = None if owner is None or others else self._session.find(owner)
+                author = None if owner is None or others else self._session.attachments.find(owner)
                 try:
                     await self._session.publish(TERMINAL, [entry], author)
                 except JournalError:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from acphold.history.attributes import Attributes
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.choices import settings_in
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.journal import Origin, RowChange, Sessions
 from acphold.schema.splice import splice
 
@@ -34,7 +34,7 @@ class Transfer:
     one was copied from; `is_new` says that the agent has not held it itself.
     """
 
-    def __init__(self, session: Session, side: AgentSession, journal: Sessions) -> None:
+    def __init__(self, session: HubSession, side: AgentSession, journal: Sessions) -> None:
         self.held_with: str | None = None
         self.is_new = False
         self._session = session
@@ -75,6 +75,6 @@ class Transfer:
             row = await self._journal.session(self._session.id)
             agent = self._side.agent
             change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
-            await self._session.touch(change)
+            await self._session.row.change(change)
             self._session.agent = agent.key
             self._due = None

@@ -9,7 +9,7 @@ A prompt is committed before anything that takes time, so that a crash cannot lo
     -----------------------------------  ---------------------------------------------------------
     is ready for it                      while the agent thinks; its answer is handled after the
                                          commit: answers are taken in wire order, and
-                                         `Session.hold` puts the prompt before them
+                                         `HubSession.hold` puts the prompt before them
     is a program, and the journal is     before it is sent: a commit also checks that the session
     a database                           is ours, and takes no longer than that check alone
     has to be started, or to open the    before that begins
@@ -41,19 +41,21 @@ from acphold.errors import (
     LeaseLostError,
     StoppedError,
 )
-from acphold.history.entries import AUTHOR, SENT
+from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.common_commit import CommonRelease
-from acphold.hub.prompt_turn import Stage, Turn
+from acphold.hub.limit_waits import changes_at_limit
+from acphold.hub.prompt_turn import PromptTurn, TurnStage
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
-from acphold.hub.session import Session
+from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.unfinished import close_open
 from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.pending_call import Answer
@@ -61,6 +63,7 @@ from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
+from acphold.tasks import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ class Turns:
 
     def __init__(
         self,
-        session: Session,
+        session: HubSession,
         side: AgentSession,
         restoration: Restoration,
         questions: Questions,
@@ -108,17 +111,17 @@ class Turns:
         self._terminals = terminals
         self._routes = routes
         self._options = options
-        self._queue: list[Turn] = []
-        self._first: Turn | None = None
+        self._queue: list[PromptTurn] = []
+        self._first: PromptTurn | None = None
         self._tasks = tasks
-        self._last_sent: Turn | None = None
-        self._runs: set[asyncio.Task[None]] = set()
-        self._winding_down: set[asyncio.Task[None]] = set()
+        self._last_sent: PromptTurn | None = None
+        self._runs = TaskSet()
+        self._winding_down = TaskSet()
         self._unrecorded: AcpholdError | None = None
         self._ends_with_process = False
 
     @property
-    def running(self) -> Turn | None:
+    def running(self) -> PromptTurn | None:
         """The first turn that is not over; None between turns."""
         return self._queue[0] if self._queue else None
 
@@ -126,13 +129,13 @@ class Turns:
     def is_cancelling(self) -> bool:
         """True while the agent works on a turn that was cancelled."""
         turn = self._last_sent
-        return turn is not None and turn.is_at_agent and turn.stage is not Stage.RUNNING
+        return turn is not None and turn.is_at_agent and turn.stage is not TurnStage.RUNNING
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, turn: PromptTurn) -> None:
         """Run one turn to its end, behind those in the queue; its `reply` answers the client."""
         if self._ends_with_process:
             turn.conclude()
-            if not turn.author.client.offer.is_line:
+            if turn.client is None or not turn.client.offer.is_line:
                 turn.reply(StoppedError())
             return
         self._queue.append(turn)
@@ -140,18 +143,18 @@ class Turns:
         self._session.wake()
         self._begin_first()
 
-    def story(self, words: str, *args: object, turn: Turn | None = None) -> None:
+    def story(self, words: str, *args: object, turn: PromptTurn | None = None) -> None:
         """Log a step of a turn, by default of the running one, at level DEBUG."""
         if log.isEnabledFor(logging.DEBUG):
             turn = turn or self.running
             number = NONE if turn is None else turn.number
             log.debug("session %s, turn %s: " + words, self._session.id, number, *args)
 
-    def sent(self, sent_id: str) -> Turn | None:
+    def sent(self, sent_id: str) -> PromptTurn | None:
         """Return the turn whose prompt its client sent under this id; None once it is over."""
         return next((turn for turn in self._queue if turn.sent_id == sent_id), None)
 
-    def give_up(self, turn: Turn) -> None:
+    def give_up(self, turn: PromptTurn) -> None:
         """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
         if turn is self.running:
             self._questions.cancel()
@@ -163,18 +166,21 @@ class Turns:
             running = self._tasks.begin(self._run(turn), "turn")
             if running is not None:
                 self._runs.add(running)
-                running.add_done_callback(self._runs.discard)
 
     # -- the beginning --------------------------------------------------------------------
 
-    async def _run(self, turn: Turn) -> None:
+    async def _run(self, turn: PromptTurn) -> None:
         """Get the prompt to the agent; the table of the module says when it is committed."""
         try:
             turn.began = self._session.last_seq
-            if turn.stage is Stage.QUEUED:
-                turn.stage = Stage.STARTING
+            if not turn.may_begin():
+                turn.is_started = True
+                self._conclude(turn, AgentBusyError("it has to wait on"))
+                return
+            if turn.stage is TurnStage.QUEUED:
+                turn.stage = TurnStage.STARTING
             try:
-                is_begun = turn.stage is Stage.STARTING  # False if it was cancelled before
+                is_begun = turn.stage is TurnStage.STARTING  # False if it was cancelled before
                 is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
                 takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
                 if not is_ready or not takes_a_moment:
@@ -182,7 +188,7 @@ class Turns:
                 if not is_ready:
                     await self._make_ready(turn)
                 for is_last in (False, True):  # again if the agent ended first
-                    if turn.stage is not Stage.STARTING:
+                    if turn.stage is not TurnStage.STARTING:
                         break
                     try:
                         await self._send(turn)
@@ -205,11 +211,11 @@ class Turns:
         turn.is_started = True
         self._make_way(turn)
 
-    async def _make_ready(self, turn: Turn) -> None:
+    async def _make_ready(self, turn: PromptTurn) -> None:
         """Make the agent ready for the prompt; a cancellation ends the wait."""
         try:
             async with asyncio.timeout(None) as turn.starting:
-                if turn.stage is Stage.STARTING:
+                if turn.stage is TurnStage.STARTING:
                     await self._agent_is_free()
                     await self._restoration.ready()
                     await self._agent_is_free()  # opened under the id it was at work under
@@ -218,25 +224,25 @@ class Turns:
         finally:
             turn.starting = None
 
-    async def _send(self, turn: Turn) -> None:
+    async def _send(self, turn: PromptTurn) -> None:
         """Send the agent the prompt, if the session is still ours."""
         params = await self._restoration.outgoing(turn.params, turn.began)
 
         def send() -> None:
-            if turn.stage is not Stage.STARTING:
+            if turn.stage is not TurnStage.STARTING:
                 return  # it ended meanwhile
             side = self._side
             assert side.id is not None
             before = (self._last_sent, side.voice)
             turn.at_agent = self._routes.begin_turn(side.id)
-            turn.stage, self._last_sent, side.voice = Stage.RUNNING, turn, Voice.COUNTS
+            turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # `send` may already publish, even the answer: behind the prompt
             try:
                 self.story("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
             except AcpholdError:
-                turn.stage = Stage.STARTING
+                turn.stage = TurnStage.STARTING
                 self._last_sent, side.voice = before
                 turn.at_agent.set()
                 turn.at_agent = None
@@ -248,7 +254,7 @@ class Turns:
             await self._session.verify()
             send()
 
-    def _is_recorded_first(self, turn: Turn) -> bool:
+    def _is_recorded_first(self, turn: PromptTurn) -> bool:
         """Return True if the prompt is committed before it is sent even though the agent is
         ready."""
         if turn.is_recorded:
@@ -256,7 +262,7 @@ class Turns:
         is_of_a_program = not self._side.agent.reads_journal
         return turn.may_come_again or (is_of_a_program and self._session.is_far)
 
-    async def _record(self, turn: Turn, first: Callable[[], None] | None = None) -> None:
+    async def _record(self, turn: PromptTurn, first: Callable[[], None] | None = None) -> None:
         """Commit the prompt, call `first`, then show the prompt to the other clients."""
         if turn.is_over:
             return
@@ -268,17 +274,15 @@ class Turns:
         except JournalError as exc:
             await self.fail(exc)
 
-    def _hold(self, turn: Turn) -> None:
+    def _hold(self, turn: PromptTurn) -> None:
         """Have the prompt committed before anything else of its turn."""
         if turn.is_recorded:
             return
         turn.is_recorded = True
-        title = first_line(turn.prompt) if self._session.untitled else None
-        change = self._session.prompt_change(title, self._side.agent)
-        if turn.sent_id:
-            self._session.hold(SENT, [encode({"id": turn.sent_id})])
-        if info := turn.author.client.info:
-            self._session.hold(AUTHOR, [info])
+        title = first_line(turn.prompt) if self._session.row.untitled else None
+        change = self._session.row.prompt_change(title, self._side.agent)
+        for kind, raw in turn.preface():
+            self._session.hold(kind, [raw])
         self._session.hold("prompt", [turn.prompt], turn.author, change)
 
     async def _agent_is_free(self) -> None:
@@ -304,11 +308,11 @@ class Turns:
 
     # -- the end --------------------------------------------------------------------------
 
-    async def answered(self, turn: Turn, answer: Answer) -> None:
+    async def answered(self, turn: PromptTurn, answer: Answer) -> None:
         """Take the agent's answer to the prompt; called in wire order."""
         if turn.at_agent is not None:
             turn.at_agent.set()
-        if turn.stage is not Stage.RUNNING:
+        if turn.stage is not TurnStage.RUNNING:
             self._side.voice = Voice.STALE
         try:
             if isinstance(answer, bytes):
@@ -319,7 +323,7 @@ class Turns:
         except Exception as exc:  # whatever went wrong, a client that waits is answered
             self._conclude(turn, exc)
 
-    async def _end(self, turn: Turn, answer: Answer) -> None:
+    async def _end(self, turn: PromptTurn, answer: Answer) -> None:
         """Journal how the turn ended, then let its client know; does nothing if it is over.
 
         Before that, close what is open in it and give the session a title: they are part of the
@@ -339,7 +343,7 @@ class Turns:
                     at_agent = turn.at_agent
                     self._restoration.cut_off = at_agent is not None and at_agent.is_set()
                     self._questions.abandon(answer)
-                    await self._session.close_open(str(answer), turn.began)
+                    await close_open(self._session, str(answer), turn.began)
                 if turn.is_cancelled:
                     # An error counts as cancelled, too (spec v1, prompt turn, "Cancellation").
                     if isinstance(answer, bytes) and answer.startswith(b"{"):
@@ -347,14 +351,20 @@ class Turns:
                     else:
                         log.info("session %s: cancelled: %r", self._session.id, answer)
                         answer = CANCELLED
-                    await self._session.close_open("cancelled", turn.began, cancelled=True)
+                    await close_open(self._session, "cancelled", turn.began, cancelled=True)
                 elif isinstance(answer, bytes) and not answer.startswith(b"{"):
                     answer = ENDED
                 await self._questions.end_refused()
                 entry = answer if isinstance(answer, bytes) else _error_entry(answer)
-                if self._session.untitled and (title := first_line(turn.prompt)) is not None:
+                if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
+                if not turn.is_cancelled:
+                    waits = self._options.when_limited == "wait"
+                    for change in await changes_at_limit(
+                        self._session, self._side.agent.key, answer, turn.began, waits=waits
+                    ):
+                        self._session.hold(QUEUE, [change])
                 if turn.is_over:
                     return
                 await self._session.publish(
@@ -362,7 +372,9 @@ class Turns:
                     [entry],
                     turn.author,
                     then=partial(turn.reply, answer),
-                    change=self._session.end_change(),
+                    change=self._session.row.end_change(
+                        is_attached=bool(self._session.attachments)
+                    ),
                 )
                 if not turn.is_over:  # the session may have been lost meanwhile
                     self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
@@ -370,14 +382,14 @@ class Turns:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
 
-    def _conclude(self, turn: Turn, error: Exception) -> None:
+    def _conclude(self, turn: PromptTurn, error: Exception) -> None:
         """End the turn without an end in the journal."""
         if not turn.is_over:
             turn.reply(error if isinstance(error, AcpholdError) else incident(error))
             outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
             self._dequeue(turn, lambda: outcome)
 
-    def _dequeue(self, turn: Turn, how: Callable[[], TurnOutcome]) -> None:
+    def _dequeue(self, turn: PromptTurn, how: Callable[[], TurnOutcome]) -> None:
         turn.conclude()
         if log.isEnabledFor(logging.DEBUG):
             self.story("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
@@ -387,7 +399,7 @@ class Turns:
             self._session.turn_over()
         self._make_way(turn)
 
-    def _make_way(self, turn: Turn) -> None:
+    def _make_way(self, turn: PromptTurn) -> None:
         """Let the next turn begin once this one is over and no step of its start is under way."""
         if turn is self._first and turn.is_over and turn.is_started:
             self._first = None
@@ -401,7 +413,7 @@ class Turns:
         (`session/cancel`)."""
         self._questions.cancel()
         for turn in tuple(self._queue):
-            if turn is self.running or client in (None, turn.author.client):
+            if turn is self.running or client in (None, turn.client):
                 await self._cancel(turn)
 
     async def cancel_sent(self, sent_id: str) -> None:
@@ -414,7 +426,7 @@ class Turns:
 
     async def end_for(self, client: Client) -> None:
         """End the turns of a client that detaches; those of others go on."""
-        turns = [turn for turn in self._queue if turn.author.client is client]
+        turns = [turn for turn in self._queue if turn.client is client]
         if self.running in turns:
             self._questions.cancel()
         for turn in turns:
@@ -423,10 +435,10 @@ class Turns:
         for turn in turns:
             turn.reply(CANCELLED)  # a turn that waits for its place in the queue still ends there
 
-    async def _cancel(self, turn: Turn) -> None:
-        if turn.stage in (Stage.CANCELLED, Stage.OVER):
+    async def _cancel(self, turn: PromptTurn) -> None:
+        if turn.stage in (TurnStage.CANCELLED, TurnStage.OVER):
             return
-        turn.stage = Stage.CANCELLED
+        turn.stage = TurnStage.CANCELLED
         self.story("cancelled", turn=turn)
         if turn.is_at_agent:
             await self._stop_agent()
@@ -458,14 +470,14 @@ class Turns:
         """Journal the end of a turn that failed while the journal could not be written."""
         if (error := self._unrecorded) is None:
             return
-        await self._session.close_open(str(error))
+        await close_open(self._session, str(error))
         await self._session.publish("turn_end", [_error_entry(error)])
         self._unrecorded = None
 
     async def _stop_agent(self) -> None:
         await self._side.agent.tell(CANCEL.name, self._side.under_its_id(b"{}"))
 
-    async def _answer_for(self, turn: Turn) -> None:
+    async def _answer_for(self, turn: PromptTurn) -> None:
         """Give the agent its grace, then end the turn, whatever the agent still does."""
         assert turn.at_agent is not None
         try:
@@ -477,11 +489,9 @@ class Turns:
             await self._end(turn, CANCELLED)
 
     def _wind_down(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work, name="turn winds down")
-        self._winding_down.add(task)
-        task.add_done_callback(self._winding_down.discard)
+        self._winding_down.start(work, "turn winds down")
 
-    async def _ends(self, turns: Sequence[Turn]) -> None:
+    async def _ends(self, turns: Sequence[PromptTurn]) -> None:
         """Wait a moment for these turns to end."""
         if turns:
             ends = [asyncio.ensure_future(turn.over()) for turn in turns]
@@ -502,22 +512,24 @@ class Turns:
         # them nothing here, also not of prompts that have begun.
         for turn in tuple(self._queue):
             author = turn.author
-            goes_on = self._ends_with_process and author.client.offer.is_line
+            if author is None:
+                goes_on, comes_again = False, True  # it is in the queue still
+            else:
+                is_here = self._session.attachments.find(author.client) is not None
+                goes_on = self._ends_with_process and author.client.offer.is_line
+                comes_again = author.positions and not is_here
             if goes_on:
                 turn.reply = lambda _: None
-            comes_again = author.positions and self._session.find(author.client) is None
-            is_begun = turn.is_recorded or turn.stage is not Stage.QUEUED
+            is_begun = turn.is_recorded or turn.stage is not TurnStage.QUEUED
             if (goes_on or comes_again) and not is_begun:
                 self._conclude(turn, LeaseLostError(self._session.id))
         await self.cancel()
         await self._ends(self._queue)
         for turn in tuple(self._queue):
             await self._end(turn, CANCELLED)
-        for task in tuple(self._winding_down):
-            task.cancel()
-            await asyncio.wait([task])
+        await self._winding_down.aclose()
         if self._runs:
-            await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
+            await asyncio.wait(self._runs, timeout=CLOSE_GRACE)
 
 
 def _error_entry(error: AcpholdError) -> bytes:

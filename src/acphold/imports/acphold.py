@@ -29,7 +29,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Home, Kept, Source, files_below, source_of
+from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.journal import Origin
 from acphold.schema.slow_json import repaired
@@ -104,7 +104,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             origins: tuple[Origin, ...] = ()
             with suppress(msgspec.ValidationError):
                 origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
-            facts.kept = Kept(
+            facts.kept = ExportedState(
                 source.kept_as,
                 tuple(strings(head, "additionalDirectories")),
                 head.get("renamed") is True,

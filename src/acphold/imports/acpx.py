@@ -65,7 +65,7 @@ _TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_upda
 """Updates the scribe has to decode to know the state of a turn."""
 
 
-class _Message(Struct, gc=False):
+class _WireLine(Struct, gc=False):
     """The needed fields of a line of the wire; the rest stays raw."""
 
     id: int | str | None = None
@@ -76,13 +76,13 @@ class _Message(Struct, gc=False):
     error: Raw = Raw()
 
 
-class _Params(Struct, gc=False):
+class _LineParams(Struct, gc=False):
     update: Raw = Raw()
     prompt: Raw = Raw()
 
 
-_decode: Final = msgspec.json.Decoder(_Message).decode
-_decode_params: Final = msgspec.json.Decoder(_Params).decode
+_decode: Final = msgspec.json.Decoder(_WireLine).decode
+_decode_params: Final = msgspec.json.Decoder(_LineParams).decode
 _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -160,7 +160,7 @@ class _Wire:
         except UNREADABLE:
             self._scribe.missed.add("lines that cannot be read", raw)
 
-    def _updated(self, message: _Message) -> None:
+    def _updated(self, message: _WireLine) -> None:
         update = bytes(_decode_params(message.params).update)
         if not update or "session/load" in self._asked.values():
             return
@@ -172,7 +172,7 @@ class _Wire:
         raw = update if plain else bytes(message.params)
         self._scribe.relay_update(raw, UPDATE if plain else PARAMS, told)
 
-    def _answered(self, method: str, message: _Message) -> None:
+    def _answered(self, method: str, message: _WireLine) -> None:
         result, error = bytes(message.result), bytes(message.error)
         if method == "session/prompt":
             self._scribe.relay_end(b'{"error":%b}' % error if error else result)

@@ -24,7 +24,7 @@ from acphold.imports.content_blocks import diff, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.projects import files_of_projects
 from acphold.imports.readers import Reader
-from acphold.imports.records import DOCUMENT_BYTES, Line, lines
+from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, note, source_of
 from acphold.imports.values import milliseconds
@@ -119,7 +119,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the chat; raises OSError if its file cannot be read."""
     path = Path(source.paths[0])
     scribe.facts.cwd = str(path.parent)
-    telling = _Telling(scribe, _typed(path.with_name(_TYPED)))
+    telling = _AiderTelling(scribe, _typed(path.with_name(_TYPED)))
     offset = int(source.item)
     for line in lines(path, scribe.missed, begin=offset, as_written=True):
         if line.offset == offset:
@@ -156,7 +156,7 @@ def _squeezed(words: str) -> str:
     return " ".join(words.split())
 
 
-class _Telling:
+class _AiderTelling:
     """Tells one chat, line by line."""
 
     def __init__(self, scribe: Scribe, typed: dict[str, list[int]]) -> None:
@@ -168,7 +168,7 @@ class _Telling:
         self._model = ""
         self._count = 0
 
-    def line(self, line: Line) -> None:
+    def line(self, line: RecordLine) -> None:
         """Take the next line: lines of one kind belong together."""
         words = line.raw.decode(errors="replace").rstrip("\r\n")
         kind = ""

@@ -81,7 +81,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     history = objects(whole, "chatHistory")
     scribe.facts.cwd = _folder(history)
     scribe.clock(milliseconds(whole.get("created")))
-    telling = _Telling(scribe, text(whole, "agentState", "modelId"))
+    telling = _AuggieTelling(scribe, text(whole, "agentState", "modelId"))
     for place, one in enumerate(history):
         telling.exchange(one, place)
         yield
@@ -102,7 +102,7 @@ def _folder(history: list[Object]) -> str:
     return ""
 
 
-class _Telling:
+class _AuggieTelling:
     """Tells one conversation, exchange by exchange."""
 
     def __init__(self, scribe: Scribe, model: str) -> None:

@@ -113,7 +113,7 @@ def find(home: Home) -> Iterator[Source]:
 # -- read ----------------------------------------------------------------------------------
 
 
-class _Head(Struct, gc=False):
+class _RecordHead(Struct, gc=False):
     """The fields of a record needed to place it in the tree."""
 
     uuid: str = ""
@@ -124,19 +124,19 @@ class _Head(Struct, gc=False):
     isSidechain: bool = False
 
 
-_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_decode_head: Final = msgspec.json.Decoder(_RecordHead).decode
 
 
 def _tree(path: Path) -> RecordTree:
     """Return the tree of all records with an id: hooks and snapshots have children, too."""
     tree = RecordTree()
     for line in lines(path, Missed()):
-        head = _Head()
+        head = _RecordHead()
         with suppress(*UNREADABLE):
             try:
                 head = _decode_head(line.raw)
             except UNREADABLE:
-                head = msgspec.convert(decoded(line.raw), _Head)
+                head = msgspec.convert(decoded(line.raw), _RecordHead)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
         if head.uuid and not head.isSidechain:
@@ -158,7 +158,7 @@ def branches(source: Source) -> Iterator[Source]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the transcript."""
     path = Path(source.paths[0])
-    telling = _Telling(source, scribe)
+    telling = _ClaudeTelling(source, scribe)
     missed = scribe.missed
     end = int(source.item) if source.item else None
     tree = _tree(path)
@@ -191,7 +191,7 @@ def _is_typed(record: Object) -> bool:
     return not by_program and text(record, "origin", "kind") in ("", "human")
 
 
-class _Telling:
+class _ClaudeTelling:
     """Tells one transcript, record by record."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:

@@ -83,7 +83,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     scribe.facts.cwd = text(manifest, "cwd")
     scribe.clock(milliseconds(manifest.get("started_at")))
-    telling = _Telling(scribe, [Path(name) for name in source.paths[2:]])
+    telling = _ClineTelling(scribe, [Path(name) for name in source.paths[2:]])
     for message in objects(whole, "messages"):
         telling.message(message)
         yield
@@ -92,7 +92,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _Telling:
+class _ClineTelling:
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, subagents: list[Path]) -> None:
@@ -173,7 +173,7 @@ class _Telling:
                 asked = objects(messages[0], "content") if messages else []
                 if task in "".join(text(one, "text") for one in asked):
                     self._subagents.remove(path)
-                    telling = _Telling(SubagentScribe(self._scribe, call_id, speaks=True), [])
+                    telling = _ClineTelling(SubagentScribe(self._scribe, call_id, speaks=True), [])
                     for message in messages:
                         telling.message(message)
                     break

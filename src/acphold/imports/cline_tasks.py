@@ -148,7 +148,7 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
             with open(told, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     scribe.facts.cwd = found[1].decode(errors="replace")
-    telling = _Telling(scribe)
+    telling = _ClineTasksTelling(scribe)
     for message in messages:
         telling.take(message)
         yield
@@ -164,7 +164,7 @@ def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
     }
 
 
-class _Telling:
+class _ClineTasksTelling:
     """Tells one task, message by message."""
 
     def __init__(self, scribe: Scribe) -> None:

@@ -113,7 +113,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             shown.add(event[1].decode())
             if len(shown) == 3:
                 break
-    telling = _Telling(scribe, path, frozenset(shown))
+    telling = _CodexTelling(scribe, path, frozenset(shown))
     for record in records(path, missed):
         telling.take(record)
         if telling.is_subagent:
@@ -135,7 +135,7 @@ def _thread_names(index: Path) -> dict[str, str]:
     return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
-class _Telling:
+class _CodexTelling:
     """Tells one rollout, record by record; `shown` are the events on its screen side.
 
     With a SubagentScribe, the rollout of the subagent that a call spawned.
@@ -396,7 +396,7 @@ class _Telling:
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._scribe.caller:
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
-            telling = _Telling(SubagentScribe(self._scribe, call_id), path)
+            telling = _CodexTelling(SubagentScribe(self._scribe, call_id), path)
             for record in records(path, self._missed):
                 telling.take(record)
 

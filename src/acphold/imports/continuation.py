@@ -23,7 +23,7 @@ ENOUGH: Final = 50
 """After this many matching prompts, earlier ones are not compared."""
 
 
-class Turn(Struct, frozen=True):
+class PastTurn(Struct, frozen=True):
     """A person's text, and a digest of the agent's answer, both without white space.
 
     If sent into a running turn, or not answered to the end, it may be missing in a transcript.
@@ -34,7 +34,7 @@ class Turn(Struct, frozen=True):
     may_be_missing: bool = False
 
 
-class Known(Struct, frozen=True):
+class KnownPart(Struct, frozen=True):
     """The journal's part of a conversation: the number of told entries and their digest, or its
     turns.
 
@@ -44,10 +44,10 @@ class Known(Struct, frozen=True):
 
     taken: int = 0
     digest: str = ""
-    turns: list[Turn] = []
+    turns: list[PastTurn] = []
     relation: Literal["same", "alike", "none"] = "alike"
 
-    def place_behind(self, told: Sequence[Turn]) -> int | None:
+    def place_behind(self, told: Sequence[PastTurn]) -> int | None:
         """Return how many of the told turns the journal has; None if they are not so related."""
         if self.relation == "none":
             ours = {turn.prompt for turn in self.turns}
@@ -63,10 +63,10 @@ class Known(Struct, frozen=True):
         return place if agreement else None
 
 
-NOTHING: Final = Known()
+NOTHING: Final = KnownPart()
 
 
-def _agreement(known: Sequence[Turn], told: Sequence[Turn], place: int) -> int:
+def _agreement(known: Sequence[PastTurn], told: Sequence[PastTurn], place: int) -> int:
     """Return how many prompts match up to the last known one and `place`; 0 if inconclusive.
 
     It is conclusive if all match from the beginning of both; otherwise one has to be identical and,
@@ -98,7 +98,7 @@ def squeezed(words: str) -> str:
     return " ".join(words.split())
 
 
-def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Turn]:
+def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[PastTurn]:
     """Return the turns of a timeline: a user message begins one. `read` is applied to texts."""
     prompts: list[str] = []
     answers: list[list[str]] = []
@@ -119,9 +119,9 @@ def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Tu
                 unsure.add(len(prompts) - 1)
     if not is_over:
         unsure.add(len(prompts) - 1)
-    told: list[Turn] = []
+    told: list[PastTurn] = []
     for place, (prompt, said) in enumerate(zip(prompts, answers, strict=True)):
         answer = squeezed(read(" ".join(said))).encode(errors="replace")
         digest = blake2b(answer, digest_size=16).hexdigest()
-        told.append(Turn(squeezed(read(prompt)), digest, place in unsure))
+        told.append(PastTurn(squeezed(read(prompt)), digest, place in unsure))
     return told

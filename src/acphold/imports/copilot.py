@@ -71,7 +71,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     scribe.facts.cwd = about.get("cwd", "")
-    telling = _Telling(scribe)
+    telling = _CopilotTelling(scribe)
     for event in records(Path(source.paths[0]), scribe.missed):
         telling.take(event)
         yield
@@ -98,7 +98,7 @@ def workspace(path: Path) -> dict[str, str]:
     return values
 
 
-class _Telling:
+class _CopilotTelling:
     """Tells one session, event by event."""
 
     def __init__(self, scribe: Scribe) -> None:

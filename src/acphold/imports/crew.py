@@ -10,19 +10,19 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
 from acphold.errors import TranscriptError
-from acphold.imports.continuation import Known
+from acphold.imports.continuation import KnownPart
 from acphold.imports.intake import Telling, told_here
-from acphold.imports.pieces import Piece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.readers import Reader
 from acphold.imports.sources import Manner, Source
 from acphold.imports.worker import (
     LENGTH_BYTES,
     Answer,
     End,
-    Failed,
     More,
+    ReadingFailed,
     Task,
-    Told,
+    ToldPiece,
     Unreadable,
     decode_answer,
     frame,
@@ -84,15 +84,15 @@ class _Worker:
             await _ended(self._process)
 
     async def telling(
-        self, source: Source, _: Reader, known: Known, manner: Manner
-    ) -> AsyncIterator[Piece]:
+        self, source: Source, _: Reader, known: KnownPart, manner: Manner
+    ) -> AsyncIterator[NewsPiece]:
         """Yield the pieces; while one is taken in, the next one is read."""
         if self._owes:  # of the source before, which was given up
             await self._answer()
         await self._ask(Task(source, known, manner))
         while True:
             match await self._answer():
-                case Told(piece):
+                case ToldPiece(piece):
                     if not piece.is_last:
                         await self._ask(More())
                     yield piece
@@ -100,7 +100,7 @@ class _Worker:
                         return
                 case Unreadable(errno, message, filename):
                     raise OSError(errno, message, filename)
-                case Failed(message):
+                case ReadingFailed(message):
                     raise TranscriptError(message)
                 case End():
                     return
@@ -134,7 +134,7 @@ class _Worker:
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
             status = await _ended(process)
-            return Failed(f"the process that read it ended: {describe(status)}")
+            return ReadingFailed(f"the process that read it ended: {describe(status)}")
         finally:
             self._owes = False
         return decode_answer(body)

@@ -100,7 +100,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     query = "SELECT title, created_at, updated_at, cost FROM sessions WHERE id = ?"
     for title, created, updated, cost in databases.rows(database, query, source.item):
         scribe.clock(milliseconds(created))
-        telling = _Telling(database, scribe)
+        telling = _CrushTelling(database, scribe)
         yield from telling.session(source.item)
         scribe.clock(milliseconds(updated))
         scribe.spent(cost if isinstance(cost, float) else None)
@@ -108,7 +108,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             scribe.title(title)
 
 
-class _Telling:
+class _CrushTelling:
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:
@@ -230,7 +230,7 @@ class _Telling:
                 f"$${call_id}",
                 f"$${call_id}",
             ):
-                telling = _Telling(self._database, SubagentScribe(self._scribe, call_id))
+                telling = _CrushTelling(self._database, SubagentScribe(self._scribe, call_id))
                 for _ in telling.session(str(session_id)):
                     pass
         about = from_json(text(result, "metadata"))

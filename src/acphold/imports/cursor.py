@@ -155,7 +155,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         bubbles = iter(_messages_in(composer))
     scribe.facts.cwd = cwd or path_of(looked_up(composer, "workspaceIdentifier", "uri"))
     scribe.clock(milliseconds(composer.get("createdAt")))
-    telling = _Telling(state, composer, scribe)
+    telling = _CursorTelling(state, composer, scribe)
     for bubble in bubbles:
         telling.bubble(bubble)
         yield
@@ -194,7 +194,7 @@ def _folders(user: Path) -> dict[str, str]:
     return found
 
 
-class _Telling:
+class _CursorTelling:
     """Tells one conversation, or with a SubagentScribe that subagent's."""
 
     def __init__(self, state: Path, composer: Object, scribe: Scribe) -> None:
@@ -281,7 +281,7 @@ class _Telling:
                 composer = _value(self._state, "cursorDiskKV", key, self._missed)
                 if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
                     scribe = SubagentScribe(self._scribe, call_id)
-                    telling = _Telling(self._state, composer, scribe)
+                    telling = _CursorTelling(self._state, composer, scribe)
                     for bubble in _bubbles(self._state, composer, child, self._missed):
                         telling.bubble(bubble)
         if fields := cursor_tools.answered(call, cwd, self._kept):

@@ -118,7 +118,7 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
             meta = readable(bytes.fromhex(str(value)), missed) or {}
         except ValueError:
             meta = readable(str(value).encode(errors="replace"), missed) or {}
-    telling = _Telling(store, scribe, text(meta, "lastUsedModel"))
+    telling = _CursorStoreTelling(store, scribe, text(meta, "lastUsedModel"))
     root = telling.message(text(meta, "latestRootBlobId"))
     folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
     named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
@@ -141,7 +141,7 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _Telling:
+class _CursorStoreTelling:
     """Tells one conversation."""
 
     def __init__(self, store: Path, scribe: Scribe, model: str) -> None:

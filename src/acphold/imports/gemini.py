@@ -96,14 +96,14 @@ def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None
     chats = paths[0].parent
     own = [path for path in paths if path.parent == chats]
     scribe.facts.cwd = working_folder(chats, chats.parent.parent.parent)
-    telling = _Telling(scribe, speaker, [path for path in paths if path not in own])
+    telling = _GeminiTelling(scribe, speaker, [path for path in paths if path not in own])
     for path in own:
         for _ in telling.file(path):
             yield
     scribe.facts.cwd = scribe.facts.cwd or telling.folder_by_hash(chats.parent.name)
 
 
-class _Telling:
+class _GeminiTelling:
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, speaker: str, subagents: list[Path]) -> None:
@@ -216,7 +216,7 @@ class _Telling:
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents and self._subagents:
             # Their files are in the order in which they began.
-            telling = _Telling(SubagentScribe(self._scribe, call_id), self._speaker, [])
+            telling = _GeminiTelling(SubagentScribe(self._scribe, call_id), self._speaker, [])
             for _ in telling.file(self._subagents.pop(0)):
                 pass
 

@@ -62,7 +62,7 @@ def _utc(words: object) -> int | None:
     return milliseconds(f"{words}Z") if isinstance(words, str) else None
 
 
-class _Row(NamedTuple):
+class _MessageRow(NamedTuple):
     """A message from the database or a file."""
 
     message_id: str
@@ -72,7 +72,7 @@ class _Row(NamedTuple):
     is_seen: bool
 
 
-def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
+def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_MessageRow]:
     missed = scribe.missed
     path = Path(source.paths[0])
     if path.suffix == ".jsonl":
@@ -80,7 +80,7 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
             if "role" in line:
                 at = milliseconds(line.get("created"))
                 parts = objects(line, "content")
-                yield _Row(text(line, "id"), text(line, "role"), at, parts, is_seen=True)
+                yield _MessageRow(text(line, "id"), text(line, "role"), at, parts, is_seen=True)
         return
     for row_id, message_id, role, words, about, created in databases.rows_of(
         path,
@@ -92,7 +92,7 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
     ):
         found = readable(b'{"content":%b}' % str(words).encode(errors="replace"), missed) or {}
         seen = readable(str(about or "{}").encode(errors="replace"), missed) or {}
-        yield _Row(
+        yield _MessageRow(
             str(message_id or row_id),
             str(role),
             milliseconds(created),
@@ -104,7 +104,7 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
     path = Path(source.paths[0])
-    telling = _Telling(source, scribe)
+    telling = _GooseTelling(source, scribe)
     if path.suffix == ".jsonl":
         first = next(records(path, scribe.missed), {})
         scribe.facts.cwd, title = text(first, "working_dir"), text(first, "description")
@@ -147,7 +147,7 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
             scribe.spent(cost if isinstance(cost, float) else None, **counts)
 
 
-class _Telling:
+class _GooseTelling:
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
@@ -158,7 +158,7 @@ class _Telling:
         self._summary = ""
         self.children: list[str] = []
 
-    def row(self, row: _Row) -> None:
+    def row(self, row: _MessageRow) -> None:
         if not row.is_seen:
             if row.role == "user":
                 self._summary = "".join(text(part, "text") for part in row.content)
@@ -234,7 +234,7 @@ class _Telling:
         child = text(value, "_meta", "subagent_session_id")
         if child and not self._scribe.caller:
             self.children.append(child)
-            telling = _Telling(self._source, SubagentScribe(self._scribe, call_id))
+            telling = _GooseTelling(self._source, SubagentScribe(self._scribe, call_id))
             for row in _rows(self._source, child, self._scribe):
                 telling.row(row)
         failed = value.get("isError") is True or text(result, "status") == "error"

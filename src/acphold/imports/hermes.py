@@ -119,7 +119,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     database = Path(source.paths[0])
     named = databases.rows(database, "SELECT name FROM pragma_table_info('sessions')")
     known = [name for (name,) in named if name in _ABOUT]
-    telling = _Telling(database, scribe)
+    telling = _HermesTelling(database, scribe)
     title = ""
     for session_id in _chain(database, source.item):
         query = f"SELECT {', '.join(known)} FROM sessions WHERE id = ?"
@@ -158,7 +158,7 @@ _NEWER: Final = (
 """Columns of a message that only newer versions have."""
 
 
-class _Telling:
+class _HermesTelling:
     """Tells one conversation."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:

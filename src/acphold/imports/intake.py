@@ -29,9 +29,9 @@ from acphold.errors import (
 )
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.times import now_ms
-from acphold.imports.continuation import NOTHING, Known, turns
+from acphold.imports.continuation import NOTHING, KnownPart, turns
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
-from acphold.imports.pieces import Piece, pieces
+from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import (
     IMPORTED,
@@ -40,7 +40,7 @@ from acphold.imports.session_writer import (
     is_as_it_was,
     marker_in,
 )
-from acphold.imports.sources import Facts, Kept, Manner, Source
+from acphold.imports.sources import ExportedState, Facts, Manner, Source
 from acphold.journal import (
     Journal,
     NewSession,
@@ -97,7 +97,7 @@ OUTCOMES = {
 """Each in words, except `empty`."""
 
 
-class Selection(Struct, frozen=True):
+class ImportSelection(Struct, frozen=True):
     """The conversations to take, and how much of them.
 
     With `whole_turns`, an unfinished turn is left for the next time, as long as somebody may be
@@ -113,7 +113,7 @@ class Selection(Struct, frozen=True):
         return Manner(self.whole_turns and not is_quiet(source), self.redact)
 
 
-ALL: Final = Selection()
+ALL: Final = ImportSelection()
 
 
 def is_quiet(source: Source) -> bool:
@@ -124,7 +124,7 @@ def is_quiet(source: Source) -> bool:
     return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
 
 
-class Taken(Struct, frozen=True):
+class TakenSource(Struct, frozen=True):
     """The outcome for a source, and its counts: see `Facts`."""
 
     outcome: Outcome
@@ -133,21 +133,21 @@ class Taken(Struct, frozen=True):
     removed: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, outcome: Outcome, facts: Facts) -> Taken:
+    def of(cls, outcome: Outcome, facts: Facts) -> TakenSource:
         """Return the outcome with these facts."""
         return cls(outcome, facts.missed, facts.missed_bytes, facts.removed)
 
 
-Telling = Callable[[Source, Reader, Known, Manner], AsyncIterator[Piece]]
+Telling = Callable[[Source, Reader, KnownPart, Manner], AsyncIterator[NewsPiece]]
 """Tells the pieces of a source: see `imports.pieces`."""
 
-News = Callable[[Source, Known], AsyncIterator[Piece]]
+News = Callable[[Source, KnownPart], AsyncIterator[NewsPiece]]
 """The same, with the manner already chosen."""
 
 
 async def told_here(
-    source: Source, reader: Reader, known: Known, manner: Manner
-) -> AsyncIterator[Piece]:
+    source: Source, reader: Reader, known: KnownPart, manner: Manner
+) -> AsyncIterator[NewsPiece]:
     """Yield the pieces, read in this process."""
     told = pieces(source, reader, known, whole_turns=manner.whole_turns, redact=manner.redact)
     for piece in told:
@@ -158,14 +158,14 @@ class _OvertakenError(Exception):
     """Another import took in what we were about to: start over."""
 
 
-def forecast(source: Source, reader: Reader, selection: Selection = ALL) -> Outcome:
+def forecast(source: Source, reader: Reader, selection: ImportSelection = ALL) -> Outcome:
     """Return the outcome for a source unknown to the journal; raises as `Intake.take`."""
     whole_turns = selection.manner(source).whole_turns
     first = next(pieces(source, reader, NOTHING, whole_turns=whole_turns))
     return _refusal(first, selection) or "new"
 
 
-def _refusal(first: Piece, selection: Selection) -> Outcome | None:
+def _refusal(first: NewsPiece, selection: ImportSelection) -> Outcome | None:
     """Return the reason not to take in a conversation that begins like this, or None."""
     if first.is_last and all(entry.kind != PROMPT for entry in first.entries):
         return "empty"
@@ -175,7 +175,7 @@ def _refusal(first: Piece, selection: Selection) -> Outcome | None:
 class Intake:
     """Takes conversations into one journal."""
 
-    def __init__(self, journal: Journal, selection: Selection = ALL) -> None:
+    def __init__(self, journal: Journal, selection: ImportSelection = ALL) -> None:
         self._journal = journal
         self._selection = selection
         self._indexes = True
@@ -213,7 +213,7 @@ class Intake:
                 ]
                 plain = [source.known_as for _, source, _ in own]
                 apart = [source.known_as for _, _, source in own]
-                last = await self._journal.last_entries(agent, [*plain, *apart])
+                last = await self._journal.links.last_entries(agent, [*plain, *apart])
                 for (place, source, other), its_id, other_id in zip(own, plain, apart, strict=True):
                     kept, known_as = (other, other_id) if other_id in last else (source, its_id)
                     if is_as_it_was(_marker_of(last.get(known_as)), kept):
@@ -250,13 +250,15 @@ class Intake:
                     return source, row
         return source, None
 
-    async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
+    async def take(
+        self, source: Source, reader: Reader, telling: Telling = told_here
+    ) -> TakenSource:
         """Take in the news of a conversation.
 
         Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
         and if it is empty, its session is no longer unread.
         """
-        taken = Taken("busy")
+        taken = TakenSource("busy")
         for _ in range(ATTEMPTS):
             try:
                 taken = await self._take(source, reader, telling)
@@ -266,17 +268,17 @@ class Intake:
             except (HeldElsewhereError, LeaseLostError, SessionExistsError, UnknownSessionError):
                 break
         if self._indexes and taken.outcome in ("new", "apart", "grown"):
-            await self._journal.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
+            await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
         return taken
 
-    async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
+    async def _take(self, source: Source, reader: Reader, telling: Telling) -> TakenSource:
         source, row = await self._found(source, reader)
         expected = await self._outlook(source, row, reader)
 
-        def news(source: Source, known: Known) -> AsyncIterator[Piece]:
+        def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
             return telling(source, reader, known, self._selection.manner(source))
 
-        taken = Taken(expected)
+        taken = TakenSource(expected)
         try:
             if expected == "new" or (expected == "grown" and row is None):
                 taken = await self._take_new(source, news(source, NOTHING))
@@ -293,19 +295,19 @@ class Intake:
         if row is not None and row.is_unread:
             await give_up(self._journal, row.session_id)
 
-    async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
+    async def _take_new(self, source: Source, told: AsyncIterator[NewsPiece]) -> TakenSource:
         writing: SessionWriter | None = None
         facts = Facts("", "")
         async for piece in told:
             facts = piece.facts
             if writing is None:
                 if refusal := _refusal(piece, self._selection):
-                    return Taken.of(refusal, facts)
+                    return TakenSource.of(refusal, facts)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
         if writing is None:
-            return Taken("differs")
-        return Taken.of("apart" if source.apart else "new", facts)
+            return TakenSource("differs")
+        return TakenSource.of("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
         """Begin a session under the agent's own id, if no other agent has the same.
@@ -328,7 +330,7 @@ class Intake:
             if lease.next_seq > 1:
                 raise _OvertakenError
         else:
-            kept = facts.kept or Kept(session_id)
+            kept = facts.kept or ExportedState(session_id)
             new = NewSession(
                 session_id,
                 agent,
@@ -342,11 +344,11 @@ class Intake:
             lease = await self._journal.create(new, yields=True)
         return SessionWriter(self._journal, lease, source, (agent, source.known_as))
 
-    async def _take_rest(self, source: Source, row: SessionRow, news: News) -> Taken:
+    async def _take_rest(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
         whose = await self._journal.owner(row.session_id)
         if is_held(whose):
-            return Taken("busy")
+            return TakenSource("busy")
         # The newest marker, and whether no prompt came after it.
         marker: Marker | None = None
         is_newest = True
@@ -356,12 +358,12 @@ class Intake:
             elif segment.kind == PROMPT:
                 is_newest = False
         if marker is not None and marker.taken and is_newest:
-            told = news(source, Known(marker.taken, marker.digest))
+            told = news(source, KnownPart(marker.taken, marker.digest))
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
         ours = turns((await state_of(self._journal, row.session_id)).timeline)
         if ours:
-            known = Known(turns=ours, relation="same" if source.given else "alike")
+            known = KnownPart(turns=ours, relation="same" if source.given else "alike")
             told = news(source, known)
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
@@ -370,21 +372,21 @@ class Intake:
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
         if source.apart:
-            return Taken("differs")
+            return TakenSource("differs")
         apart = replace(source, apart=True)
         if await is_forgotten(self._journal, row.agent, apart.known_as):
-            return Taken("deleted")
-        other = NOTHING if source.given else Known(turns=ours, relation="none")
+            return TakenSource("deleted")
+        other = NOTHING if source.given else KnownPart(turns=ours, relation="none")
         return await self._take_new(apart, news(apart, other))
 
     async def _take_news(
         self,
         source: Source,
-        told: AsyncIterator[Piece],
+        told: AsyncIterator[NewsPiece],
         row: SessionRow,
         epoch: int,
         marker: Marker | None,
-    ) -> Taken | None:
+    ) -> TakenSource | None:
         """Take in what is told; None if the source has nothing in common with the session."""
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
@@ -400,7 +402,7 @@ class Intake:
                 outcome = "grown"
         if writing is None:
             return None
-        return Taken.of(outcome, facts)
+        return TakenSource.of(outcome, facts)
 
 
 def _is_legible(source: Source) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from acphold.errors import AcpholdError, TranscriptError
 from acphold.imports.heads import unread_in
-from acphold.imports.intake import OUTCOMES, Intake, Selection
+from acphold.imports.intake import OUTCOMES, ImportSelection, Intake
 from acphold.imports.readers import reader
 from acphold.journal import Journal
 from acphold.journal.stores import open_journal
@@ -47,7 +47,9 @@ async def read_listed(journal: Journal, session_id: str, *, redact: bool = False
         return
     source, redact = unread_in(listed, redact=redact)
     try:
-        taken = await Intake(journal, Selection(redact=redact)).take(source, reader(source.reader))
+        taken = await Intake(journal, ImportSelection(redact=redact)).take(
+            source, reader(source.reader)
+        )
     except OSError as error:
         where, why = error.filename or source.paths[0], error.strerror or error
         raise TranscriptError(f"session {session_id!r} cannot be read: {where}: {why}") from error

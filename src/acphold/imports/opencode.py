@@ -189,7 +189,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     scribe.clock(milliseconds(obj(session, "time").get("created")))
     end = "" if source.item == REVERTED else text(session, "revert", "messageID")
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
-    telling = _Telling(store, scribe, is_old=(version or [99])[:2] < [1, 2])
+    telling = _OpencodeTelling(store, scribe, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
             scribe.missed.left(text(message, "role") == "user")
@@ -201,7 +201,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _Telling:
+class _OpencodeTelling:
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool) -> None:
@@ -307,7 +307,7 @@ class _Telling:
         child = text(about, "sessionId")
         if child and not self._scribe.caller:
             below = SubagentScribe(self._scribe, call_id)
-            telling = _Telling(self._store, below, is_old=self._is_old)
+            telling = _OpencodeTelling(self._store, below, is_old=self._is_old)
             for message in self._store.messages(child):
                 telling.message(message)
         if status == "completed":

@@ -80,7 +80,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
     path, missed = Path(source.paths[0]), scribe.missed
     end = int(source.item) if source.item else None
-    tree, telling = _tree(path), _Telling(scribe)
+    tree, telling = _tree(path), _PiTelling(scribe)
     for line in tree.told(lines(path, missed), end):
         record = readable(line.raw, missed)
         if record is not None:
@@ -91,7 +91,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         missed.left(tree.left)
 
 
-class _Telling:
+class _PiTelling:
     """Tells one session, record by record."""
 
     def __init__(self, scribe: Scribe) -> None:

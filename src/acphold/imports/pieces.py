@@ -26,7 +26,7 @@ from acphold.errors import TranscriptError
 from acphold.history import Entry, PastEntry
 from acphold.history.entries import PROMPT
 from acphold.history.fold import fold
-from acphold.imports.continuation import Known, Turn, squeezed, turns
+from acphold.imports.continuation import KnownPart, PastTurn, squeezed, turns
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
@@ -41,7 +41,7 @@ TITLE_CHARACTERS: Final = 80
 """Characters of a first prompt used as the title of an untitled conversation."""
 
 
-class Piece(Struct):
+class NewsPiece(Struct):
     """A part of the news, in order.
 
     `taken` and `digest` cover everything told up to its end. The last one has, as `closing`, the
@@ -60,14 +60,14 @@ class Piece(Struct):
 
 
 def pieces(
-    source: Source, reader: Reader, known: Known, *, whole_turns: bool, redact: bool = False
-) -> Iterator[Piece]:
+    source: Source, reader: Reader, known: KnownPart, *, whole_turns: bool, redact: bool = False
+) -> Iterator[NewsPiece]:
     """Yield the news; nothing if the source has nothing in common with what is known.
 
     With `redact`, without its secrets; the digest covers all of it. Raises OSError if the source
     cannot be read, and TranscriptError if its reader or the search for secrets fails.
     """
-    told = _Told(source, reader, whole_turns=whole_turns)
+    told = _ToldSource(source, reader, whole_turns=whole_turns)
     out = SecretsOut(told) if redact else None
     told.most = out.count if out else None
     if known.turns:
@@ -96,7 +96,7 @@ def pieces(
     yield _without_secrets(piece, out) if out else piece
 
 
-def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
+def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
     """Return a piece with redacted entries, and the counts of secrets so far."""
     closing = [*filter(None, map(out.closing, piece.closing))]
     facts = piece.facts
@@ -120,7 +120,7 @@ def fault(error: Exception) -> OSError | TranscriptError:
     )
 
 
-class _Told:
+class _ToldSource:
     """Everything a reader tells of a source; each iteration reads the source again.
 
     At most `most` entries: later ones are left for the next time.
@@ -182,9 +182,9 @@ class _Told:
         """The digest of everything told so far."""
         return self._digest.hexdigest()
 
-    def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> Piece:
+    def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones told."""
-        return Piece(
+        return NewsPiece(
             entries,
             self.count,
             self.digest,
@@ -196,7 +196,7 @@ class _Told:
         )
 
 
-def _turns(told: _Told, known: Known, out: SecretsOut | None) -> list[Turn]:
+def _turns(told: _ToldSource, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
     """Return the told turns, as many as needed to compare them with the known ones."""
     whole = known.relation == "same"
     entries: list[Entry] = []

@@ -98,7 +98,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     if _is_old(path):
         yield from read_sessions(source, scribe, speaker="qwen")
         return
-    telling = _Telling(source, scribe)
+    telling = _QwenTelling(source, scribe)
     missed = scribe.missed
     end = int(source.item) if source.item else None
     tree = _tree(path)
@@ -111,7 +111,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         missed.left(tree.left)
 
 
-class _Telling:
+class _QwenTelling:
     """Tells one session, record by record; or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
@@ -210,7 +210,7 @@ class _Telling:
                 marks: Object = {"parentToolCallId": call_id}
                 marks |= {"subagentType": kind} if kind else {}
                 below = SubagentScribe(self._scribe, call_id, marks, speaks=True)
-                telling = _Telling(self._source, below)
+                telling = _QwenTelling(self._source, below)
                 for record in records(path, self._missed):
                     telling.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response

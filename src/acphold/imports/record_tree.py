@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acphold.imports.records import Line
+from acphold.imports.records import RecordLine
 from acphold.imports.sources import Source
 
 HELD_BYTES: Final = 8 << 20
@@ -80,7 +80,7 @@ class RecordTree:
 
     # -- queries, once it is complete ----------------------------------------------------------
 
-    def told(self, lines: Iterable[Line], end: int | None = None) -> Iterator[Line]:
+    def told(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
         """Yield the lines that are told, with the live end at number `end`.
 
         In order, except that a line before its parent is told after that.
@@ -90,7 +90,7 @@ class RecordTree:
             typed == _PROMPT and not waiting[number] and number not in self._copies
             for number, typed in enumerate(self._prompts)
         )
-        held: dict[int, list[tuple[int, Line]]] = {}
+        held: dict[int, list[tuple[int, RecordLine]]] = {}
         size = 0
         for number, line in enumerate(lines):
             if number >= len(waiting):

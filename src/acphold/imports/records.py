@@ -54,7 +54,7 @@ def only_beginnings(size: int) -> Iterator[None]:
         _end.reset(before)
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """One line of a file, without its end, and its offset."""
 
     offset: int
@@ -76,7 +76,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def lines(
     path: Path, missed: Missed, *, begin: int = 0, as_written: bool = False
-) -> Iterator[Line]:
+) -> Iterator[RecordLine]:
     """Yield the nonblank lines of a file; those above LINE_BYTES are counted, not read.
 
     `begin` is the offset of the first one. With `as_written` blank lines are included, and each
@@ -105,7 +105,7 @@ def lines(
                         break
                 missed.add(TOO_LONG, size)
             elif as_written or (raw := raw.strip()):
-                yield Line(offset, raw)
+                yield RecordLine(offset, raw)
             offset += size
             count += 1
         if offset >= most or count >= most_lines:

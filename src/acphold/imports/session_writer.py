@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from acphold.history import PastEntry
-from acphold.imports.pieces import Piece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.sources import Source
 from acphold.journal import Arrivals, Lease, RowChange, SessionRow
 
@@ -55,7 +55,7 @@ class SessionWriter:
         self._before = before
         self._has_marked = False
 
-    async def take_in(self, piece: Piece) -> bool:
+    async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
         source, facts, row, before = self._source, piece.facts, self._row, self._before
         title = source.titled(facts.title)

@@ -29,7 +29,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte of a name that is not UTF-8."""
 
 
-class Kept(Struct, frozen=True):
+class ExportedState(Struct, frozen=True):
     """A session's state in the journal that exported lines come from: see `SessionRow`."""
 
     session_id: str
@@ -53,7 +53,7 @@ class Facts(Struct):
     title: str | None = None
     created_at: int | None = None
     updated_at: int | None = None
-    kept: Kept | None = None
+    kept: ExportedState | None = None
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)

@@ -146,7 +146,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         if undone and not looked_up(undone, "afterUndoStop"):
             scribe.missed.left(1)
             continue
-        _Telling(scribe, request).tell()
+        _VscodeTelling(scribe, request).tell()
         yield
     scribe.title(text(whole, "customTitle") or text(whole, "computedTitle"))
 
@@ -204,7 +204,7 @@ def _inside(place: object, key: object) -> object:
     return None
 
 
-class _Telling:
+class _VscodeTelling:
     """Tells one request and its answer."""
 
     def __init__(self, scribe: Scribe, request: Object) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import TranscriptError
-from acphold.imports.continuation import Known
-from acphold.imports.pieces import Piece, pieces
+from acphold.imports.continuation import KnownPart
+from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.readers import reader
 from acphold.imports.sources import Manner, Source
 
@@ -29,7 +29,7 @@ class Task(Struct, tag=True):
     """Tell the first piece of a source."""
 
     source: Source
-    known: Known
+    known: KnownPart
     manner: Manner
 
 
@@ -37,10 +37,10 @@ class More(Struct, tag=True):
     """Tell the next piece."""
 
 
-class Told(Struct, tag=True):
+class ToldPiece(Struct, tag=True):
     """The next piece."""
 
-    piece: Piece
+    piece: NewsPiece
 
 
 class End(Struct, tag=True):
@@ -55,13 +55,13 @@ class Unreadable(Struct, tag=True):
     filename: str | None
 
 
-class Failed(Struct, tag=True):
+class ReadingFailed(Struct, tag=True):
     """The reader fails on it: a TranscriptError."""
 
     message: str
 
 
-Answer = Told | End | Unreadable | Failed
+Answer = ToldPiece | End | Unreadable | ReadingFailed
 
 
 def frame(message: Struct) -> bytes:
@@ -74,7 +74,9 @@ def decode_answer(body: bytes) -> Answer:
     """Return a worker's answer."""
     # msgspec does not support Counter.
     return msgspec.msgpack.decode(
-        body, type=Told | End | Unreadable | Failed, dec_hook=lambda _, value: Counter(value)
+        body,
+        type=ToldPiece | End | Unreadable | ReadingFailed,
+        dec_hook=lambda _, value: Counter(value),
     )
 
 
@@ -82,7 +84,7 @@ def main() -> None:
     """Serve until stdin ends."""
     # A Ctrl-C on the terminal is for our parent; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    telling: Iterator[Piece] = iter(())
+    telling: Iterator[NewsPiece] = iter(())
     while length := sys.stdin.buffer.read(LENGTH_BYTES):
         body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
         asked = msgspec.msgpack.decode(body, type=Task | More)
@@ -98,11 +100,11 @@ def main() -> None:
         answer: Answer
         try:
             piece = next(telling, None)
-            answer = End() if piece is None else Told(piece)
+            answer = End() if piece is None else ToldPiece(piece)
         except OSError as error:
             filename = None if error.filename is None else str(error.filename)
             answer = Unreadable(error.errno, error.strerror or str(error), filename)
         except TranscriptError as error:
-            answer = Failed(str(error))
+            answer = ReadingFailed(str(error))
         sys.stdout.buffer.write(frame(answer))
         sys.stdout.buffer.flush()

@@ -108,7 +108,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     scribe.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     scribe.clock(milliseconds(about.get("created_at")))
-    telling = _Telling(database, names, thread, scribe)
+    telling = _ZedTelling(database, names, thread, scribe)
     for message in _messages(thread):
         telling.message(message)
         yield
@@ -181,7 +181,7 @@ def _of_before(message: Object) -> Iterator[Object]:
         yield {"Agent": {"content": said, "tool_results": results}}
 
 
-class _Telling:
+class _ZedTelling:
     """Tells one thread, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, names: list[str], thread: Object, scribe: Scribe) -> None:
@@ -263,7 +263,7 @@ class _Telling:
         if child and not self._scribe.caller:
             thread, _ = _thread(self._database, self._names, child, self._missed)
             scribe = SubagentScribe(self._scribe, call_id)
-            telling = _Telling(self._database, self._names, thread, scribe)
+            telling = _ZedTelling(self._database, self._names, thread, scribe)
             for message in _messages(thread):
                 telling.message(message)
         failed = result.get("is_error") is True

@@ -131,10 +131,10 @@ class Deed(Struct, frozen=True, kw_only=True):
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
 
-    async def access_tokens(self) -> list[AccessToken]:
+    async def tokens(self) -> list[AccessToken]:
         """All tokens, oldest first, including those that open nothing any more."""
 
-    async def keep_access_token(self, token: AccessToken) -> None:
+    async def keep_token(self, token: AccessToken) -> None:
         """Add a token, or note its last use or its end if it is known; an end is never taken
         back."""
 

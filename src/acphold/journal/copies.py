@@ -12,7 +12,16 @@ from typing import Final
 from msgspec import json
 from msgspec.structs import replace
 
-from acphold.history.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
+from acphold.history.entries import (
+    KINDS,
+    PARAMS,
+    QUEUE,
+    SETTINGS,
+    TURN_END,
+    UPDATE,
+    PastEntry,
+    Segment,
+)
 from acphold.history.raw_update import may_be_chunk, members, update_kind
 from acphold.history.times import now_ms
 from acphold.journal.journal import (
@@ -83,6 +92,8 @@ async def _fill(
 
 def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
     """The entries of a segment that go into a copy."""
+    if segment.kind == QUEUE:
+        return  # what waits, waits in one session
     if for_another and (segment.kind not in KINDS or segment.kind == SETTINGS):
         return
     left_out = COSTS | OFFERS if for_another else COSTS

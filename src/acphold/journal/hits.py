@@ -18,10 +18,7 @@ from acphold.history.words import camel_parts, document, with_spaces
 from acphold.journal.journal import Part, SearchHit, Speaker
 
 EXCERPT: Final = 160
-"""Characters of an excerpt, without the ellipses."""
-
-BEFORE: Final = 40
-"""Characters of an excerpt before the first word found, if there are so many."""
+"""Characters of an excerpt, without the ellipses; a quarter of them before the first word found."""
 
 TERMS_AT_MOST: Final = 64
 """Terms of a query that count: FTS5 refuses several hundred. Of a pasted page, the start is
@@ -42,9 +39,14 @@ class Held(NamedTuple):
 
 
 def hit(
-    held: Held, entry: Entry, patterns: Sequence[re.Pattern[str]], part: Part | None
+    held: Held,
+    entry: Entry,
+    patterns: Sequence[re.Pattern[str]],
+    part: Part | None,
+    length: int = EXCERPT,
 ) -> SearchHit:
-    """Return the hit for an entry: the part of its text that has the most of the terms."""
+    """Return the hit for an entry: the part of its text that has the most of the terms, with at
+    most `length` characters."""
     said = document(entry)
     texts: list[tuple[Speaker, str]] = []
     if said.messages and part in (None, "messages"):
@@ -53,7 +55,7 @@ def hit(
         texts.append(("tool", said.tools))
     if said.diffs and part in (None, "diffs"):
         texts.append(("diff", said.diffs))
-    excerpts = [(who, excerpt(text, patterns)) for who, text in texts]
+    excerpts = [(who, excerpt(text, patterns, length)) for who, text in texts]
     who, (_, shown, marks) = max(excerpts, key=lambda told: told[1].terms)
     return SearchHit(
         *(held.session_id, entry.seq, entry.at, entry.kind, who, shown, marks),
@@ -123,7 +125,7 @@ def patterns_of(found: Iterable[Term]) -> list[re.Pattern[str]]:
     return patterns
 
 
-def excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> Excerpt:
+def excerpt(text: str, patterns: Sequence[re.Pattern[str]], length: int = EXCERPT) -> Excerpt:
     """Return the excerpt of the text that has the most terms; the first of several."""
     line = " ".join(text.split())
     plain = _plain(line)
@@ -132,24 +134,24 @@ def excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> Excerpt:
         for number, pattern in enumerate(patterns)
         for start, end in _places(plain, pattern)
     )
-    start, most = _best_start(places, len(patterns))
-    start = max(0, min(start, len(line) - EXCERPT))
-    piece = line[start : start + EXCERPT]
+    start, most = _best_start(places, len(patterns), length)
+    start = max(0, min(start, len(line) - length))
+    piece = line[start : start + length]
     before = "…" if start else ""
     shift = len(before) - start
-    marks = [(b + shift, e + shift) for b, e, _ in places if start <= b and e <= start + EXCERPT]
-    after = "…" if start + EXCERPT < len(line) else ""
+    marks = [(b + shift, e + shift) for b, e, _ in places if start <= b and e <= start + length]
+    after = "…" if start + length < len(line) else ""
     return Excerpt(most, f"{before}{piece}{after}", tuple(_apart(marks)))
 
 
-def _best_start(places: Sequence[tuple[int, int, int]], terms: int) -> tuple[int, int]:
+def _best_start(places: Sequence[tuple[int, int, int]], terms: int, length: int) -> tuple[int, int]:
     """The beginning of the excerpt, and the number of terms in it."""
-    start, most = 0, 0
+    start, most, before = 0, 0, length // 4
     for at, (begin, _, _) in enumerate(places):
-        limit = begin + EXCERPT - BEFORE
+        limit = begin + length - before
         inside = {number for _, end, number in places[at : at + MATCHES_AT_MOST] if end <= limit}
         if len(inside) > most:
-            start, most = max(0, begin - BEFORE), len(inside)
+            start, most = max(0, begin - before), len(inside)
         if most == terms:
             break
     return start, most

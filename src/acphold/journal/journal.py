@@ -94,6 +94,9 @@ class RowChange(Struct, frozen=True):
     followers: int | UnsetType = UNSET
     start: str | UnsetType | None = UNSET
     unseen: bool | UnsetType = UNSET
+    queued: int | UnsetType = UNSET
+    held: str | UnsetType = UNSET
+    held_until: int | UnsetType | None = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -127,8 +130,10 @@ class SessionRow(Struct, frozen=True):
     is the user it belongs to; other tenants cannot see it (`server.principals`), and "" means
     nobody in particular. `unseen` is True if a turn ended while no client had the session open, and
     none has opened it since. `shared_with` maps the other tenants that can see it to whether they
-    may prompt. `lineage` is that of its positions (see `acphold.journal.lineage`); "" where the
-    journal has none.
+    may prompt. `queued` is the number of prompts that wait in it, `held` the reason why they are
+    held, "" for none, and `held_until` the moment at which they go on by themselves
+    (`history.prompt_queue`). `lineage` is that of its positions (see `acphold.journal.lineage`); ""
+    where the journal has none.
     """
 
     session_id: str
@@ -151,6 +156,9 @@ class SessionRow(Struct, frozen=True):
     tenant: str = ""
     unseen: bool = False
     shared_with: dict[str, bool] = {}
+    queued: int = 0
+    held: str = ""
+    held_until: int | None = None
     lineage: str = ""
 
     def is_there_for(self, tenant: str | None) -> bool:
@@ -177,8 +185,8 @@ class ListFilter(Struct, frozen=True):
 
     `cwd` may be any path to the folder. Sessions that were never prompted are left out, except
     those in `held` (somebody has them open), or if `include_unprompted` is set. With `unread`, only
-    sessions that an import has listed and not read; with `tenant`, only those that this tenant can
-    see.
+    sessions that an import has listed and not read; with `queued`, only those in which prompts
+    wait; with `tenant`, only those that this tenant can see.
     """
 
     agents: tuple[str, ...] = ()
@@ -188,6 +196,7 @@ class ListFilter(Struct, frozen=True):
     archived: Archived = "exclude"
     unread: bool = False
     tenant: str | None = None
+    queued: bool = False
 
     def fits(self, row: SessionRow) -> bool:
         """True if the session belongs in a list with this filter."""
@@ -196,6 +205,7 @@ class ListFilter(Struct, frozen=True):
             and (row.prompted or self.include_unprompted or row.session_id in self.held)
             and (self.archived == "include" or row.archived == (self.archived == "only"))
             and (row.is_unread or not self.unread)
+            and (row.queued > 0 or not self.queued)
             and row.is_there_for(self.tenant)
             and (self.cwd is None or is_same_folder(self.cwd, row.cwd))
         )
@@ -288,7 +298,7 @@ class Tokens(Struct, frozen=True, array_like=True, gc=False):
     total: int | None = None
 
 
-Grouping = Literal["agent", "day", "folder", "session"]
+Grouping = Literal["agent", "day", "folder", "model", "session"]
 """Ways to group sums of tokens and cost; days are in this machine's time zone."""
 
 
@@ -529,22 +539,30 @@ class Links(Protocol):
         With None for the lease, leave a tombstone for an id of the agent that was never ours.
         """
 
-    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
+    async def linked(self, agent: str, ids: Collection[str]) -> dict[str, str | None]:
         """Map these ids of the agent to our sessions: None for a tombstone, unknown ids are left
         out."""
 
-    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
+    async def of(self, session_id: str | None) -> list[tuple[str, str]]:
         """The agents and their ids for a session, the newest last; with None, all tombstones.
 
         An unknown session has none.
         """
 
-    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+    async def last_entries(self, agent: str, ids: Collection[str]) -> dict[str, Entry | None]:
         """The last entry of each session behind these ids of the agent; None if it is empty."""
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         """Note when the agent last used these ids of its own (ms since the epoch): their sessions
         move up in the list to that time."""
+
+
+class HasLinks(Protocol):
+    """The part of a journal that knows the agents' ids."""
+
+    @property
+    def links(self) -> Links:
+        """See `Journal.links`."""
 
 
 class Index(Protocol):
@@ -620,13 +638,25 @@ class Arrivals(Protocol):
         """
 
 
-class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Access, Protocol):
+class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
     """The journal of all sessions.
 
     Every method may raise JournalUnavailableError (locked, read-only, full, gone) and
     NotAJournalError (damaged); then nothing is half written. A method that is given a lease checks
     it in the transaction that writes, and raises LeaseLostError if it is lost.
     """
+
+    @property
+    def index(self) -> Index:
+        """Search, sums of usage, and upkeep."""
+
+    @property
+    def links(self) -> Links:
+        """The ids by which agents know our sessions."""
+
+    @property
+    def access(self) -> Access:
+        """Tokens, shares, and what was done with them."""
 
     @property
     def file(self) -> InFile | None:
@@ -653,14 +683,14 @@ async def state_of(journal: Readable, session_id: str, through: int | None = Non
     return folding.state()
 
 
-async def session_of(journal: Links, agent: str, downstream_id: str) -> str | None:
+async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str | None:
     """Our session behind an id of the agent; None if there is none."""
-    return (await journal.linked(agent, [downstream_id])).get(downstream_id)
+    return (await journal.links.linked(agent, [downstream_id])).get(downstream_id)
 
 
-async def is_forgotten(journal: Links, agent: str, downstream_id: str) -> bool:
+async def is_forgotten(journal: HasLinks, agent: str, downstream_id: str) -> bool:
     """True if there is a tombstone for this id of the agent."""
-    return None in (await journal.linked(agent, [downstream_id])).values()
+    return None in (await journal.links.linked(agent, [downstream_id])).values()
 
 
 class Readable(Protocol):

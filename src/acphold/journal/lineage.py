@@ -26,6 +26,12 @@ writes it again, or gives the session up and renews the era.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+from acphold.errors import HistoryLostError, LeaseLostError
+
+if TYPE_CHECKING:
+    from acphold.journal.journal import Lease
 
 
 def new_era() -> str:
@@ -36,3 +42,23 @@ def new_era() -> str:
 def lineage_of(era: str, number: int) -> str:
     """Return the lineage of the session with this number."""
     return f"{era}.{number:x}"
+
+
+def why_lost(
+    lease: Lease, number: int | None, epoch: int | None, last_seq: int, *, was_deleted: bool
+) -> LeaseLostError:
+    """The error for a lost lease: another process holds the session, or it was deleted, or the
+    journal has gone back and lost entries of it.
+
+    `number`, `epoch` and `last_seq` are of the session with this id that there is now; the number
+    is None if there is none. `was_deleted` is True if one was deleted.
+    """
+    if number is None and not was_deleted:
+        return HistoryLostError(lease.session_id, 0)
+    if number != lease.number:
+        return LeaseLostError(lease.session_id, deleted=True)
+    # Epochs only grow, and a new version of the journal sets them to 0.
+    is_behind = epoch == lease.epoch and last_seq < lease.next_seq - 1
+    if is_behind or 0 < (epoch or 0) < lease.epoch:
+        return HistoryLostError(lease.session_id, last_seq)
+    return LeaseLostError(lease.session_id)

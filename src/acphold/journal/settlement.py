@@ -13,7 +13,7 @@ from acphold.history.compaction import compact, snapshots
 from acphold.history.entries import Segment
 from acphold.history.fold import EMPTY, SessionState, Summary, fold
 from acphold.history.timeline import Message
-from acphold.journal import packing, token_reports
+from acphold.journal import frames, token_reports
 
 PIECE_BYTES: Final = 512 << 10
 """Bytes of history that one transaction rewrites, or removes, at most (beyond one segment)."""
@@ -69,7 +69,7 @@ class Piece:
         # From what was found: compaction makes some reports void.
         self.usage = token_reports.reports(found)
         self.last_seq = found[-1].last_seq
-        self.new = [packing.as_kept(segment, old_before) for segment in self.new]
+        self.new = [frames.as_kept(segment, old_before) for segment in self.new]
         self.is_packed = all(segment.at < old_before for segment in found)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from acphold.errors import RewrittenError
-from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
-from acphold.history.fold import Fold, Summary
+from acphold.history.entries import PROMPT, TURN_END, Entry, Run, Segment, in_one
+from acphold.history.fold import Fold, SessionState, Summary, fold
 from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal import settlement
 from acphold.journal.journal import READ_BYTES, PageBack
-from acphold.journal.settlement import PIECE_BYTES, going_on
+from acphold.journal.settlement import CONTEXT_SEGMENTS, PIECE_BYTES, going_on
 
 END: Final = (1 << 32) - 1
 """No entry has a higher number."""
+
+COUNTED_BYTES: Final = 1 << 20
+"""Bytes of an unsettled turn whose messages are counted, at most."""
 
 _BACK_AT_ONCE: Final = 16
 
@@ -33,6 +37,15 @@ class StoredSegments(Protocol):
     def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
         """Return the last `limit` segments that end by `through`, oldest first; of these kinds, if
         any are named."""
+
+
+def appended(seq: int, runs: Iterable[Run], at: int) -> list[Segment]:
+    """The segments of runs that are appended at this time, numbered from `seq` on."""
+    made: list[Segment] = []
+    for kind, raws in runs:
+        made.append(one := in_one(seq, kind, raws, at))
+        seq = one.last_seq + 1
+    return made
 
 
 def read_all(rows: StoredSegments, after: int, *, chunks: bool = True) -> Iterator[Segment]:
@@ -127,6 +140,19 @@ def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
         for entry in segment.entries():
             folding.add(entry)
     return folding.state().summary()
+
+
+def context(rows: StoredSegments, kept: Summary, settled: int) -> SessionState:
+    """The state at `settled`, with the summary kept there, as far as it matters for what follows: a
+    late chunk may belong to a message that is already counted."""
+    return going_on(kept, settlement.context(rows.read_back(settled, CONTEXT_SEGMENTS)))
+
+
+def unsettled_messages(rows: StoredSegments, settled: int) -> int:
+    """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
+    before = settlement.context(rows.read_back(settled, CONTEXT_SEGMENTS))
+    entries = (entry for one in rows.read(settled, COUNTED_BYTES) for entry in one.entries())
+    return settlement.messages(fold(entries, before)) - settlement.messages(before)
 
 
 def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from acphold.errors import JournalBusyError, JournalUnavailableError
+from acphold.extras import require
 from acphold.journal.location import default_location, journal_path, scheme_of
 from acphold.journal.sqlite import engine
 from acphold.journal.sqlite.store import SqliteJournal
@@ -44,16 +45,11 @@ class OpenStore(Protocol):
 
 
 def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
-    """Return the journal in a database; raises JournalUnavailableError, also if the driver is
-    missing."""
-    try:
-        from acphold.journal.postgresql.store import PostgresqlJournal  # late: an optional package
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise JournalUnavailableError(
-            "postgresql:// journals need the package psycopg: pip install 'acphold[postgres]'"
-        ) from error
+    """Return the journal in a database; raises JournalUnavailableError, and MissingExtraError
+    without its driver."""
+    require("postgres", "a postgresql:// journal")
+    from acphold.journal.postgresql.store import PostgresqlJournal  # late: an optional package
+
     return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
 
 
@@ -158,7 +154,7 @@ def rewrite(location: str | os.PathLike[str] | None) -> None:
     Raises JournalBusyError if anybody has it open, with nothing changed, and
     JournalUnavailableError.
     """
-    from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold shrink` alone
+    from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold compact` alone
 
     rewritten(named(location))
 
@@ -169,7 +165,7 @@ def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
-    from acphold.journal.sqlite.restoring import restored  # late: for `acphold restore` alone
+    from acphold.journal.sqlite.restoration import restored  # late: for `acphold restore` alone
 
     return restored(named(location), backup)
 

@@ -18,8 +18,10 @@ session so far are converted to the increase since the report before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -27,7 +29,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
-from acphold.history.raw_update import UNREADABLE, members
+from acphold.history.raw_update import UNREADABLE, members, string
 from acphold.journal.journal import Origin, Tokens
 
 # A fixed list: numbers that grow prove nothing, as they do in every session, with the context.
@@ -188,7 +190,8 @@ TAIL_BYTES: Final = 256 << 10
 class UsageReport(Struct, frozen=True):
     """The usage that an agent reported at one time: the increase since the report before.
 
-    `by_turn` is True if it is known to count a whole turn, or a request of one.
+    `by_turn` is True if it is known to count a whole turn, or a request of one. `model` is the one
+    that answered in the turn, "" if it is unknown or was not looked up.
     """
 
     agent: str
@@ -197,6 +200,7 @@ class UsageReport(Struct, frozen=True):
     cost: float | None = None
     currency: str = ""
     by_turn: bool = False
+    model: str = ""
 
 
 class SessionUsage(Struct, frozen=True):
@@ -223,8 +227,39 @@ def holders(session_id: str, agent: str, origins: str) -> Holders:
     return [*own, (None, agent)]
 
 
-def came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
-    """Yield each report as an increase, with the agent that reported it."""
+MODEL: Final = "acphold/model"
+"""The `_meta` key of the model that answered in a turn; imports write it at the end of the turn."""
+
+MODEL_CHARACTERS: Final = 100
+
+Models = Sequence[tuple[int, str]]
+"""The ends of turns, oldest first, each with the model that answered, "" if it is unknown."""
+
+
+def models(newest_first: Iterable[Segment]) -> Models:
+    """Return the models from the segments that end turns."""
+    found: list[tuple[int, str]] = []
+    for entry in (entry for segment in newest_first for entry in segment.entries()):
+        name = None
+        if MODEL.encode() in entry.raw:
+            name = string(members(members(entry.raw).get("_meta", b"")).get(MODEL))
+        found.append((entry.seq, (name or "")[:MODEL_CHARACTERS]))
+    return sorted(found)
+
+
+def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since: int) -> Models:
+    """Return the models of those turns that reports from this time (milliseconds) on may need."""
+    first = min((report.seq for report in found if report.at >= since), default=None)
+    if first is None:
+        return ()
+    return models(takewhile(lambda segment: segment.last_seq >= first, newest_first))
+
+
+def came(found: Iterable[Report], held_by: Holders, answered: Models = ()) -> Iterator[UsageReport]:
+    """Yield each report as an increase, with the agent that reported it.
+
+    `answered` tells the models. A report on the whole session has none: it may be of several.
+    """
     before = _Before()
     for report in found:
         who = next(name for end, name in held_by if end is None or report.seq <= end)
@@ -238,7 +273,9 @@ def came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
         if cost is not None:
             cost = before.cost_since(who, cost, report.currency)
         is_all = report.by_turn or report.so_far
-        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=is_all)
+        end = bisect_left(answered, (report.seq, ""))
+        model = answered[end][1] if end < len(answered) and not report.so_far else ""
+        yield UsageReport(who, report.at, tokens, cost, report.currency, is_all, model)
 
 
 class _Before:

@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import msgspec
 
-from acphold.journal.journal import Grouping, Tokens, UsageSum
-from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
+from acphold.history.entries import TURN_END
+from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
+from acphold.journal.stored_history import END, StoredSegments, backwards, tail
+from acphold.journal.token_reports import (
+    COUNTS,
+    TAIL_BYTES,
+    Report,
+    SessionUsage,
+    UsageReport,
+    came,
+    holders,
+    models_since,
+    reports,
+)
+
+
+def session_usage(
+    facts: Sequence[Any],
+    kept: Iterable[Report],
+    rows: StoredSegments,
+    settled: int | None,
+    since: int,
+    *,
+    has_models: bool = False,
+) -> SessionUsage:
+    """The usage since `since` in a session, of its id, agent, folder, title, time and origins.
+
+    `kept` are its settled reports. Those of a turn that is running, has just ended or was cut off
+    are behind `settled`; None if there is nothing.
+    """
+    found = [*kept]
+    if settled is not None:
+        found += reports(tail(rows, settled, TAIL_BYTES))
+    turn_ends = backwards(rows, END, [TURN_END])
+    answered = models_since(found, turn_ends, since) if has_models else ()
+    session_id, agent, cwd, title, updated_at, origins = facts
+    held_by = holders(session_id, agent, origins)
+    told = tuple(report for report in came(found, held_by, answered) if report.at >= since)
+    return SessionUsage(session_id, agent, cwd, title, updated_at, told)
 
 
 class PackedSums(Sequence[UsageSum]):
@@ -87,8 +124,19 @@ def _group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> s
             return datetime.fromtimestamp(at / 1000).date().isoformat()
         case "folder":
             return session.cwd
+        case "model":
+            return "" if report is None else report.model
         case "session":
             return session.session_id
+
+
+def by_model(sessions: Iterable[SessionUsage], agents: tuple[str, ...]) -> UsageSums:
+    """Add up sessions by the models that answered; "" is the name of those that are unknown."""
+    groups: dict[str, UsageSum] = {}
+    total, by_request = UsageSum(""), set[str]()
+    for session in sessions:
+        by_request |= add(session, "model", agents, groups, total)
+    return UsageSums(in_order("model", groups.values()), total, frozenset(by_request))
 
 
 def in_order(by: Grouping, groups: Iterable[UsageSum]) -> list[UsageSum]:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
@@ -52,20 +52,21 @@ from acphold.journal.owners import Free, Gone, Here
 
 log = logging.getLogger(__name__)
 
-ROWS_AT_ONCE: Final = 200
-
 LATE_SECONDS: Final = 30.0
 """Time to wait for late changes: any open transaction on the same server may hold them up."""
 
 LOOK_SECONDS: Final = 0.05
-
-EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
 """The outcome for a session. "new": copied. "grown": brought up to date. "same": nothing was new.
 "left": somebody has it open, and all or the last turn of it waits for the next copy. "differs": the
 copy has another session under this id, or cannot keep its name; it was left alone. "damaged": it
 cannot be read to its end and was left out."""
+
+
+_EVERYTHING: Final = ListFilter(include_unprompted=True, archived="include")
+
+ROWS_AT_ONCE: Final = 200
 
 
 async def copy_all(
@@ -93,8 +94,11 @@ async def copy_all(
         became[session_id] = word
         told(session_id, word)
 
-    async for row in _rows(source):
-        await take(row.session_id)
+    after: ListKey | None = None
+    while rows := await source.page(_EVERYTHING, after, ROWS_AT_ONCE):
+        for row in rows:
+            await take(row.session_id)
+        after = rows[-1].key
     # A session that was continued meanwhile has moved up in the list, maybe past our place.
     until = time.monotonic() + LATE_SECONDS
     is_news = True
@@ -110,14 +114,6 @@ async def copy_all(
                 log.warning("somebody writes for long: what went on meanwhile is for the next copy")
     await _copy_tombstones(source, target)
     return Counter(became.values())
-
-
-async def _rows(source: Journal) -> AsyncIterator[SessionRow]:
-    after: ListKey | None = None
-    while rows := await source.page(EVERY_SESSION, after, ROWS_AT_ONCE):
-        for row in rows:
-            yield row
-        after = rows[-1].key
 
 
 async def _copied(source: Journal, target: Journal, session_id: str) -> Became | None:
@@ -194,17 +190,7 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
 
 
 async def _create(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
-    new = NewSession(
-        row.session_id,
-        row.agent,
-        row.cwd,
-        row.additional_directories,
-        row.title,
-        row.created_at,
-        row.renamed,
-        row.origins,
-        row.tenant,
-    )
+    new = NewSession(**{name: getattr(row, name) for name in NewSession.__struct_fields__})
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
         await target.enlist([Listed(new, known_as, row.updated_at, row.unread)])
@@ -251,26 +237,21 @@ async def _fill(
             piece, size = [], 0
     if piece:
         await target.take_in(lease, piece)
-    for agent, downstream_id in await source.links_of(row.session_id):
-        await target.link(lease, agent, downstream_id)
+    for agent, downstream_id in await source.links.of(row.session_id):
+        await target.links.link(lease, agent, downstream_id)
     for tenant, prompts in row.shared_with.items():
-        await target.keep_share(Share(row.session_id, tenant, prompts))
-    await target.change(
-        lease,
-        RowChange(
-            title=UNSET if row.renamed else row.title,
-            given=row.title if row.renamed else UNSET,
-            updated_at=row.updated_at,
-            prompted=row.prompted,
-            cwd=row.cwd,
-            additional_directories=row.additional_directories,
-            archived=row.archived,
-            origins=row.origins,
-            unread=None,
-            start=row.start,
-            unseen=row.unseen,
-        ),
+        await target.access.keep_share(Share(row.session_id, tenant, prompts))
+    change = RowChange(
+        **{name: getattr(row, name) for name in _COPIED},
+        title=UNSET if row.renamed else row.title,
+        given=row.title if row.renamed else UNSET,
+        unread=None,
     )
+    await target.change(lease, change)
+
+
+_COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "followers"}
+"""The values of a row that a copy takes as they are."""
 
 
 def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
@@ -294,10 +275,10 @@ async def _copy_tombstones(source: Journal, target: Journal) -> None:
     """Copy tombstones of ids unknown there, so that agents' lists do not bring deleted sessions
     back."""
     gone: dict[str, list[str]] = {}
-    for agent, downstream_id in await source.links_of(None):
+    for agent, downstream_id in await source.links.of(None):
         gone.setdefault(agent, []).append(downstream_id)
     for agent, ids in gone.items():
-        known = await target.linked(agent, ids)
+        known = await target.links.linked(agent, ids)
         for downstream_id in ids:
             if downstream_id not in known:
-                await target.link(None, agent, downstream_id)
+                await target.links.link(None, agent, downstream_id)

@@ -58,8 +58,9 @@ def columns(said: Document) -> tuple[str, str, str]:
     )
 
 
-def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
-    """Return the places of the entries that match a query."""
+def fitting(entries: Sequence[Entry], asked: str, *, rank: bool = False) -> list[int]:
+    """Return the places of the entries that match a query, in order; with `rank`, the best
+    first."""
     if not entries:
         return []
     index = sqlite3.connect(":memory:")
@@ -76,7 +77,8 @@ def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
             ),
         )
         found = index.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid", (storable(asked),)
+            f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY {'rank, ' * rank}rowid",
+            (storable(asked),),
         )
         return [place for (place,) in found]
     finally:

@@ -376,12 +376,12 @@ class Agent:
     def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        The options are those of `acphold run`. From now on, prints go to stderr: stdout
+        The options are those of `acphold run-agent`. From now on, prints go to stderr: stdout
         belongs to the protocol. Raises DeclarationError when no prompt coroutine was declared.
         """
         definition_of(self)
         if _importing:
-            return  # by `acphold run`, which runs it with options of its own
+            return  # by `acphold run-agent`, which runs it with options of its own
         run_on(self, claimed_stdio(self.name), options)
 
     @_taking(ServedOn)

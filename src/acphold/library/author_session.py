@@ -34,7 +34,7 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 SEVERITIES = get_args(Severity)
 
 
-class OpenSession:
+class AuthorSession:
     """A session from opening to close; `agent` is the name of the agent."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Session:
     coroutine of `Agent.auth` returned; "" when the session belongs to no tenant.
     """
 
-    def __init__(self, opened: OpenSession) -> None:
+    def __init__(self, opened: AuthorSession) -> None:
         self.id: str = opened.id
         self.cwd: str = opened.cwd
         self.additional_directories: tuple[str, ...] = opened.additional_directories

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from acphold.agents.interface import Asked, Notified
+from acphold.agents.interface import AgentRequest, Notified
 from acphold.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -19,7 +19,7 @@ from acphold.errors import (
 from acphold.schema import Method, decode, encode
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
+    from acphold.agents.interface import AgentListener
     from acphold.library.outbox import Outbox
     from acphold.schema import ClientCapabilities, Implementation
 
@@ -40,7 +40,7 @@ class ClientSide:
     def __init__(
         self,
         session_id: str,
-        listener: Listener,
+        listener: AgentListener,
         capabilities: ClientCapabilities,
         info: Implementation | None,
         outbox: Outbox,
@@ -68,7 +68,7 @@ class ClientSide:
         """Like `ask`, with JSON in and out."""
         await self._outbox.leave()
         try:
-            return await self._listener.answer(Asked(method, params))
+            return await self._listener.answer(AgentRequest(method, params))
         except RemoteError as exc:
             if exc.code == METHOD_NOT_FOUND:
                 raise MethodNotFoundError(method) from exc

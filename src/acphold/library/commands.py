@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
     from acphold.library.session_files import Folders
     from acphold.schema import TerminalExitStatus
-    from acphold.workspace.terminals import Terminal, Terminals
+    from acphold.workspace.terminals import TerminalCommand, Terminals
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class ClientCommand(RunningCommand):
 class OwnCommand(RunningCommand):
     """A command that this process runs, in a process group of its own."""
 
-    def __init__(self, terminal: Terminal, terminals: Terminals) -> None:
+    def __init__(self, terminal: TerminalCommand, terminals: Terminals) -> None:
         super().__init__(terminal.id)
         self._terminal = terminal
         self._terminals = terminals

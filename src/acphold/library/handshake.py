@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acphold.errors import InvalidParamsError, MethodNotFoundError
+from acphold.extras import is_installed
 from acphold.rpc.wire_errors import guarded
 from acphold.schema import (
     LOGOUT,
@@ -73,12 +74,14 @@ def introduction(definition: Definition, capabilities: AgentCapabilities) -> byt
     )
     # `mcpCapabilities.acp` is in the unstable schema only.
     can = members(answer)["agentCapabilities"]
-    mcp = splice(members(can)["mcpCapabilities"], {"acp": b"true"})
+    acp = b"true" if capabilities.mcp_capabilities.http else None  # by the same package
+    mcp = splice(members(can)["mcpCapabilities"], {"acp": acp})
     return splice(answer, {"agentCapabilities": splice(can, {"mcpCapabilities": mcp})})
 
 
 def capabilities_of(definition: Definition) -> AgentCapabilities:
     """Return the capabilities that the agent advertises."""
+    has_mcp = is_installed("mcp")
     logout = LogoutCapabilities() if definition.logout is not None else None
     return AgentCapabilities(
         prompt_capabilities=PromptCapabilities(
@@ -86,7 +89,7 @@ def capabilities_of(definition: Definition) -> AgentCapabilities:
             audio=definition.audio,
             embedded_context=definition.embedded_context,
         ),
-        mcp_capabilities=McpCapabilities(http=True, sse=True),
+        mcp_capabilities=McpCapabilities(http=has_mcp, sse=has_mcp),
         session_capabilities=SessionCapabilities(
             additional_directories=SessionAdditionalDirectoriesCapabilities(),
             resume=SessionResumeCapabilities(),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acphold.agents.capabilities import opened_by
-from acphold.agents.interface import Answered, Asked
+from acphold.agents.interface import AgentRequest, Answered
 from acphold.errors import (
     AcpholdError,
     DeclarationError,
@@ -27,7 +27,7 @@ from acphold.errors import (
 )
 from acphold.hub.turns import PromptCall
 from acphold.journal import session_of
-from acphold.library.author_session import OpenSession
+from acphold.library.author_session import AuthorSession
 from acphold.library.client_side import ClientSide
 from acphold.library.handshake import capabilities_of, introduction
 from acphold.library.outbox import Outbox, Post, fresh_id
@@ -57,9 +57,10 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import members, splice
+from acphold.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Call, ListenerToMany
+    from acphold.agents.interface import AgentCall, ListenerToMany
     from acphold.journal import Journal
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
@@ -105,12 +106,12 @@ class InProcessAgent:
         self._post = Post(listener)
         self._journal = journal
         self._mcp_timeout = mcp_timeout
-        self._sessions: dict[str, OpenSession] = {}
+        self._sessions: dict[str, AuthorSession] = {}
         self._turns: dict[str, TurnTask] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = TaskSet()
         self._tasks = EagerTasks()
         self._channel: Channel | None = None
-        self._replying: dict[Call, asyncio.Task[None]] = {}
+        self._replying: dict[AgentCall, asyncio.Task[None]] = {}
 
     # -- agents.Agent ---------------------------------------------------------------------
 
@@ -130,7 +131,7 @@ class InProcessAgent:
             await self._leave(opened)
         self.generation += 1
 
-    def send(self, call: Call) -> None:
+    def send(self, call: AgentCall) -> None:
         if call.method == PROMPT.name:
             request = decode(PromptRequest, call.params).value
             opened = self._held(request.session_id)
@@ -155,15 +156,15 @@ class InProcessAgent:
         task = self._replying[call] = asyncio.create_task(self._reply(call), name=call.method)
         task.add_done_callback(lambda _: self._replying.pop(call, None))
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: AgentCall) -> None:
         if (task := self._replying.pop(call, None)) is not None:
             task.cancel()
 
-    def call_of(self, number: int) -> Call | None:
+    def call_of(self, number: int) -> AgentCall | None:
         return None  # its requests have no ids: they belong to sessions
 
-    async def _reply(self, call: Call) -> None:
-        opened: OpenSession | None = None
+    async def _reply(self, call: AgentCall) -> None:
+        opened: AuthorSession | None = None
         answer: Answer
         try:
             if call.method in (NEW_SESSION.name, RESUME_SESSION.name):
@@ -178,7 +179,7 @@ class InProcessAgent:
         if opened is not None:  # the client knows it now: its updates so far may follow
             opened.outbox.open()
 
-    async def _report(self, call: Call, answer: Answer) -> None:
+    async def _report(self, call: AgentCall, answer: Answer) -> None:
         try:
             await self._listener.hear(Answered(call, answer))
         except Exception:  # nobody awaits the task that reports
@@ -194,9 +195,7 @@ class InProcessAgent:
         elif (handler := self.definition.notifications.get(method)) is not None:
             heard = handler(msgspec.json.decode(params or b"{}"))
             # Not in the lane in which everything from the client arrives: nobody waits for it.
-            task = asyncio.create_task(_logged(heard), name=method)
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._telling.start(_logged(heard), method)
 
     async def aclose(self) -> None:
         turns = tuple(self._turns.values())
@@ -244,7 +243,7 @@ class InProcessAgent:
 
         return await guarded(answer())
 
-    async def _opened(self, method: str, params: bytes) -> tuple[OpenSession, bytes]:
+    async def _opened(self, method: str, params: bytes) -> tuple[AuthorSession, bytes]:
         """Open a session, a new one or an old one; returns it and the answer."""
         if method == NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
@@ -261,7 +260,7 @@ class InProcessAgent:
         await opened.restore()
         return opened, await self._open(opened, self.definition.load_hooks)
 
-    def _session(self, session_id: str, params: bytes) -> OpenSession:
+    def _session(self, session_id: str, params: bytes) -> AuthorSession:
         """Return a session as the params of session/new or resume describe it; not open yet."""
         # Its servers are decoded elsewhere, by the code that connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
@@ -270,7 +269,7 @@ class InProcessAgent:
         _, introduction = opened_by(params)
         client = decode(InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
-        opened = OpenSession(
+        opened = AuthorSession(
             ClientSide(
                 session_id,
                 self._listener,
@@ -289,7 +288,7 @@ class InProcessAgent:
         opened.servers = self._servers(opened, members(params).get("mcpServers", b"[]"))
         return opened
 
-    def _servers(self, opened: OpenSession, given: bytes) -> SessionServers | None:
+    def _servers(self, opened: AuthorSession, given: bytes) -> SessionServers | None:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers
@@ -298,7 +297,7 @@ class InProcessAgent:
         if self._channel is None:  # one for all sessions: its requests are told apart by their ids
 
             async def ask_client(method: str, params: bytes) -> bytes:
-                return await self._listener.answer(Asked(method, params))
+                return await self._listener.answer(AgentRequest(method, params))
 
             self._channel = Channel(ask_client)
 
@@ -317,7 +316,7 @@ class InProcessAgent:
             on_failure=failed,
         )
 
-    async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
+    async def _open(self, opened: AuthorSession, hooks: list[SessionHook]) -> bytes:
         """Hold the session from now on; its updates until the answer are sent after it."""
         self._sessions[opened.id] = opened
         self.definition.sessions[opened.id] = opened.session
@@ -336,13 +335,13 @@ class InProcessAgent:
         opened.slash.offer()
         return opened.selection.answer()
 
-    async def _end_session(self, opened: OpenSession) -> None:
+    async def _end_session(self, opened: AuthorSession) -> None:
         with about(opened.id):
             for hook in self.definition.close_hooks:
                 await _logged(hook(opened.session))
         await self._leave(opened)
 
-    async def _leave(self, opened: OpenSession) -> None:
+    async def _leave(self, opened: AuthorSession) -> None:
         """Hold the session no longer, and end what it holds."""
         if self._sessions.get(opened.id) is opened:
             del self._sessions[opened.id]
@@ -355,7 +354,7 @@ class InProcessAgent:
         except AcpholdError as exc:
             log.warning("session %s was not closed well: %s", opened.id, exc)
 
-    def _held(self, session_id: str) -> OpenSession:
+    def _held(self, session_id: str) -> AuthorSession:
         try:
             return self._sessions[session_id]
         except KeyError:

@@ -13,8 +13,10 @@ from acphold.journal import Journal
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import Guest, Service, attend, open_hub, served_journal
+from acphold.tasks import TaskSet, end
 
 if TYPE_CHECKING:
+    from acphold.journal.access import Access
     from acphold.web.mounted import Admit, Mounted
 
 UNKNOWN = "whose sessions are there for %r? Give the Principal a tenant, a session_id or sees_all"
@@ -34,7 +36,7 @@ class Server:
         self._stack = AsyncExitStack()
         self._hub: Hub | None = None
         self._journal: Journal | None = None
-        self._attending: set[asyncio.Task[None]] = set()
+        self._attending = TaskSet()
         self._guests: set[Guest] = set()
 
     async def __aenter__(self) -> Server:
@@ -52,10 +54,7 @@ class Server:
         hub, self._hub, self._journal = self._hub, None, None
         if hub is not None:
             await hub.end_turns()  # while the owners of open sessions are still here
-        for task in self._attending:
-            task.cancel()
-        if self._attending:
-            await asyncio.wait(self._attending)
+        await self._attending.aclose()
         await self._stack.aclose()
 
     async def attend(
@@ -93,14 +92,11 @@ class Server:
             headers=headers,
             guests=self._guests,
         )
-        task = asyncio.create_task(work, name="attend")
-        self._attending.add(task)
-        task.add_done_callback(self._attending.discard)
+        task = self._attending.start(work, "attend")
         try:
             await asyncio.wait([task])
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await end(task)
         if not task.cancelled():
             task.result()
 
@@ -146,8 +142,9 @@ class _Behind:
         self._server = server
 
     @property
-    def tokens(self) -> Journal | None:
-        return self._server._journal
+    def tokens(self) -> Access | None:
+        journal = self._server._journal
+        return None if journal is None else journal.access
 
     @property
     def max_message(self) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acphold.mcp import (
         CallResult,
         Channel,
-        Connection,
+        McpConnection,
         Progress,
         Prompt,
         Server,
@@ -208,7 +208,7 @@ class TurnServers:
                 await call.fail()
         return result
 
-    def _connection(self, name: str) -> Connection:
+    def _connection(self, name: str) -> McpConnection:
         if self._pool is None:
             raise McpError(name, "this session has no MCP servers")
         return self._pool[name]
@@ -222,7 +222,7 @@ class TurnServer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: McpConnection,
         *,
         waiting: Callable[[], AbstractContextManager[None]],
         around: Entering,

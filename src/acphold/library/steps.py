@@ -12,13 +12,15 @@ StepKind: TypeAlias = Literal[
 """The kind of a step; see Step."""
 
 
-class Taken(Protocol):
+class TakenStep(Protocol):
     """A watched step while it is taken; its result is stored here."""
 
     result: Any
 
 
-Entering: TypeAlias = "Callable[[StepKind, str, Any], AbstractAsyncContextManager[Taken | None]]"
+Entering: TypeAlias = (
+    "Callable[[StepKind, str, Any], AbstractAsyncContextManager[TakenStep | None]]"
+)
 """Enters a step by its kind, its name and its tool call; gives None if nobody watches."""
 
 _NOBODY: AbstractAsyncContextManager[None] = nullcontext()

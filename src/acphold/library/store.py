@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acphold.library.outbox import Outbox
 
 STORE = "store"
-"""The kind of journal entry that keeps a value; its body is a `_Kept`. No client is shown it."""
+"""The kind of journal entry that keeps a value, a `_StoredChange`. No client is shown it."""
 
 
 SLICE_SECONDS = 0.003
@@ -34,7 +34,7 @@ KEPT_BYTES = 256 * 1024
 """A conversation up to this length stays in memory once it was read."""
 
 
-class _Kept(Struct, omit_defaults=True):
+class _StoredChange(Struct, omit_defaults=True):
     """`value` replaces the key's value, `item` is added to its list; without both, the key goes."""
 
     key: str
@@ -42,7 +42,7 @@ class _Kept(Struct, omit_defaults=True):
     item: Raw = Raw()
 
 
-_decode = msgspec.json.Decoder(_Kept).decode
+_decode = msgspec.json.Decoder(_StoredChange).decode
 
 
 def encoded(value: Any) -> bytes:
@@ -101,12 +101,12 @@ class Store(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         raw = encoded(value)
-        self._keep(_Kept(key, value=Raw(raw)))
+        self._keep(_StoredChange(key, value=Raw(raw)))
         self._values[key] = raw
 
     def __delitem__(self, key: str) -> None:
         del self._values[key]
-        self._keep(_Kept(key))
+        self._keep(_StoredChange(key))
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._values))
@@ -121,7 +121,7 @@ class Store(MutableMapping[str, Any]):
         not a list.
         """
         raw, items = encoded(item), self._list(key)
-        self._keep(_Kept(key, item=Raw(raw)))
+        self._keep(_StoredChange(key, item=Raw(raw)))
         items.append(raw)
         self._values[key] = items
 
@@ -153,7 +153,7 @@ class Store(MutableMapping[str, Any]):
             raise DeclarationError(f"the store has no list under {key!r} to append to")
         return [bytes(known) for known in msgspec.json.decode(value, type=list[Raw])]
 
-    def _keep(self, entry: _Kept) -> None:
+    def _keep(self, entry: _StoredChange) -> None:
         if not isinstance(entry.key, str):
             raise TypeError(f"keys of the store are strings, not {entry.key!r}")
         try:

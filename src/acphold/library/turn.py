@@ -42,7 +42,7 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.library.author_session import OpenSession, Session, Severity
+    from acphold.library.author_session import AuthorSession, Session, Severity
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.session_files import SessionFiles
     from acphold.library.session_servers import TurnServers
@@ -67,7 +67,7 @@ class TurnScope:
     for each step of it.
     """
 
-    def __init__(self, opened: OpenSession, cancel: Callable[[], None]) -> None:
+    def __init__(self, opened: AuthorSession, cancel: Callable[[], None]) -> None:
         self.opened = opened
         self.outbox: TurnOutbox = TurnOutbox(opened.outbox)
         self.cancel = cancel

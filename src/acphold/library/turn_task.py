@@ -31,7 +31,7 @@ from acphold.rpc.wire_errors import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
 if TYPE_CHECKING:
-    from acphold.library.author_session import OpenSession
+    from acphold.library.author_session import AuthorSession
     from acphold.library.definition import Definition, StopReason
     from acphold.rpc.pending_call import Answer
     from acphold.schema import ContentBlock
@@ -49,7 +49,7 @@ class TurnTask:
     def __init__(
         self,
         definition: Definition,
-        opened: OpenSession,
+        opened: AuthorSession,
         prompt: tuple[ContentBlock, ...],
         number: int,
     ) -> None:

@@ -32,11 +32,16 @@ import uuid
 from collections.abc import Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from acphold.lines.open_sessions import Opening, OpenSession, OpenSessions
+from acphold.lines.open_sessions import OpenSession, OpenSessions, SessionOpening
 from acphold.schema import INITIALIZE, PROMPT
 from acphold.schema.methods import REOPENING, REPEATABLE
 
 R = TypeVar("R")
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 15.0
+"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
+return at once."""
 
 ANSWERS: Final = 100
 """Most answers of the client that are kept in case their questions are asked again."""
@@ -71,10 +76,10 @@ class Pending(Generic[R]):
         self.id: int | None = None  # its id on the present connection
         self.is_sent = False
         self.is_cancelled = False
-        self.opening: Opening[bytes] | None = None
+        self.opening: SessionOpening[bytes] | None = None
 
 
-class Place(NamedTuple):
+class ResumePlace(NamedTuple):
     """The place where a client resumes: behind a position, of a lineage if one is known."""
 
     position: int
@@ -114,18 +119,18 @@ class LastingLine(Generic[R]):
         self.pending.append(asked)
         return asked
 
-    def send(self, asked: Pending[R]) -> Place | None:
+    def send(self, asked: Pending[R]) -> ResumePlace | None:
         """Note that it is sent now. Return the place behind which to resume instead, or to send a
         prompt again; None to send the request as it is."""
         opened = self.sessions.get(asked.session_id or "")
         was_sent, asked.is_sent = asked.is_sent, True
         if asked.method == PROMPT.name:
             if was_sent:
-                return Place(asked.after, None)
+                return ResumePlace(asked.after, None)
             asked.after = 0 if opened is None else opened.position or 0
         elif asked.session_id is not None and asked.method in REOPENING:
             if was_sent and opened is not None and opened.position:
-                return Place(opened.position, opened.lineage)
+                return ResumePlace(opened.position, opened.lineage)
             if not was_sent:  # replayed updates have positions, and come before the answer
                 opening = OpenSession(asked.params, None)
                 asked.opening = self.sessions.begin(asked.session_id, opening)

@@ -55,9 +55,9 @@ class OpenSession(Generic[S]):
 class OpenSessions(dict[str, OpenSession[S]]):
     """Sessions by their ids; see the module."""
 
-    def begin(self, session_id: str, opening: OpenSession[S]) -> Opening[S]:
+    def begin(self, session_id: str, opening: OpenSession[S]) -> SessionOpening[S]:
         """Note that the client asks to open a session; its updates count from now on."""
-        begun = Opening(self, session_id, opening, self.get(session_id))
+        begun = SessionOpening(self, session_id, opening, self.get(session_id))
         self[session_id] = opening
         return begun
 
@@ -87,7 +87,7 @@ class OpenSessions(dict[str, OpenSession[S]]):
         return opened_id
 
 
-class Opening(Generic[S]):
+class SessionOpening(Generic[S]):
     """A session that is being opened: `before` is what the client had open of it until then."""
 
     def __init__(

@@ -1,8 +1,8 @@
 """Connections to the MCP servers a session names.
 
-Begin with `Servers`, then `Connection`. Names are imported on demand: most sessions name no server.
-The modules that need the SDK (`link`, `streams`, `http_client`, `messages`, `bridge_traffic`) are
-imported when the first connection is made.
+Begin with `Servers`, then `McpConnection`. Names are imported on demand: most sessions name no
+server. The modules that need the SDK (`link`, `streams`, `http_client`, `messages`,
+`bridge_traffic`) are imported when the first connection is made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:
-    from acphold.mcp.mcp_connection import Connection
+    from acphold.mcp.mcp_connection import McpConnection
     from acphold.mcp.offers import CallResult, OurSide, Progress, Prompt, PromptArgument, Tool
     from acphold.mcp.over_acp import Channel
     from acphold.mcp.pool import Servers
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallResult",
     "Channel",
-    "Connection",
+    "McpConnection",
     "OurSide",
     "Progress",
     "Prompt",
@@ -33,7 +33,7 @@ __all__ = [
 
 _MODULES = {
     "Channel": "over_acp",
-    "Connection": "mcp_connection",
+    "McpConnection": "mcp_connection",
     "Server": "servers",
     "Servers": "pool",
     "named_servers": "servers",

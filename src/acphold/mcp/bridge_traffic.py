@@ -29,11 +29,12 @@ from mcp_types import (
 
 from acphold.errors import ConnectionLostError
 from acphold.mcp.client_side import messages, refuse
-from acphold.mcp.faults import Redaction
+from acphold.mcp.faults import FaultRedaction
 from acphold.mcp.messages import FORGOTTEN, encoded, fault_mark
 from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import McpServerHttp, McpServerSse
+from acphold.tasks import beside, first
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
     except Exception as exc:  # the transports raise all kinds of groups
         lost = root_cause(exc)
     finally:
-        reason = Redaction(server)(await wire.fault(lost))
+        reason = FaultRedaction(server)(await wire.fault(lost))
         await passing.finish(reason)
     log.error("%s", reason)
     return 1
@@ -100,18 +101,16 @@ class _Passing:
                 if isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN:
                     return  # the client began the session, and only it can begin another
 
-        up = asyncio.create_task(to_server(), name="bridge to the server")
-        down = asyncio.create_task(to_client(), name="bridge to the client")
-        tasks = (up, down, asyncio.create_task(over.wait(), name="bridge is over"))
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            return up in done
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        async with (
+            beside(to_server(), "bridge to the server") as up,
+            beside(to_client(), "bridge to the client") as down,
+            beside(over.wait(), "bridge is over") as ending,
+        ):
+            await first(up, down, ending)
+            for task in (up, down):
+                if task.done():
+                    task.result()
+            return up.done()
 
     async def finish(self, reason: str) -> None:
         """Answer pending requests with an error, and close the client's side."""

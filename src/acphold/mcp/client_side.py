@@ -32,6 +32,7 @@ from acphold.errors import ConnectionLostError
 from acphold.mcp.messages import UnreadableError, decoded, encoded
 from acphold.rpc import Transport
 from acphold.rpc.framing import LineBuffer, Oversize
+from acphold.tasks import beside
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -65,7 +66,7 @@ async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessag
                 yield message
 
 
-class _Asked(Struct):
+class _AskedId(Struct):
     id: Raw | UnsetType = UNSET
 
 
@@ -74,7 +75,7 @@ def _has_id(line: bytes | Oversize) -> bool:
     if isinstance(line, Oversize):
         return False
     try:
-        return msgspec.json.decode(line, type=_Asked).id is not UNSET
+        return msgspec.json.decode(line, type=_AskedId).id is not UNSET
     except msgspec.MsgspecError:  # it was repaired
         return False
 
@@ -117,13 +118,10 @@ async def serve(server: Server[Any], client: Transport) -> None:
             with suppress(ConnectionLostError):
                 await client.drain()
 
-    tasks = (asyncio.create_task(hear()), asyncio.create_task(tell()))
     try:
-        await server.run(read, write, server.create_initialization_options())
+        async with beside(hear(), "mcp requests"), beside(tell(), "mcp answers"):
+            await server.run(read, write, server.create_initialization_options())
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
         for stream in (arriving, read, write, leaving):
             stream.close()
         await client.aclose()

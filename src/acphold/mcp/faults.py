@@ -47,7 +47,7 @@ class BadResultError(Exception):
     """The server answered with a shape that MCP does not give this result."""
 
 
-class Redaction:
+class FaultRedaction:
     """Replaces values of a server's `env` or `headers`, and secrets of its address, in texts."""
 
     def __init__(self, server: Server) -> None:

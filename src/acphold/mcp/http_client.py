@@ -25,7 +25,7 @@ from mcp_types import (
     RequestId,
 )
 
-from acphold.mcp.faults import Redaction
+from acphold.mcp.faults import FaultRedaction
 from acphold.mcp.messages import FORGOTTEN, MARK, REFUSED, UNSENT, UnreadableError, decoded, encoded
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import McpServerHttp, McpServerSse
@@ -68,7 +68,7 @@ class GuardedClient(httpx2.AsyncClient):
             # Any time may pass between two bytes of an answer: a working tool is silent.
             timeout=httpx2.Timeout(connect, read=None, write=WRITE_SECONDS, pool=None),
         )
-        self._redact = Redaction(server)
+        self._redact = FaultRedaction(server)
         self._on_listening = on_listening
         # With SSE the answers come on the event stream, and the body of a POST does not matter.
         self._answers = isinstance(server, McpServerHttp)

@@ -26,6 +26,7 @@ from acphold.mcp.faults import AnswerError, FaultError, LostError, UnsentError
 from acphold.mcp.messages import FORGOTTEN, UNSENT, fault_mark
 from acphold.mcp.offers import OurSide, Progress
 from acphold.mcp.streams import Wire, root_cause
+from acphold.tasks import end
 from mcp import ClientSession, MCPError
 
 if TYPE_CHECKING:
@@ -224,10 +225,8 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
     except RuntimeError as exc:  # the SDK's error for an unknown version
         raise FaultError(f"its answer to `initialize` cannot be used: {exc}") from None
     finally:
-        for task in (greeting, ending):
-            task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.wait({greeting, ending})
+            await end(greeting, ending)
 
 
 def _session(

@@ -47,7 +47,7 @@ MAX_REPORTS = 100
 log = logging.getLogger(__name__)
 
 
-class Connection(Upkeep):
+class McpConnection(Upkeep):
     """One MCP server, started or connected to when it is first used, or before.
 
     A server that failed or was lost is retried, once, each time it is used. `on_change` is called

@@ -55,7 +55,7 @@ class OurSide(Struct, frozen=True, kw_only=True):
     channel: Channel | None = None
 
 
-class Offer(Struct, frozen=True, rename="camel", kw_only=True):
+class ServerOffer(Struct, frozen=True, rename="camel", kw_only=True):
     """The common part of all listed items; `server` is the name of the server."""
 
     name: str
@@ -64,7 +64,7 @@ class Offer(Struct, frozen=True, rename="camel", kw_only=True):
     server: str = ""
 
 
-class Tool(Offer, frozen=True, kw_only=True):
+class Tool(ServerOffer, frozen=True, kw_only=True):
     """A tool; the schemas are JSON Schemas, `annotations` the server's own hints about it."""
 
     input_schema: dict[str, object]
@@ -72,7 +72,7 @@ class Tool(Offer, frozen=True, kw_only=True):
     annotations: dict[str, object] | None = None
 
 
-class Resource(Offer, frozen=True, kw_only=True):
+class Resource(ServerOffer, frozen=True, kw_only=True):
     """Something that can be read; `size` in bytes."""
 
     uri: str
@@ -88,7 +88,7 @@ class PromptArgument(Struct, frozen=True, rename="camel"):
     required: bool = False
 
 
-class Prompt(Offer, frozen=True, kw_only=True):
+class Prompt(ServerOffer, frozen=True, kw_only=True):
     """A prompt that the server makes from arguments."""
 
     arguments: tuple[PromptArgument, ...] = ()

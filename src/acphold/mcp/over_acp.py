@@ -68,7 +68,7 @@ class Channel:
         finally:
             del self._active[server_id, request_id]
         try:
-            answer = msgspec.json.decode(raw, type=_Answer)
+            answer = msgspec.json.decode(raw, type=_AcpAnswer)
             if answer.result is not UNSET:  # preferred if both are present
                 return msgspec.json.decode(answer.result, type=dict[str, object])
             if answer.error is not UNSET:
@@ -97,6 +97,6 @@ class _Notification(Struct, rename="camel"):
     params: dict[str, object] | None = None
 
 
-class _Answer(Struct):
+class _AcpAnswer(Struct):
     result: msgspec.Raw | UnsetType = UNSET
     error: msgspec.Raw | UnsetType = UNSET

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from acphold.errors import McpConnectError, McpError
-from acphold.mcp.mcp_connection import Connection
+from acphold.mcp.mcp_connection import McpConnection
 from acphold.mcp.reconnection import Failed, Lost, Ready
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Servers:
     ) -> None:
         self._on_failure = on_failure
         self._connections = {
-            server.name: Connection(
+            server.name: McpConnection(
                 server,
                 ours,
                 on_failure=partial(self._failed, server.name),
@@ -62,7 +62,7 @@ class Servers:
         self._tried: dict[str, float] = {}
         self._told: dict[str, str] = {}
 
-    def __getitem__(self, name: str) -> Connection:
+    def __getitem__(self, name: str) -> McpConnection:
         """Return the connection to server `name`, in any state; raises McpError without one."""
         if name not in self._connections:
             known = ", ".join(map(repr, self._connections)) or "none"
@@ -72,7 +72,7 @@ class Servers:
     def __contains__(self, name: object) -> bool:
         return name in self._connections
 
-    def __iter__(self) -> Iterator[Connection]:
+    def __iter__(self) -> Iterator[McpConnection]:
         return iter(self._connections.values())
 
     def __len__(self) -> int:
@@ -93,11 +93,11 @@ class Servers:
         Waits for those still connecting for the first time, each up to its deadline. A failed one
         is left out, and retried in the background. Never raises.
         """
-        return await self._from_all(Connection.tools)
+        return await self._from_all(McpConnection.tools)
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts of all usable servers; waits and fails like `tools`."""
-        return await self._from_all(Connection.prompts)
+        return await self._from_all(McpConnection.prompts)
 
     async def aclose(self) -> None:
         """Close all connections in parallel; bounded, may be called again."""
@@ -115,12 +115,12 @@ class Servers:
             launched.set()
 
     async def _from_all(
-        self, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]
+        self, ask: Callable[[McpConnection], Awaitable[tuple[T, ...]]]
     ) -> tuple[T, ...]:
         if self._opening:
             await asyncio.wait(self._opening[:1])
 
-        async def from_one(connection: Connection) -> tuple[T, ...]:
+        async def from_one(connection: McpConnection) -> tuple[T, ...]:
             await connection.first_attempt()
             match connection.state:
                 case Ready() | Lost():

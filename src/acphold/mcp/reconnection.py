@@ -25,13 +25,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from acphold.errors import McpAnswerError, McpConnectError, McpError, McpLostError
+from acphold.errors import (
+    McpAnswerError,
+    McpConnectError,
+    McpError,
+    McpLostError,
+    MissingExtraError,
+)
+from acphold.extras import require
 from acphold.mcp.faults import (
     MAX_REASON,
     AnswerError,
     FaultError,
+    FaultRedaction,
     LostError,
-    Redaction,
     UnsentError,
 )
 from acphold.mcp.servers import McpServerAcp
@@ -106,7 +113,7 @@ class Upkeep:
         self._on_failure = on_failure
         self._server = server
         self._ours = ours
-        self._redact = Redaction(server)
+        self._redact = FaultRedaction(server)
         self._state: State = Idle()
         self._attempted = asyncio.Event()
         self._told = False
@@ -300,6 +307,7 @@ async def load_sdk() -> None:
 
 def _load(done: Future[None]) -> None:
     try:
+        require("mcp", "MCP servers")
         for name in NOISY:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:  # otherwise somebody has configured it
@@ -314,9 +322,8 @@ def _load(done: Future[None]) -> None:
         finally:
             if was_on:
                 gc.enable()
-    except ImportError as exc:
-        reason = f"MCP servers need the package `mcp`: pip install 'mcp>=2.3,<3' ({exc})"
-        done.set_exception(FaultError(reason))
+    except MissingExtraError as exc:
+        done.set_exception(FaultError(str(exc)))
     except BaseException as exc:
         done.set_exception(exc)
     else:

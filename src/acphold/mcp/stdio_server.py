@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acphold.errors import AgentStartError, ConnectionLostError
-from acphold.mcp.faults import FaultError, Redaction
+from acphold.mcp.faults import FaultError, FaultRedaction
 from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.framing import LineBuffer, Oversize
 
@@ -44,7 +44,7 @@ class StdioServer:
         self._server = server
         self._cwd = cwd
         self._limit = limit
-        self._redact = Redaction(server)
+        self._redact = FaultRedaction(server)
         self._child: ChildProcess | None = None
         self._noise = 0
         self._first_noise = ""

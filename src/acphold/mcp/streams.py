@@ -33,6 +33,7 @@ from acphold.mcp.servers import McpServerAcp
 from acphold.mcp.stdio_server import StdioServer
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import McpServerHttp, McpServerSse
+from acphold.tasks import end
 
 Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
 Writing = MemoryObjectSendStream[SessionMessage]
@@ -87,12 +88,10 @@ class Wire:
             try:
                 yield reading, writing
             finally:
-                for task in tasks:
-                    task.cancel()
                 for stream in (arriving, reading, writing, leaving):
                     stream.close()
                 with anyio.CancelScope(shield=True):
-                    await asyncio.wait(tasks)
+                    await end(*tasks)
 
     async def fault(self, otherwise: str) -> str:
         """Return the reason why it is over, in words, or else `otherwise`."""
@@ -291,11 +290,8 @@ class AcpWire(Wire):
         try:
             yield
         finally:
-            for task in (asking := tuple(self._asking.values())):
-                task.cancel()
-            if asking:
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait(asking)
+            with anyio.CancelScope(shield=True):
+                await end(*self._asking.values())
 
     async def _read(self) -> None:
         while True:

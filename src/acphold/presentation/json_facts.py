@@ -5,7 +5,6 @@ Each is one JSON object on one line, without control characters for a terminal o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,55 +13,48 @@ from msgspec import Raw
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
-from acphold.history.timeline import TurnOutcome, turn_end
-from acphold.journal import SearchHit, SessionRow
+from acphold.journal import SearchHit
 from acphold.journal.journal import UsageSum
-from acphold.presentation.permissions import permission
+from acphold.known_agents import short_name
 from acphold.presentation.visible_text import iso, visible_json
 from acphold.schema import REQUEST_PERMISSION
 
 if TYPE_CHECKING:
-    from acphold.server.inbox import InboxQuestion
-    from acphold.server.neighbours import Live
+    from acphold.reading.inbox import InboxQuestion
+    from acphold.reading.session_reader import ListedSession
 
 
-Outcomes = Mapping[str, bytes | None]
-"""The outcomes of sessions' last turns: see `Sessions.outcomes`."""
-
-
-def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
-    """Return a session; `live` has those that are in the memory of a process."""
-    session, process = live.get(row.session_id, (None, None))
-    outcome: TurnOutcome | None = None
-    if row.session_id in outcomes:
-        end = outcomes[row.session_id]
-        if end is not None:
-            outcome = turn_end(end, 0).outcome
-        elif session is None:  # nobody is left to end it
-            outcome = "interrupted"
-    facts = {
+def session_json(session: ListedSession) -> str:
+    """Return a session of the list."""
+    row, live = session.row, session.live
+    facts: dict[str, object] = {
         "sessionId": row.session_id,
         "agent": row.agent,
+        "agentName": short_name(row.agent),
         "cwd": row.cwd,
         "title": row.title,
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
-        "outcome": outcome,
+        "outcome": session.outcome,
         "unseen": row.unseen,
         "unread": row.is_unread,
         "archived": row.archived,
         "origins": row.origins,
-        "live": None
-        if session is None or process is None
-        else {
-            "state": session.state,
-            "clients": session.clients,
-            "questions": session.questions,
-            "background": process.is_background,
-            "pid": process.pid,
+        "queued": row.queued,
+        "held": row.held or None,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+        "live": live
+        and {
+            "state": live.state,
+            "clients": live.clients,
+            "questions": live.questions,
+            "background": session.is_background,
+            "pid": session.pid,
         },
     }
+    if session.questions:
+        facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
     return visible_json(msgspec.json.encode(facts).decode())
 
 
@@ -73,7 +65,7 @@ def entry_json(entry: Entry) -> str:
 
 def question_json(found: InboxQuestion) -> str:
     """Return a question of the inbox; one that is closed also has its outcome."""
-    question, answer = found.question, found.answer
+    question, decided = found.question, found.decided
     facts = {
         "id": question.id,
         "sessionId": found.row.session_id,
@@ -81,24 +73,26 @@ def question_json(found: InboxQuestion) -> str:
         "place": place_name(found.row.session_id, found.seq),
         "at": iso(found.at),
         "agent": found.row.agent,
+        "agentName": short_name(found.row.agent),
         "cwd": found.row.cwd,
         "title": found.row.title,
         "asks": found.asks,
         "method": question.method,
     }
-    if answer is None:
+    if decided is None:
         call = {name: Raw(value) for name, value in found.call.items()}
         facts |= {"params": Raw(question.params), "toolCall": call or None}
         if question.method == REQUEST_PERMISSION.name:
+            from acphold.presentation.permissions import permission  # late: a list starts without
+
             facts["shows"] = permission(found.call or question.tool_call, question.params)
     else:
-        came = answer.came(question)
         facts |= {
             "answeredAt": iso(found.answered_at),
-            "outcome": answer.outcome,
-            "how": came.how,
-            "said": came.said,
-            "client": answer.client,
+            "outcome": decided.outcome,
+            "how": decided.came.how,
+            "said": decided.came.said,
+            "client": decided.client,
         }
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 
@@ -121,6 +115,7 @@ def hit_json(hit: SearchHit) -> str:
         "at": iso(hit.at),
         "speaker": hit.speaker,
         "agent": hit.agent,
+        "agentName": short_name(hit.agent),
         "cwd": hit.cwd,
         "title": hit.title,
         "archived": hit.archived,
@@ -134,10 +129,14 @@ def hit_json(hit: SearchHit) -> str:
 def usage_json(sum_: UsageSum, grouping: str) -> str:
     """Return the usage of a group of sessions; null means that nobody reported it."""
     key = "sessionId" if grouping == "session" else grouping
-    title = {"title": sum_.title or None} if grouping == "session" else {}
+    name: dict[str, str | None] = {}
+    if grouping == "agent":
+        name["agentName"] = short_name(sum_.name)
+    elif grouping == "session":
+        name["title"] = sum_.title or None
     facts = {
-        key: sum_.name,
-        **title,
+        key: (sum_.name or None) if grouping == "model" else sum_.name,
+        **name,
         "sessions": sum_.sessions,
         "notReported": sum_.not_reported,
         "totalTokens": sum_.tokens.total,

@@ -1,5 +1,8 @@
 """The content of a permission request, for every face: all arguments, and each answer's effect.
 
+Agents say a command in the title of its call, in its content, and in several arguments. It is shown
+once, and yet no argument is left out: one that repeats a text says which other one has it.
+
 The page gets it as data in the inbox. Until that has come, it computes the same from the request
 (`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
 Texts are unchanged: each face makes them fit to be shown in its own way.
@@ -8,13 +11,14 @@ Texts are unchanged: each face makes them fit to be shown in its own way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from acphold.history.raw_update import items, members, string
 from acphold.history.timeline import ToolCall
+from acphold.presentation.blocks import unfenced
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.visible_text import on_one_line, visible
 
@@ -50,11 +54,16 @@ class Offer(Struct, frozen=True, rename="camel"):
 
 
 class Permission(Struct, frozen=True):
-    """The content of a permission request; see the module."""
+    """The content of a permission request; see the module.
+
+    `title` is "" if an argument has its text. `content` has the places, in the call's content, of
+    the items that say more than title and arguments do.
+    """
 
     title: str
     arguments: tuple[Argument, ...]
     options: tuple[Offer, ...]
+    content: tuple[int, ...]
 
 
 def offer(option_id: str, kind: str, name: str) -> Offer:
@@ -68,7 +77,69 @@ def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
     options = [members(option) for option in items(members(params).get("options", b""))]
     names = ("optionId", "kind", "name")
     offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
-    return Permission(tool.title, tuple(arguments(tool)), tuple(offers))
+    title, given, content = said_once(tool)
+    return Permission(title, tuple(given), tuple(offers), tuple(content))
+
+
+def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
+    """Return title, arguments and places in the content of a call, as `Permission` has them."""
+    given = arguments(tool)
+    whole = whole_texts(tool) if given else {}
+    told = {bare(text) for text in whole}
+    title = "" if bare(tool.title) in told else tool.title
+    told.add(bare(tool.title))
+    content = items(tool.fields.get("content", b""))
+    places = [place for place, raw in enumerate(content) if _text_of(raw) not in told]
+    return title, [_once(each, tool, whole) for each in given], places
+
+
+def bare(text: str) -> str:
+    """Return a text without the spaces and backticks around it."""
+    return text.strip().strip("`").strip()
+
+
+def _text_of(raw: bytes) -> str | None:
+    """Return the text of an item of a call's content; None if it is something else."""
+    text = string(members(members(raw).get("content", b"")).get("text"))
+    return None if text is None else bare(unfenced(text))
+
+
+def _input(tool: ToolCall) -> Mapping[str, Any]:
+    """Return the arguments by name; what has none, under ""."""
+    value = tool.input
+    return value if isinstance(value, dict) else {"": value}
+
+
+def whole_texts(tool: ToolCall) -> dict[str, str]:
+    """Return the texts that an argument shows as they are, with its name."""
+    found: dict[str, str] = {}
+    for name, value in _input(tool).items():
+        is_line = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        for text in value if is_line else (value,):
+            if isinstance(text, str) and text.strip():
+                found.setdefault(text, name)
+    return found
+
+
+def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument:
+    """Return an argument with a reference for each text of several words that another one shows."""
+
+    def without(part: Any) -> Any:
+        match part:
+            case str() if " " in part and (other := whole.get(part, shown.name)) != shown.name:
+                return f"(as in {other})"
+            case list():
+                return [without(each) for each in part]
+            case dict():
+                return {name: without(each) for name, each in part.items()}
+        return part
+
+    value = _input(tool).get(shown.name)
+    try:
+        changed = without(value)
+        return shown if changed == value else Argument(shown.name, _spelled(changed))
+    except RecursionError:
+        return shown
 
 
 def arguments(tool: ToolCall) -> list[Argument]:
@@ -84,10 +155,13 @@ def arguments(tool: ToolCall) -> list[Argument]:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [Argument("", raw.decode(errors="replace"))]
-    if not isinstance(value, dict):
-        return [Argument("", _spelled(value))]
+    try:
+        if not isinstance(value, dict):
+            return [Argument("", _spelled(value))]
+        found = [Argument(str(name), _spelled(item)) for name, item in value.items()]
+    except RecursionError:
+        return [Argument("", raw.decode(errors="replace"))]
     in_diff = _shown_by_diffs(tool)
-    found = [Argument(str(name), _spelled(item)) for name, item in value.items()]
     if len(found) == 1 and found[0].text == tool.title.strip("`"):
         return []
     return [Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text)) for it in found]

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from acphold.history.speakers import is_the_persons
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, TurnEnd, TurnOutcome
-from acphold.reports.transcript import Decision, ModeChanged, Noticed, TurnOpen, reason
+from acphold.reports.transcript import DecidedQuestion, ModeChanged, Noticed, TurnOpen, reason
 
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
 """Marks of a tool call or a step of a plan, by status."""
@@ -18,7 +18,7 @@ STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●
 ENDINGS: Final[dict[TurnOutcome, str]] = {
     "completed": "ended",
     "limited": "stopped at a limit",
-    "refused": "refused: for the agent, this prompt and the answer were never said",
+    "refused": "refused: the agent keeps neither this prompt nor its answer",
     "cancelled": "cancelled",
     "failed": "failed",
     "interrupted": "interrupted: a crash or a kill cut it off",
@@ -35,7 +35,7 @@ DECIDED: Final = {
     "cancel": "cancelled",
     "cancelled": "cancelled",
     "refused": "refused",
-    "rejected": "rejected, since nobody was there",
+    "rejected": "rejected: nobody was there",
     "expired": "expired",
     "withdrawn": "withdrawn",
     "interrupted": "interrupted",
@@ -43,10 +43,10 @@ DECIDED: Final = {
 }
 """Words for the outcome of a question; see `history.decisions.Came`."""
 
-TOLD: Final = "as the agent tells it"
+TOLD: Final = "as reported by the agent"
 """Added to a speaker known only from the agent."""
 
-Beside = Noticed | ModeChanged | Decision | ContextCompaction | TurnEnd | TurnOpen
+Beside = Noticed | ModeChanged | DecidedQuestion | ContextCompaction | TurnEnd | TurnOpen
 """Scenes beside the conversation."""
 
 
@@ -75,7 +75,7 @@ def noticed(scene: Noticed) -> str:
     return ". ".join(filter(None, (scene.title, scene.description)))
 
 
-def decided(scene: Decision) -> str:
+def decided(scene: DecidedQuestion) -> str:
     """Return a question's outcome, and the program a person answered it in; in our words."""
     how = "not answered yet" if scene.came is None else DECIDED.get(scene.came.how, "answered")
     return f"{how} (in {scene.client})" if scene.client else how
@@ -147,7 +147,7 @@ def aside(scene: Beside) -> tuple[str, str, str] | None:
             return "notice", "notice of the agent", noticed(scene)
         case ModeChanged():
             return "mode", "mode", scene.mode
-        case Decision():
+        case DecidedQuestion():
             said = f" → {scene.came.said}" if scene.came is not None and scene.came.said else ""
             return "asked", "asked", f"{decided(scene)}: {scene.question}{said}"
         case ContextCompaction():

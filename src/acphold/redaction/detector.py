@@ -24,7 +24,7 @@ _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
 """The note that replaces a removed text; it is not searched."""
 
 
-class Finding(NamedTuple):
+class FoundSecret(NamedTuple):
     """A secret in a text, from `start` to `end`.
 
     A `certain` one is searched for everywhere else, too; another may be a common word that is
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     certain: bool
 
 
-def secrets(text: str) -> list[Finding]:
+def secrets(text: str) -> list[FoundSecret]:
     """Return the secrets in a text, in order, without overlaps.
 
     The rest is searched again without them, in up to ROUNDS passes.
@@ -55,11 +55,12 @@ def secrets(text: str) -> list[Finding]:
             place = end
         rest = "".join([*kept, rest[place:]])
     return [
-        Finding(kind, start, end, is_certain(text[start:end])) for kind, start, end in _apart(spans)
+        FoundSecret(kind, start, end, is_certain(text[start:end]))
+        for kind, start, end in _apart(spans)
     ]
 
 
-def assigned(name: str, value: str) -> Finding | None:
+def assigned(name: str, value: str) -> FoundSecret | None:
     """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
     how_strong = strength(name)
     if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
@@ -67,7 +68,7 @@ def assigned(name: str, value: str) -> Finding | None:
     if look(value) < SURE[how_strong]:
         return None
     kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
-    return Finding(kind, 0, len(value), is_certain(value))
+    return FoundSecret(kind, 0, len(value), is_certain(value))
 
 
 def is_certain(value: str) -> bool:

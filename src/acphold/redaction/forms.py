@@ -18,8 +18,8 @@ from acphold.redaction.rules import (
     TOKEN,
     WEBHOOK,
     Found,
-    Rule,
-    Rules,
+    SecretRule,
+    SecretRules,
 )
 
 _BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
@@ -71,65 +71,69 @@ _ENCODED: Final = "LS0tLS1CRUdJTi"
 """`-----BEGIN ` in base64, of a private key or of a certificate."""
 
 _FORMS: Final = (
-    Rule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
-    Rule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
-    Rule(KEY, "xox", _BEGINS + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
-    Rule(KEY, "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
-    Rule(KEY, "SG.", _BEGINS + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    Rule(KEY, "-us", r"(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}" + _ENDS, back=33),
-    Rule(KEY, "SK", _BEGINS + r"SK(?:[0-9a-f]{32}|[0-9A-F]{32})" + _ENDS),
-    Rule(KEY, "NRAL", r"(?<![A-Za-z0-9])[0-9a-z]{36}NRAL" + _ENDS, back=36),
-    Rule(KEY, "access_token$", r"access_token\$[a-z]+\$[a-z0-9]+\$[0-9a-f]{32}"),
-    Rule(KEY, "|", r"(?<=[0-9]{15})\|([A-Za-z0-9_-]{27})(?![A-Za-z0-9_-])"),
-    Rule(KEY, "AAAAAAAAAA", r"(?<![A-Za-z0-9])[A-Za-z0-9]{11}A{10}[A-Za-z0-9_=-]{40,}", back=11),
-    Rule(KEY, "00D", _BEGINS + r"00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,}"),
-    Rule(KEY, ":AA", r"(?<![0-9])[0-9]{8,12}:AA[A-Za-z0-9_-]{32,}", back=12),
-    Rule(KEY, "Q~", r"(?<![\w~.-])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", back=4),
-    Rule(KEY, ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,}", back=14),
-    Rule(KEY, "key-", r"(?<![A-Za-z0-9-])key-[0-9a-f]{32}" + _ENDS),
-    Rule(KEY, "pat", _BEGINS + r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    Rule(KEY, "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    Rule(KEY, "CCIP", r"CCIP(?:AT|RJ)_[A-Za-z0-9]{16,}_[0-9a-f]{40}"),
-    Rule(KEY, "NR", _BEGINS + r"NR(?:AK|II|JS|AA|SP|BR)-[A-Za-z0-9-]{19,}"),
-    Rule(KEY, "k.eyJ", r"[st]k\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{16,}", back=1),
-    Rule(KEY, "secret_", _BEGINS + r"secret_[A-Za-z0-9]{43}" + _ENDS),
-    Rule(KEY, "cio", _BEGINS + r"cio[A-Za-z0-9]{32}" + _ENDS),
-    Rule(KEY, "s.", r"(?<![A-Za-z0-9.])s\.(?=[A-Za-z]{0,23}[0-9])[A-Za-z0-9]{24}" + _ENDS),
-    Rule(KEY, "dt0", _BEGINS + r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
-    Rule(KEY, "A3-", _BEGINS + r"A3-[A-Z0-9]{6}(?:-[A-Z0-9]{5,11}){4,5}"),
-    Rule(KEY, "API-", _BEGINS + r"API-[A-Z0-9]{26}" + _ENDS),
-    Rule(KEY, "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", back=76),
-    Rule(KEY, "JQQJ99", r"[A-Za-z0-9]{20,}JQQJ99[A-Za-z0-9]{20,}", back=60),
-    Rule(KEY, "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", back=36),
-    Rule(KEY, "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
-    Rule(KEY, "sl.", _BEGINS + r"sl\.(?:u\.)?[A-Za-z0-9_-]{120,}"),
-    Rule(KEY, ":APA91b", r"[A-Za-z0-9_-]{8,}:APA91b[A-Za-z0-9_-]{100,}", back=30),
-    Rule(KEY, "A" * 21, r"A{21,}[A-Za-z0-9%]{60,}"),
-    Rule(KEY, "xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}"),
-    Rule(KEY, "secret-token:", r"secret-token:[A-Za-z0-9%._~+/=-]{8,}"),
-    Rule(TOKEN, "sha256~", r"sha256~[A-Za-z0-9_-]{43}"),
-    Rule(
+    SecretRule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
+    SecretRule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
+    SecretRule(KEY, "xox", _BEGINS + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
+    SecretRule(KEY, "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
+    SecretRule(KEY, "SG.", _BEGINS + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    SecretRule(KEY, "-us", r"(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}" + _ENDS, back=33),
+    SecretRule(KEY, "SK", _BEGINS + r"SK(?:[0-9a-f]{32}|[0-9A-F]{32})" + _ENDS),
+    SecretRule(KEY, "NRAL", r"(?<![A-Za-z0-9])[0-9a-z]{36}NRAL" + _ENDS, back=36),
+    SecretRule(KEY, "access_token$", r"access_token\$[a-z]+\$[a-z0-9]+\$[0-9a-f]{32}"),
+    SecretRule(KEY, "|", r"(?<=[0-9]{15})\|([A-Za-z0-9_-]{27})(?![A-Za-z0-9_-])"),
+    SecretRule(
+        KEY, "AAAAAAAAAA", r"(?<![A-Za-z0-9])[A-Za-z0-9]{11}A{10}[A-Za-z0-9_=-]{40,}", back=11
+    ),
+    SecretRule(KEY, "00D", _BEGINS + r"00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,}"),
+    SecretRule(KEY, ":AA", r"(?<![0-9])[0-9]{8,12}:AA[A-Za-z0-9_-]{32,}", back=12),
+    SecretRule(KEY, "Q~", r"(?<![\w~.-])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", back=4),
+    SecretRule(KEY, ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,}", back=14),
+    SecretRule(KEY, "key-", r"(?<![A-Za-z0-9-])key-[0-9a-f]{32}" + _ENDS),
+    SecretRule(KEY, "pat", _BEGINS + r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    SecretRule(KEY, "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    SecretRule(KEY, "CCIP", r"CCIP(?:AT|RJ)_[A-Za-z0-9]{16,}_[0-9a-f]{40}"),
+    SecretRule(KEY, "NR", _BEGINS + r"NR(?:AK|II|JS|AA|SP|BR)-[A-Za-z0-9-]{19,}"),
+    SecretRule(KEY, "k.eyJ", r"[st]k\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{16,}", back=1),
+    SecretRule(KEY, "secret_", _BEGINS + r"secret_[A-Za-z0-9]{43}" + _ENDS),
+    SecretRule(KEY, "cio", _BEGINS + r"cio[A-Za-z0-9]{32}" + _ENDS),
+    SecretRule(KEY, "s.", r"(?<![A-Za-z0-9.])s\.(?=[A-Za-z]{0,23}[0-9])[A-Za-z0-9]{24}" + _ENDS),
+    SecretRule(KEY, "dt0", _BEGINS + r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    SecretRule(KEY, "A3-", _BEGINS + r"A3-[A-Z0-9]{6}(?:-[A-Z0-9]{5,11}){4,5}"),
+    SecretRule(KEY, "API-", _BEGINS + r"API-[A-Z0-9]{26}" + _ENDS),
+    SecretRule(KEY, "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", back=76),
+    SecretRule(KEY, "JQQJ99", r"[A-Za-z0-9]{20,}JQQJ99[A-Za-z0-9]{20,}", back=60),
+    SecretRule(KEY, "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", back=36),
+    SecretRule(KEY, "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
+    SecretRule(KEY, "sl.", _BEGINS + r"sl\.(?:u\.)?[A-Za-z0-9_-]{120,}"),
+    SecretRule(KEY, ":APA91b", r"[A-Za-z0-9_-]{8,}:APA91b[A-Za-z0-9_-]{100,}", back=30),
+    SecretRule(KEY, "A" * 21, r"A{21,}[A-Za-z0-9%]{60,}"),
+    SecretRule(KEY, "xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}"),
+    SecretRule(KEY, "secret-token:", r"secret-token:[A-Za-z0-9%._~+/=-]{8,}"),
+    SecretRule(TOKEN, "sha256~", r"sha256~[A-Za-z0-9_-]{43}"),
+    SecretRule(
         TOKEN,
         "eyJ",
         _BEGINS + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}",
     ),
     *(
         # A number in base64, a time, a digest.
-        Rule(
+        SecretRule(
             TOKEN,
             letters,
             rf"{letters}[A-Za-z0-9_-]{{20,26}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}}",
         )
         for letters in ("MD", "MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT")
     ),
-    Rule(WEBHOOK, "hooks.slack.com/", r"hooks\.slack\.com/[a-z]+/([A-Za-z0-9+/_-]{20,})"),
-    Rule(WEBHOOK, ".com/api/webhooks/", r"\.com/api/webhooks/([0-9]+/[A-Za-z0-9_-]{20,})"),
-    Rule(WEBHOOK, "webhook.office.com/", r"webhook\.office\.com/\w+/([A-Za-z0-9@/_-]{20,})"),
-    Rule(WEBHOOK, "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/([0-9]+/[A-Za-z0-9]+)"),
-    Rule(WEBHOOK, "/with/key/", r"/with/key/([A-Za-z0-9_-]{16,})"),
-    Rule(PRIVATE_KEY, "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-[A-Z0-9-]{50,}"),
-    Rule(PRIVATE_KEY, "AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{20,}"),
-    Rule(
+    SecretRule(WEBHOOK, "hooks.slack.com/", r"hooks\.slack\.com/[a-z]+/([A-Za-z0-9+/_-]{20,})"),
+    SecretRule(WEBHOOK, ".com/api/webhooks/", r"\.com/api/webhooks/([0-9]+/[A-Za-z0-9_-]{20,})"),
+    SecretRule(WEBHOOK, "webhook.office.com/", r"webhook\.office\.com/\w+/([A-Za-z0-9@/_-]{20,})"),
+    SecretRule(
+        WEBHOOK, "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/([0-9]+/[A-Za-z0-9]+)"
+    ),
+    SecretRule(WEBHOOK, "/with/key/", r"/with/key/([A-Za-z0-9_-]{16,})"),
+    SecretRule(PRIVATE_KEY, "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-[A-Z0-9-]{50,}"),
+    SecretRule(PRIVATE_KEY, "AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{20,}"),
+    SecretRule(
         PRIVATE_KEY,
         "-----BEGIN ",
         # Up to its end, or if that is missing, as far as it looks like one.
@@ -137,22 +141,24 @@ _FORMS: Final = (
         r"(?:(?:(?!-----)[\s\S]){16,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"|(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{16,})+)",
     ),
-    Rule(
+    SecretRule(
         PRIVATE_KEY,
         "b3BlbnNzaC1rZXktdjE",
         r"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]*(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{40,})*",
     ),
-    Rule(PRIVATE_KEY, "Private-Lines:", r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)"),
-    Rule(PRIVATE_KEY, _ENCODED, _ENCODED + r"[A-Za-z0-9+/_-]{24,}={0,2}"),
-    Rule(HASH, "$2", r"\$2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
+    SecretRule(
+        PRIVATE_KEY, "Private-Lines:", r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)"
+    ),
+    SecretRule(PRIVATE_KEY, _ENCODED, _ENCODED + r"[A-Za-z0-9+/_-]{24,}={0,2}"),
+    SecretRule(HASH, "$2", r"\$2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
     *(
-        Rule(HASH, f"${way}$", rf"\${way}\$[./A-Za-z0-9$=,]{{2,80}}\$[./A-Za-z0-9+=]{{20,}}")
+        SecretRule(HASH, f"${way}$", rf"\${way}\$[./A-Za-z0-9$=,]{{2,80}}\$[./A-Za-z0-9+=]{{20,}}")
         for way in ("1", "5", "6", "7", "y", "gy", "sha1", "apr1")
     ),
-    Rule(HASH, "$argon2", r"\$argon2[a-z]{1,2}(?:\$[A-Za-z0-9=,+/]+){3,4}"),
-    Rule(HASH, "pbkdf2", r"pbkdf2[_:]sha[0-9]+[$:][0-9]+\$[^\s$\"']+\$[A-Za-z0-9+/=]{16,}"),
-    Rule(HASH, "scrypt:", r"scrypt:[0-9]+:[0-9]+:[0-9]+\$[^\s$\"']+\$[0-9a-f]{32,}"),
-    Rule(HASH, "SHA", r"\{SS?HA(?:256|512)?\}[A-Za-z0-9+/]{20,}={0,2}", back=2),
+    SecretRule(HASH, "$argon2", r"\$argon2[a-z]{1,2}(?:\$[A-Za-z0-9=,+/]+){3,4}"),
+    SecretRule(HASH, "pbkdf2", r"pbkdf2[_:]sha[0-9]+[$:][0-9]+\$[^\s$\"']+\$[A-Za-z0-9+/=]{16,}"),
+    SecretRule(HASH, "scrypt:", r"scrypt:[0-9]+:[0-9]+:[0-9]+\$[^\s$\"']+\$[0-9a-f]{32,}"),
+    SecretRule(HASH, "SHA", r"\{SS?HA(?:256|512)?\}[A-Za-z0-9+/]{20,}={0,2}", back=2),
 )
 
 
@@ -169,13 +175,13 @@ _LINES: Final = re.compile(
 
 
 @cache
-def _rules() -> Rules:
+def _rules() -> SecretRules:
     keys = (
-        Rule(KEY, prefix, ("" if prefix[-1] in "_-." else _APART) + re.escape(prefix) + rest)
+        SecretRule(KEY, prefix, ("" if prefix[-1] in "_-." else _APART) + re.escape(prefix) + rest)
         for rest, prefixes in _KEYS.items()
         for prefix in prefixes.split()
     )
-    return Rules((*keys, *_FORMS))
+    return SecretRules((*keys, *_FORMS))
 
 
 def by_form(text: str) -> Iterator[Found]:

@@ -18,7 +18,7 @@ SHORTEST: Final = 8
 """Shortest secret searched for, in characters: shorter ones occur by chance."""
 
 
-class Known:
+class KnownSecrets:
     """The secrets of a session that are unlike words, and so are searched for everywhere."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
 from acphold.history.raw_update import ROLES
-from acphold.redaction.texts import Cut
+from acphold.redaction.texts import TextCut
 
 WINDOW: Final = 64 << 10
 """Characters of a message that are searched at once."""
@@ -25,7 +25,7 @@ OVERLAP: Final = 8 << 10
 _UPDATES: Final = frozenset({UPDATE, PARAMS, TERMINAL, ECHO})
 _TOOLS: Final = ("tool_call", "tool_call_update")
 
-Find = Callable[[str], list[Cut]]
+Find = Callable[[str], list[TextCut]]
 
 
 class Placed(NamedTuple):
@@ -33,7 +33,7 @@ class Placed(NamedTuple):
 
     place: int
     slot: int
-    cut: Cut
+    cut: TextCut
 
 
 class Chunk(NamedTuple):
@@ -113,7 +113,7 @@ def _with_text(blocks: list[Any]) -> frozenset[int]:
     )
 
 
-class _Piece(NamedTuple):
+class _PlacedText(NamedTuple):
     """Text number `slot` of entry number `place`, and its position in the window."""
 
     place: int
@@ -133,7 +133,7 @@ class Stretch:
         self._find = find
         self._across = across
         self._texts: list[str] = []
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_PlacedText] = []
         self._breaks: list[int] = []
         self._size = 0
         self._message: tuple[str, str] | None = None
@@ -144,7 +144,7 @@ class Stretch:
             self._breaks.append(self._size)
         self._message = message
         self._texts.append(text)
-        self._pieces.append(_Piece(place, slot, self._size, self._size + len(text)))
+        self._pieces.append(_PlacedText(place, slot, self._size, self._size + len(text)))
         self._size += len(text)
         if self._size > WINDOW:
             yield from self.found()
@@ -175,7 +175,7 @@ class Stretch:
                 start, end = max(cut.start, piece.start), min(cut.end, piece.end)
                 inside = rest._replace(start=start - piece.start, end=end - piece.start)
                 yield Placed(piece.place, piece.slot, inside)
-                rest = Cut(cut.start, cut.end)
+                rest = TextCut(cut.start, cut.end)
 
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]*")

@@ -36,7 +36,7 @@ _HARDWARE: Final = re.compile(
 )
 
 
-class Rule(NamedTuple):
+class PersonalRule(NamedTuple):
     """A pattern to search for, and its replacement; None leaves it."""
 
     kind: str
@@ -44,19 +44,19 @@ class Rule(NamedTuple):
     replacement: Callable[[str], str | None]
 
 
-def rules() -> list[Rule]:
+def rules() -> list[PersonalRule]:
     """Return all rules, in the order in which they are applied."""
-    found = [Rule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
+    found = [PersonalRule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
     own = os.path.expanduser("~").rstrip("/")
     if os.path.isabs(own):  # this user's home folder, unless that is `/`
         pattern = re.compile(rf"(?<![\w.-]){re.escape(own)}(?![\w.-])")
-        found.insert(0, Rule(HOME, pattern, _as("~")))
+        found.insert(0, PersonalRule(HOME, pattern, _as("~")))
     return [
         *found,
-        Rule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
-        Rule(NETWORK, _HARDWARE, _as(f"[removed: {NETWORK}]")),
-        Rule(NETWORK, _V4, _address),
-        Rule(NETWORK, _V6, _address),
+        PersonalRule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
+        PersonalRule(NETWORK, _HARDWARE, _as(f"[removed: {NETWORK}]")),
+        PersonalRule(NETWORK, _V4, _address),
+        PersonalRule(NETWORK, _V6, _address),
     ]
 
 

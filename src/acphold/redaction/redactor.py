@@ -28,11 +28,11 @@ from acphold.history.entries import PROMPT
 from acphold.redaction import personal
 from acphold.redaction.detector import assigned, secrets
 from acphold.redaction.forms import by_form
-from acphold.redaction.known import Known
+from acphold.redaction.known import KnownSecrets
 from acphold.redaction.messages import Messages, Placed, Stretch
 from acphold.redaction.plain import Plain, plain
 from acphold.redaction.rules import Found
-from acphold.redaction.texts import Cut, apart, objects, slots, without
+from acphold.redaction.texts import TextCut, apart, objects, slots, without
 
 ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
@@ -74,13 +74,13 @@ class Redactor:
         self.removed: Counter[Removal] = Counter()
         self._rules = [] if only_secrets else personal.rules()
         self._keeps_media = only_secrets
-        self._known = Known()
+        self._known = KnownSecrets()
         self._is_first = True
         self._digests = array("Q")
         self._place = 0
         self._messages = Messages()
         self._stretches: OrderedDict[tuple[str, ...], Stretch] = OrderedDict()
-        self._cuts: dict[int, list[tuple[int, Cut]]] = defaultdict(list)
+        self._cuts: dict[int, list[tuple[int, TextCut]]] = defaultdict(list)
         self._clean: set[int] = set()
 
     # -- finding ----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Redactor:
         was searched.
         """
         self._require_same(place, entry)
-        cuts: dict[int, list[Cut]] = defaultdict(list)
+        cuts: dict[int, list[TextCut]] = defaultdict(list)
         for number, cut in self._cuts.get(place, ()):
             cuts[number].append(cut)
         return self._changed(entry, cuts)
@@ -177,7 +177,7 @@ class Redactor:
         self._change(root, 0, None)
         return self._renamed(root[0], 0)
 
-    def _changed(self, entry: Entry, cuts: dict[int, list[Cut]] | None) -> Entry | None:
+    def _changed(self, entry: Entry, cuts: dict[int, list[TextCut]] | None) -> Entry | None:
         if (value := _decoded(entry.raw)) is None:
             self.removed[Removal(entry.seq, UNREADABLE)] += 1
             return None
@@ -192,14 +192,14 @@ class Redactor:
             raw = json.dumps(shown, separators=(",", ":")).encode()
         return Entry(entry.seq, entry.kind, entry.at, raw)
 
-    def _change(self, root: list[Any], seq: int, cuts: dict[int, list[Cut]] | None) -> None:
+    def _change(self, root: list[Any], seq: int, cuts: dict[int, list[TextCut]] | None) -> None:
         """Remove these cuts from the texts of a value, or else all findings in each."""
         for number, slot in enumerate([*slots(root)]):
             found = self._all_in(slot.text, slot.name) if cuts is None else cuts.get(number, [])
             if found:
                 slot.holder[slot.key] = self._without(slot.text, found, seq)
 
-    def _without(self, text: str, cuts: list[Cut], seq: int) -> str:
+    def _without(self, text: str, cuts: list[TextCut], seq: int) -> str:
         separate = apart(cuts)
         for cut in separate:
             if cut.kind:
@@ -208,18 +208,18 @@ class Redactor:
 
     # -- a text -----------------------------------------------------------------------------
 
-    def _found(self, text: str, name: str = "") -> list[Cut]:
+    def _found(self, text: str, name: str = "") -> list[TextCut]:
         return self._found_anew(text, name) if self._is_first else self._found_again(text)
 
-    def _found_across(self, text: str) -> list[Cut]:
+    def _found_across(self, text: str) -> list[TextCut]:
         """Return findings in a joined text, which may not have been meant to be read as one."""
         seen = plain(text)
         return _cuts(seen, by_form(seen.text)) if self._is_first else self._found_again(text)
 
-    def _all_in(self, text: str, name: str) -> list[Cut]:
+    def _all_in(self, text: str, name: str) -> list[TextCut]:
         return [*self._found_anew(text, name), *self._found_again(text)]
 
-    def _found_anew(self, text: str, name: str = "") -> list[Cut]:
+    def _found_anew(self, text: str, name: str = "") -> list[TextCut]:
         """Return findings by form, name or place; certain ones are searched for elsewhere, too."""
         if (told := hash((name, text))) in self._clean:
             return []
@@ -234,7 +234,7 @@ class Redactor:
         for rule in self._rules:
             for match in rule.pattern.finditer(seen.text):
                 if (replacement := rule.replacement(match[0])) is not None:
-                    cuts.append(Cut(*seen.written(*match.span()), rule.kind, replacement))
+                    cuts.append(TextCut(*seen.written(*match.span()), rule.kind, replacement))
         if not self._keeps_media:
             cuts += _cuts(
                 seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
@@ -245,7 +245,7 @@ class Redactor:
             self._clean.add(told)
         return cuts
 
-    def _found_again(self, text: str) -> list[Cut]:
+    def _found_again(self, text: str) -> list[TextCut]:
         """Return known secrets in a text, and their beginnings if it was cut, such as a title."""
         if not self._known:
             return []
@@ -290,8 +290,8 @@ class Redactor:
         return count
 
 
-def _cuts(seen: Plain, found: Iterable[Found]) -> list[Cut]:
-    return [Cut(*seen.written(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
+def _cuts(seen: Plain, found: Iterable[Found]) -> list[TextCut]:
+    return [TextCut(*seen.written(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
 
 
 def _digest(entry: Entry) -> int:

@@ -26,7 +26,7 @@ Found = tuple[str, int, int]
 """A kind, and a span."""
 
 
-class Rule(NamedTuple):
+class SecretRule(NamedTuple):
     """A kind of secret, letters that are in it, and the pattern, which begins with them.
 
     With `back`, it begins up to that many characters before them. If the pattern has groups, the
@@ -57,18 +57,18 @@ def spotter(words: Iterable[str]) -> re.Pattern[str]:
     )
 
 
-class Rules:
+class SecretRules:
     """Rules that are searched together."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[SecretRule]) -> None:
         self._letters = spotter(rule.letters for rule in rules)
-        self._by_letters: dict[str, list[Rule]] = defaultdict(list)
+        self._by_letters: dict[str, list[SecretRule]] = defaultdict(list)
         for rule in rules:
             self._by_letters[rule.letters[:2]].append(rule)
 
     def find(self, text: str) -> Iterator[Found]:
         """Yield the findings of these rules, which may overlap."""
-        done: dict[Rule, int] = {}
+        done: dict[SecretRule, int] = {}
         for hit in self._letters.finditer(text):
             place = hit.start()
             for rule in self._by_letters[text[place : place + 2]]:

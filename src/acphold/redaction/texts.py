@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 
-class Slot(NamedTuple):
+class TextSlot(NamedTuple):
     """A place for a text in an object or an array.
 
     `name` is the text's name there, empty if it has none.
@@ -23,7 +23,7 @@ class Slot(NamedTuple):
         return found
 
 
-class Cut(NamedTuple):
+class TextCut(NamedTuple):
     """A part to remove from a text, and its replacement.
 
     If a part continues in another text, only the first cut has a `kind` and a replacement.
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     replacement: str = ""
 
 
-def slots(root: Any) -> Iterator[Slot]:
+def slots(root: Any) -> Iterator[TextSlot]:
     """Yield the texts inside a value, always in the same order."""
     waiting = [root]
     while waiting:
@@ -47,7 +47,7 @@ def slots(root: Any) -> Iterator[Slot]:
                     if key == "value":  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
                         given = value.get("name", value.get("key"))
                         name = given if isinstance(given, str) else key
-                    yield Slot(value, key, name)
+                    yield TextSlot(value, key, name)
                 else:
                     waiting.append(inner)
         elif isinstance(value, list):
@@ -55,7 +55,7 @@ def slots(root: Any) -> Iterator[Slot]:
                 if isinstance(inner, str):
                     before = value[place - 1] if place else ""
                     is_option = isinstance(before, str) and before.startswith("-")
-                    yield Slot(value, place, before.lstrip("-") if is_option else "")
+                    yield TextSlot(value, place, before.lstrip("-") if is_option else "")
                 else:
                     waiting.append(inner)
 
@@ -72,9 +72,9 @@ def objects(root: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(value)
 
 
-def apart(cuts: Sequence[Cut]) -> list[Cut]:
+def apart(cuts: Sequence[TextCut]) -> list[TextCut]:
     """Return cuts in order, with overlapping ones merged."""
-    done: list[Cut] = []
+    done: list[TextCut] = []
     for cut in sorted(cuts, key=lambda cut: (cut.start, -cut.end)):
         if done and cut.start < done[-1].end:
             last = done[-1]
@@ -84,7 +84,7 @@ def apart(cuts: Sequence[Cut]) -> list[Cut]:
     return done
 
 
-def without(text: str, cuts: Sequence[Cut]) -> str:
+def without(text: str, cuts: Sequence[TextCut]) -> str:
     """Return a text without the parts of cuts that are `apart`."""
     kept, place = [], 0
     for cut in cuts:

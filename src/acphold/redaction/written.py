@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 from acphold.redaction.names import Look, look
-from acphold.redaction.rules import PASSWORD, SECRET, TOKEN, Found, Rule, Rules
+from acphold.redaction.rules import PASSWORD, SECRET, TOKEN, Found, SecretRule, SecretRules
 
 _OPTION: Final = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`]+))"
 _BEHIND_USER: Final = r"(?:\"[^:\"\n]*:([^\"\n]+)\"|'[^:'\n]*:([^'\n]+)'|[^\s:\"']*:([^\s\"'`]+))"
@@ -17,59 +17,61 @@ _ON: Final = r"\b(?:[^\n|;&]|\\\n){0,300}?\s"
 
 _RULES: Final = (
     # The part of a URL before its host: a password, or a token in place of the user.
-    Rule(PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD),
-    Rule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
-    Rule(TOKEN, "sig=", r"(?<=[?&;-])sig=([A-Za-z0-9%+/=_-]{20,})"),
-    Rule(TOKEN, "ignature=", r"(?<=[sS])ignature=([A-Za-z0-9%+/=_-]{20,})"),
-    Rule(TOKEN, "key=", r"(?<=[?&;])key=([A-Za-z0-9%+/_-]{20,})", least=Look.MIXED),
-    Rule(
+    SecretRule(
+        PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD
+    ),
+    SecretRule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
+    SecretRule(TOKEN, "sig=", r"(?<=[?&;-])sig=([A-Za-z0-9%+/=_-]{20,})"),
+    SecretRule(TOKEN, "ignature=", r"(?<=[sS])ignature=([A-Za-z0-9%+/=_-]{20,})"),
+    SecretRule(TOKEN, "key=", r"(?<=[?&;])key=([A-Za-z0-9%+/_-]{20,})", least=Look.MIXED),
+    SecretRule(
         TOKEN,
         "earer ",
         r"(?<=[Bb])earer +(?=[A-Za-z._~+/-]{0,60}[0-9])([A-Za-z0-9._~+/-]{12,}=*)",
         least=Look.MIXED,
     ),
-    Rule(
+    SecretRule(
         TOKEN,
         "uthorization",
         r"uthorization\\*[\"']?\s*[:=,]\s*\\*[\"']?"
         r"(?:[Bb]asic|[Tt]oken|[Aa]pi-?[Kk]ey|Bot|[Kk]ey|NTLM)[ =]+([^\s\"'`\\,;(){}<>$]{8,})",
         least=Look.MIXED,
     ),
-    Rule(
+    SecretRule(
         TOKEN,
         "uthorization",
         r"uthorization\\*[\"']?\s*[:=,]\s*\\*[\"']?[Bb]earer +([A-Za-z0-9._~+/-]{12,}=*)",
         least=Look.WORD,
     ),
-    Rule(
+    SecretRule(
         TOKEN,
         "uthorization",
         r"uthorization\\*[\"']?\s*[:=]\s*\\*[\"']?([^\s\"'`\\,;(){}<>$]{16,})",
         least=Look.RANDOM,
     ),
-    Rule(
+    SecretRule(
         PASSWORD,
         "curl",
         rf"curl{_ON}(?:-u\s*|--(?:proxy-)?user[ =]){_BEHIND_USER}",
         least=Look.WORD,
     ),
-    Rule(PASSWORD, "mysql", rf"mysql\w*{_ON}-p{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "mariadb", rf"mariadb\S*{_ON}-p{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "sshpass", rf"sshpass\s+-p\s*{_OPTION}", least=Look.WORD),
-    Rule(PASSWORD, "login", rf"login{_ON}-p\s*{_OPTION}", least=Look.WORD),
-    Rule(PASSWORD, "mongo", rf"mongo\w*{_ON}-p\s+{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "redis-cli", rf"redis-cli{_ON}-a\s+{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "ldap", rf"ldap\w+{_ON}-w\s+{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "zip ", rf"zip{_ON}-P\s*{_OPTION}", least=Look.MIXED),
-    Rule(PASSWORD, "pass:", r"(?<![\w-])pass:([^\s\"'`]+)", least=Look.MIXED),
-    Rule(
+    SecretRule(PASSWORD, "mysql", rf"mysql\w*{_ON}-p{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "mariadb", rf"mariadb\S*{_ON}-p{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "sshpass", rf"sshpass\s+-p\s*{_OPTION}", least=Look.WORD),
+    SecretRule(PASSWORD, "login", rf"login{_ON}-p\s*{_OPTION}", least=Look.WORD),
+    SecretRule(PASSWORD, "mongo", rf"mongo\w*{_ON}-p\s+{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "redis-cli", rf"redis-cli{_ON}-a\s+{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "ldap", rf"ldap\w+{_ON}-w\s+{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "zip ", rf"zip{_ON}-P\s*{_OPTION}", least=Look.MIXED),
+    SecretRule(PASSWORD, "pass:", r"(?<![\w-])pass:([^\s\"'`]+)", least=Look.MIXED),
+    SecretRule(
         PASSWORD,
         "echo ",
         rf"echo\s+(?:-n\s+)?{_OPTION}\s*\|[^\n]{{0,200}}(?:--(?:password-)?stdin|sudo -S)",
         least=Look.WORD,
     ),
     *(
-        Rule(
+        SecretRule(
             PASSWORD,
             letters,
             rf"{letters} (?i:(?:with \S+ )?(?:by|as) (?:password )?)(?=\S{{0,40}}[0-9]){_OPTION}",
@@ -77,7 +79,7 @@ _RULES: Final = (
         )
         for letters in ("IDENTIFIED", "identified", "Identified")
     ),
-    Rule(
+    SecretRule(
         PASSWORD,
         "ConvertTo-SecureString",
         r"ConvertTo-SecureString\s+(?:-\w+\s+)*\\*(?:\"([^\"\\\n]+)|'([^'\n]+)|([^\s\"'`]+))",
@@ -85,11 +87,13 @@ _RULES: Final = (
     ),
     # A line of .pgpass, and of the same format.
     *(
-        Rule(PASSWORD, port, rf"{re.escape(port)}[\w.*-]+:[\w.*-]+:([^\s:\"']{{6,}})(?=\n|\Z)")
+        SecretRule(
+            PASSWORD, port, rf"{re.escape(port)}[\w.*-]+:[\w.*-]+:([^\s:\"']{{6,}})(?=\n|\Z)"
+        )
         for port in (":5432:", ":5433:", ":6432:", ":*:")
     ),
     *(
-        Rule(
+        SecretRule(
             SECRET,
             word,
             word + r"(?: phrase| words)?\\*[\"']?\s*(?:is\s*)?[:=]\s*\\*[\"']?"
@@ -109,8 +113,8 @@ _DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?
 
 
 @cache
-def _rules() -> Rules:
-    return Rules(_RULES)
+def _rules() -> SecretRules:
+    return SecretRules(_RULES)
 
 
 def by_place(text: str) -> Iterator[Found]:

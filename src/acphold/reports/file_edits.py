@@ -15,7 +15,7 @@ Source of the shapes: ACP v1 schema, `Diff`, `ToolCall`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -100,7 +100,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
         for location in items(fields.get("locations", b"[]")):
             lines.append(None)
             with suppress(*UNREADABLE):
-                lines[-1] = msgspec.json.decode(location, type=_Place).line
+                lines[-1] = msgspec.json.decode(location, type=_LinePlace).line
         content = map(members, items(fields.get("content", b"[]")))
         diffs = [parts for parts in content if parts.get("type") == b'"diff"']
         for place, parts in enumerate(diffs):
@@ -123,7 +123,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
     return found
 
 
-class _Place(Struct):
+class _LinePlace(Struct):
     line: int | None = None
 
 
@@ -192,10 +192,26 @@ The known states of one history are consistent; those of two need not be.
 """
 
 
+KEPT_CHARACTERS: Final = 64 << 20
+"""Most characters of the states that are kept of one history; those beyond are unknown."""
+
+
 def _onwards(edits: Sequence[Edit], state: FileText | None) -> States:
-    found = [state]
+    return _kept(state, edits, _done)
+
+
+def _kept(
+    state: FileText | None,
+    edits: Iterable[Edit],
+    step: Callable[[Edit, FileText | None], FileText | None],
+) -> States:
+    """Return the states of a walk over edits. The last one is always kept."""
+    found, room = [state], KEPT_CHARACTERS
     for edit in edits:
-        state = _done(edit, state)
+        if room < 0:
+            found[-1] = None
+        state = step(edit, state)
+        room -= len(state) if isinstance(state, str) else 0
         found.append(state)
     return found
 
@@ -212,13 +228,14 @@ def _done(edit: Edit, state: FileText | None) -> FileText | None:
 
 
 def _backwards(edits: Sequence[Edit], state: FileText | None) -> States:
-    found = [state]
-    for edit in reversed(edits):
-        before = None if state is None else _undone(edit, state)
-        # The edit must lead back here, or it was in another place.
-        state = before if before is not None and _done(edit, before) == state else None
-        found.append(state)
-    return found[::-1]
+    return _kept(state, reversed(edits), _before)[::-1]
+
+
+def _before(edit: Edit, state: FileText | None) -> FileText | None:
+    """Return the file before an edit."""
+    before = None if state is None else _undone(edit, state)
+    # The edit must lead back here, or it was in another place.
+    return before if before is not None and _done(edit, before) == state else None
 
 
 def _undone(edit: Edit, state: FileText) -> FileText | None:
@@ -238,17 +255,14 @@ def _replaced(edit: Edit, state: str, text: str, by: str) -> str | None:
     """Return the file with `text` in it replaced; None unless it occurs in exactly one place."""
     if state == text:
         return by
-    places: list[int] = []
-    place = state.find(text) if text else -1
-    while place >= 0:
-        end = place + len(text)
-        begins = place == 0 or state[place - 1] == "\n"
-        ends = end == len(state) or state[end] == "\n" or text.endswith("\n")
-        if edit.is_piece or (begins and ends):
-            places.append(place)
-        place = state.find(text, place + 1)
-    if edit.is_everywhere and places and edit.is_piece:
-        return state.replace(text, by)
-    if len(places) != 1:
+    if not text:
         return None
-    return state[: places[0]] + by + state[places[0] + len(text) :]
+    if edit.is_piece:
+        place, last = state.find(text), state.rfind(text)
+        if place >= 0 and edit.is_everywhere:
+            return state.replace(text, by)
+    else:  # whole lines: found with the line ends around them, each at its place in `state`
+        end = "" if text.endswith("\n") else "\n"
+        lines, sought = f"\n{state}{end}", f"\n{text}{end}"
+        place, last = lines.find(sought), lines.rfind(sought)
+    return state[:place] + by + state[place + len(text) :] if place == last >= 0 else None

@@ -7,6 +7,7 @@ of the file; any other is searched for by its lines.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
@@ -21,6 +22,10 @@ COMPARED_LINES: Final = 10_000
 
 The time for comparing grows with the square of their number.
 """
+
+COMPARED_PAIRS: Final = 500_000
+"""Most pairs of equal lines in what is compared: with the same line thousands of times on both
+sides, comparing would take hours."""
 
 NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
@@ -108,7 +113,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     least -= head
     tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
     i, j = len(old) - tail, len(new) - tail
-    if max(i, j) - head > COMPARED_LINES:
+    if max(i, j) - head > COMPARED_LINES or _pairs(old[head:i], new[head:j]) > COMPARED_PAIRS:
         middle: list[Opcode] = [("replace", head, i, head, j)]
     else:
         matcher = SequenceMatcher(None, old[head:i], new[head:j], autojunk=False)
@@ -117,6 +122,12 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
             for tag, i1, i2, j1, j2 in matcher.get_opcodes()
         ]
     return [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
+
+
+def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return the number of pairs of equal lines, one of each side."""
+    counts = Counter(new)
+    return sum(count * counts[line] for line, count in Counter(old).items())
 
 
 def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:

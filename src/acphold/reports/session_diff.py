@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
 from acphold.history.turn_spans import TurnSpan
 from acphold.journal.journal import Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
-from acphold.reports.file_edits import Edit, FileText, around, behind, edits
+from acphold.reports.file_edits import ABSENT, Edit, FileText, around, behind, edits
 from acphold.reports.git_patch import part_patch, whole_patch
+from acphold.workspace.regular_files import contents
+from acphold.workspace.threads import Checkpoint, Threads
+
+FILE_BYTES: Final = 16 << 20
+"""Longer files on disk are not read: no edit of an agent is in one."""
 
 
 class Gap(Enum):
@@ -30,12 +36,13 @@ class FileDiff(Struct, frozen=True):
     """A changed file: `path` is relative to the session's folder, if it is inside.
 
     `patch` is empty if there is none, and if the file is unchanged. With Gap.PLACE there is a patch
-    all the same: git searches for the lines.
+    all the same: git searches for the lines. `turns` are the numbers of the turns that changed it.
     """
 
     path: str
     patch: str = ""
     gap: Gap | None = None
+    turns: tuple[int, ...] = ()
 
     @property
     def is_missing(self) -> bool:
@@ -49,35 +56,77 @@ async def session_diff(
     spans: Sequence[TurnSpan],
     turn: int | None,
     on_disk: Callable[[str], FileText | None],
+    threads: Threads | None = None,
 ) -> list[FileDiff]:
     """Return the files changed by turn number `turn`, None for all turns, in order of their edits.
 
-    `on_disk` returns the present state of a path, None if that is of no use.
+    `on_disk` returns the present state of a path, None if that is of no use. Comparing long texts
+    takes a while, and a disk may hang: that is done in one of `threads`.
     """
-    by_file: dict[str, list[Edit]] = {}
-    for edit in await edits(history(journal, row.session_id), spans):
-        by_file.setdefault(relative(edit.path, row.cwd), []).append(edit)
-    found: list[FileDiff] = []
-    for path, every in by_file.items():
-        wanted = [edit for edit in every if turn in (None, edit.turn)]
-        if not wanted:
-            continue
-        if path.startswith(("/", "../")) or path in (".", ".."):
-            found.append(FileDiff(path, gap=Gap.OUTSIDE))
-            continue
-        if ".git" in path.split("/"):
-            found.append(FileDiff(path, gap=Gap.GIT))
-            continue
-        if not all(edit.is_over for edit in wanted):
-            found.append(FileDiff(path, gap=Gap.UNFINISHED))
-        done = [edit for edit in every if edit.is_over]
-        if places := [place for place, edit in enumerate(done) if turn in (None, edit.turn)]:
-            first, last = places[0], places[-1]
-            if known := around(done, first, last, partial(on_disk, path)):
-                found.append(FileDiff(path, whole_patch(path, *known)))
-            else:
-                found.append(_lines_diff(path, done[first : last + 1]))
-    return found
+    reported = await edits(history(journal, row.session_id), spans)
+
+    def compared(checkpoint: Checkpoint) -> list[FileDiff]:
+        by_file: dict[str, list[Edit]] = {}
+        for edit in reported:
+            checkpoint()
+            by_file.setdefault(relative(edit.path, row.cwd), []).append(edit)
+        found: list[FileDiff] = []
+        for path, every in by_file.items():
+            checkpoint()
+            found += _diffs(path, every, turn, on_disk)
+        return found
+
+    return await (threads or Threads(1)).run(compared)
+
+
+def _diffs(
+    path: str,
+    every: Sequence[Edit],
+    turn: int | None,
+    on_disk: Callable[[str], FileText | None],
+) -> Iterator[FileDiff]:
+    """Yield what one turn, or all, changed in the file of these edits."""
+    wanted = [edit for edit in every if turn in (None, edit.turn)]
+    if not wanted:
+        return
+    file = partial(FileDiff, path, turns=tuple(dict.fromkeys(edit.turn for edit in wanted)))
+    if path.startswith(("/", "../")) or path in (".", ".."):
+        yield file(gap=Gap.OUTSIDE)
+        return
+    if _is_in_git(path):
+        yield file(gap=Gap.GIT)
+        return
+    if not all(edit.is_over for edit in wanted):
+        yield file(gap=Gap.UNFINISHED)
+    done = [edit for edit in every if edit.is_over]
+    if places := [place for place, edit in enumerate(done) if turn in (None, edit.turn)]:
+        first, last = places[0], places[-1]
+        if known := around(done, first, last, partial(on_disk, path)):
+            yield file(patch=whole_patch(path, *known))
+        else:
+            patch, gap = _lines_patch(path, done[first : last + 1])
+            yield file(patch=patch, gap=gap)
+
+
+def on_disk(path: str, folder: str, most: int = FILE_BYTES) -> FileText | None:
+    """Read the file at `path` in the session's folder; None if it is outside, git's own, not
+    text, or longer than `most` bytes."""
+    whole = resolved_folder(os.path.join(folder, path))
+    inside = relative(whole, folder)
+    if inside.startswith(("/", "../")) or _is_in_git(inside):
+        return None  # a link leads there
+    try:
+        raw = contents(whole, most)
+        return None if b"\0" in raw else raw.decode()
+    except FileNotFoundError:
+        return ABSENT
+    except (OSError, ValueError):
+        return None
+
+
+def _is_in_git(path: str) -> bool:
+    """Return True if this is a part of a repository's own folder, on any file system."""
+    return ".git" in path.casefold().split("/")
 
 
 def relative(path: str, folder: str) -> str:
@@ -90,15 +139,15 @@ def relative(path: str, folder: str) -> str:
     return path
 
 
-def _lines_diff(path: str, wanted: Sequence[Edit]) -> FileDiff:
+def _lines_patch(path: str, wanted: Sequence[Edit]) -> tuple[str, Gap | None]:
     """Return a patch of the lines in the first edit, if the others are all within these."""
     edit = wanted[0]
     if not edit.old or edit.is_piece or edit.deletes:
-        return FileDiff(path, gap=Gap.UNKNOWN)
+        return "", Gap.UNKNOWN
     after = behind(wanted[1:], edit.new)
     if not isinstance(after, str):
-        return FileDiff(path, gap=Gap.UNKNOWN)
+        return "", Gap.UNKNOWN
     patch = part_patch(path, edit.old, after, edit.line)
     if patch is None:
-        return FileDiff(path, gap=Gap.UNKNOWN)
-    return FileDiff(path, patch, Gap.PLACE if edit.line is None else None)
+        return "", Gap.UNKNOWN
+    return patch, Gap.PLACE if edit.line is None else None

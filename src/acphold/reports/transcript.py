@@ -54,7 +54,7 @@ class ModeChanged(Struct, frozen=True):
     mode: str
 
 
-class Decision(Struct, frozen=True):
+class DecidedQuestion(Struct, frozen=True):
     """A question to people, and its outcome; None while it is pending.
 
     `client` is the program that the person answered in, None if no person did.
@@ -89,7 +89,7 @@ Scene = (
     | Planned
     | Noticed
     | ModeChanged
-    | Decision
+    | DecidedQuestion
     | TurnOpen
 )
 
@@ -148,7 +148,7 @@ def _placed(
     `known` are the sub-agents of earlier turns by id; those of this turn are added to it. A
     continued one keeps its name, and one with only its end in this turn was shown already.
     """
-    telling = _Telling()
+    telling = _Retelling()
     for entry in turn:
         telling.add(entry)
     told: list[tuple[int, Scene]] = []
@@ -185,7 +185,7 @@ The others need not be decoded.
 """
 
 
-class _Telling:
+class _Retelling:
     """Inserts items outside the folded timeline (plan, notices, modes, questions) in place."""
 
     def __init__(self) -> None:
@@ -213,14 +213,14 @@ class _Telling:
                     if isinstance(item, ToolCall) and item.tool_call_id == about and item.title:
                         title = item.title
                         break
-            self._beside.append((place, entry.seq, Decision(title)))
+            self._beside.append((place, entry.seq, DecidedQuestion(title)))
         elif entry.kind == ANSWER:
             closed = closed_question(entry.raw)
             if asked := self._questions.get(closed.question):  # otherwise of an earlier turn
                 index, question = asked
                 its_place, seq, before = self._beside[index]
-                assert isinstance(before, Decision)
-                decision = Decision(before.question, closed.came(question), closed.client)
+                assert isinstance(before, DecidedQuestion)
+                decision = DecidedQuestion(before.question, closed.came(question), closed.client)
                 self._beside[index] = its_place, seq, decision
         raw = b"" if entry.kind == CHILD else entry.update
         kind = update_kind(raw) if any(name in raw for name in _BESIDE) else ""

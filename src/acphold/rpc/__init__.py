@@ -1,7 +1,7 @@
 """JSON-RPC 2.0: a protocol without I/O, and the Peer that drives it over a Transport."""
 
 from acphold.rpc.events import (
-    Cut,
+    CutNotification,
     Event,
     MalformedReceived,
     NotificationReceived,
@@ -15,7 +15,7 @@ from acphold.rpc.wire_errors import WireError, to_wire, wire_error
 
 __all__ = [
     "MAX_MESSAGE",
-    "Cut",
+    "CutNotification",
     "Event",
     "MalformedReceived",
     "NotificationReceived",

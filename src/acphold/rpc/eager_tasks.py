@@ -109,7 +109,7 @@ class _Spare:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         self.context = context.copy()
-        self.rest = Rest(loop.create_future())
+        self.rest = RestOfWork(loop.create_future())
         self.task = loop.create_task(self.rest, name="spare", context=self.context)
 
 
@@ -121,7 +121,7 @@ class _State(Enum):
     RUNNING = "running"
 
 
-class Rest(Coroutine[Any, Any, None]):
+class RestOfWork(Coroutine[Any, Any, None]):
     """The coroutine of a spare task: nothing yet, then the rest of some work."""
 
     def __init__(self, spare: asyncio.Future[None]) -> None:

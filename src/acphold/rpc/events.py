@@ -37,7 +37,7 @@ class ResponseReceived(Struct, frozen=True, gc=False):
     error: WireError | None = None
 
 
-class Cut(Struct, frozen=True, gc=False):
+class CutNotification(Struct, frozen=True, gc=False):
     """The parts that are kept of a notification over a limit.
 
     `params` has the members of its params that are complete at the beginning, and `tail` is the end
@@ -61,7 +61,7 @@ class MalformedReceived(Struct, frozen=True, gc=False):
     excerpt: bytes
     reply: bytes = b""
     asked: bool = False
-    cut: Cut | None = None
+    cut: CutNotification | None = None
 
 
 Event = RequestReceived | NotificationReceived | ResponseReceived | MalformedReceived

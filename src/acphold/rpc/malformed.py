@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
-from acphold.rpc.events import Cut, MalformedReceived
+from acphold.rpc.events import CutNotification, MalformedReceived
 from acphold.rpc.wire_errors import WireError, wire_error
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ utf_8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 def malformed(
-    code: int, problem: str, frame: bytes, id_: bytes = b"", cut: Cut | None = None
+    code: int, problem: str, frame: bytes, id_: bytes = b"", cut: CutNotification | None = None
 ) -> MalformedReceived:
     """Return the event for a line, with the reply that is owed for it."""
     reply = refusal(id_ or b"null", wire_error(code, problem))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from time import monotonic
 from typing import Protocol as Interface
@@ -29,7 +29,7 @@ from acphold.errors import (
 )
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.events import (
-    Cut,
+    CutNotification,
     Event,
     MalformedReceived,
     NotificationReceived,
@@ -43,6 +43,7 @@ from acphold.rpc.transport import OfferingTransport, Transport
 from acphold.rpc.wire_errors import to_wire
 from acphold.schema.decode import decode, encode
 from acphold.schema.methods import CANCEL_REQUEST, Method, Notification
+from acphold.tasks import beside, end
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class Peer:
         name: str = "peer",
         limit: int = MAX_MESSAGE,
         is_agent: bool = False,
-        on_cut: Callable[[Cut], Awaitable[None] | None] = lambda _: None,
+        on_cut: Callable[[CutNotification], Awaitable[None] | None] = lambda _: None,
     ) -> None:
         """`on_cut` is called, in the inbound lane, for each notification over the limit."""
         self.name = name
@@ -235,9 +236,7 @@ class Peer:
         except Exception:  # nobody awaits this task; the calls below are failed
             log.exception("the connection to the %s is given up", self.name)
         finally:
-            if (lane := self._lane) is not None:
-                lane.cancel()
-                await asyncio.wait([lane])
+            await end(self._lane)
             await self._end()
 
     def _take_at_once(self, chunk: bytes) -> bool:
@@ -471,11 +470,7 @@ class Peer:
     async def aclose(self) -> None:
         """End the tasks for the other side, fail its requests, close the transport."""
         await self._end()
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await end(*self._running)
         for request in self._open:
             request.abandon()
         self._tasks.close()
@@ -489,10 +484,5 @@ class _CancelParams(msgspec.Struct, rename="camel"):
 @asynccontextmanager
 async def connected(peer: Peer) -> AsyncIterator[asyncio.Task[None]]:
     """Run `peer` for the block, which gets the task that reads; leaving it ends everything."""
-    pump = asyncio.create_task(peer.pump(), name=f"{peer.name} pump")
-    try:
+    async with aclosing(peer), beside(peer.pump(), f"{peer.name} pump") as pump:
         yield pump
-    finally:
-        pump.cancel()
-        await asyncio.wait([pump])
-        await peer.aclose()

@@ -13,7 +13,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR
-from acphold.rpc.events import Cut, Event, NotificationReceived, RequestReceived, ResponseReceived
+from acphold.rpc.events import (
+    CutNotification,
+    Event,
+    NotificationReceived,
+    RequestReceived,
+    ResponseReceived,
+)
 from acphold.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acphold.rpc.malformed import (
     BYTE_ORDER_MARK,
@@ -210,7 +216,7 @@ class Protocol:
         method, cut = known.get("method", b""), None
         if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
             params = leading_params(line.head)
-            cut = Cut(_decode_text(method), line.problem, params, line.tail)
+            cut = CutNotification(_decode_text(method), line.problem, params, line.tail)
         return malformed(code, line.problem, line.head, id_ if asked and is_id(id_) else b"", cut)
 
     # -- what is sent ---------------------------------------------------------------------

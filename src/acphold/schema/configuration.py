@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from acphold.schema.shapes import (
     Extensible,
     GoodItems,
-    Known,
+    KnownValues,
     OrDefault,
     Otherwise,
     UnknownVariant,
@@ -43,7 +43,7 @@ class SetSessionModeResponse(Extensible, frozen=True):
 
 
 SessionConfigOptionCategory: TypeAlias = Annotated[
-    str, Known(("mode", "model", "model_config", "thought_level"))
+    str, KnownValues(("mode", "model", "model_config", "thought_level"))
 ]
 """The category of an option, only for its place on screen; others may be added."""
 
@@ -121,7 +121,7 @@ class SetSessionConfigOptionRequest(Extensible, frozen=True):
     session_id: str
     config_id: str
     value: str | bool
-    type: Annotated[str, Known(("boolean",))] | UnsetType = UNSET
+    type: Annotated[str, KnownValues(("boolean",))] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if isinstance(self.value, bool) and self.type != "boolean":

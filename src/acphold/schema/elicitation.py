@@ -15,7 +15,7 @@ from acphold.schema.shapes import (
     Extensible,
     GoodItems,
     Int64,
-    Known,
+    KnownValues,
     Nothing,
     OrDefault,
     Otherwise,
@@ -199,7 +199,7 @@ class CreateElicitationRequest(Extensible, frozen=True):
     """`elicitation/create`: `mode` is `form` or `url`, scope a session or a request."""
 
     message: str
-    mode: Annotated[str, Known(("form", "url"))]
+    mode: Annotated[str, KnownValues(("form", "url"))]
     session_id: str | UnsetType = UNSET
     tool_call_id: OrDefault[str | None] = None
     request_id: RequestId | UnsetType = UNSET
@@ -219,7 +219,7 @@ class CreateElicitationRequest(Extensible, frozen=True):
 class CreateElicitationResponse(Extensible, frozen=True):
     """`action` is `accept` (with `content` for a form), `decline`, `cancel` or a later one."""
 
-    action: Annotated[str, Known(("accept", "decline", "cancel"))]
+    action: Annotated[str, KnownValues(("accept", "decline", "cancel"))]
     content: dict[str, ElicitationContentValue] | None = None
 
 

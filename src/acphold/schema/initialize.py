@@ -12,7 +12,7 @@ from msgspec import UNSET, field
 from acphold.schema.shapes import (
     Extensible,
     GoodItems,
-    Known,
+    KnownValues,
     Nothing,
     NullIsDefault,
     OrDefault,
@@ -226,7 +226,7 @@ RequestId: TypeAlias = int | str | None
 
 ErrorCode: TypeAlias = Annotated[
     int,
-    Known((-32700, -32600, -32601, -32602, -32603, -32800, -32000, -32002)),
+    KnownValues((-32700, -32600, -32601, -32602, -32603, -32800, -32000, -32002)),
 ]
 """A JSON-RPC error code; ACP gives these a meaning, see `acphold.errors`."""
 

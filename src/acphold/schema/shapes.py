@@ -41,7 +41,7 @@ UInt64: TypeAlias = Annotated[int, Meta(ge=0)]  # msgspec allows no bound above 
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Known(Struct, frozen=True):
+class KnownValues(Struct, frozen=True):
     """The values an open set has today; the schema's `other` branch allows any other."""
 
     values: tuple[str | int, ...]

@@ -23,7 +23,7 @@ from typing import Final, Literal
 from msgspec import MsgspecError, Struct, json
 
 
-class Form(Enum):
+class UpdateForm(Enum):
     """The form of an update; see the module."""
 
     PIECE = "piece"
@@ -49,7 +49,7 @@ class UpdateKind(Struct, frozen=True):
     """
 
     name: str
-    form: Form
+    form: UpdateForm
     subject: Subject = "conversation"
     of: str = ""
     field: str = ""
@@ -86,36 +86,44 @@ _OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
 UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
     kind.name: kind
     for kind in (
-        UpdateKind("user_message_chunk", Form.PIECE, of="messageId", field="content"),
-        UpdateKind("agent_message_chunk", Form.PIECE, of="messageId", field="content"),
-        UpdateKind("agent_thought_chunk", Form.PIECE, of="messageId", field="content"),
-        UpdateKind("tool_call", Form.PATCH, of="toolCallId"),
-        UpdateKind("tool_call_update", Form.PATCH, of="toolCallId"),
-        UpdateKind("plan", Form.SNAPSHOT, field="entries"),
-        UpdateKind("plan_update", Form.SNAPSHOT, field="plan", needs=_PLAN),
-        UpdateKind("plan_removed", Form.EVENT, of="planId", needs=_PLAN),
+        UpdateKind("user_message_chunk", UpdateForm.PIECE, of="messageId", field="content"),
+        UpdateKind("agent_message_chunk", UpdateForm.PIECE, of="messageId", field="content"),
+        UpdateKind("agent_thought_chunk", UpdateForm.PIECE, of="messageId", field="content"),
+        UpdateKind("tool_call", UpdateForm.PATCH, of="toolCallId"),
+        UpdateKind("tool_call_update", UpdateForm.PATCH, of="toolCallId"),
+        UpdateKind("plan", UpdateForm.SNAPSHOT, field="entries"),
+        UpdateKind("plan_update", UpdateForm.SNAPSHOT, field="plan", needs=_PLAN),
+        UpdateKind("plan_removed", UpdateForm.EVENT, of="planId", needs=_PLAN),
         UpdateKind(
-            "available_commands_update", Form.SNAPSHOT, "commands", field="availableCommands"
+            "available_commands_update", UpdateForm.SNAPSHOT, "commands", field="availableCommands"
         ),
-        UpdateKind("current_mode_update", Form.EVENT, "choices", field="currentModeId"),
-        UpdateKind("config_option_update", Form.SNAPSHOT, "choices", field="configOptions"),
-        UpdateKind("session_info_update", Form.PATCH, "title"),
-        UpdateKind("usage_update", Form.SNAPSHOT, "cost"),
-        UpdateKind("notice", Form.MOMENT, needs=_NOTICES),
-        UpdateKind("compaction_update", Form.PATCH, of="compactionId", needs=_COMPACTION),
+        UpdateKind("current_mode_update", UpdateForm.EVENT, "choices", field="currentModeId"),
+        UpdateKind("config_option_update", UpdateForm.SNAPSHOT, "choices", field="configOptions"),
+        UpdateKind("session_info_update", UpdateForm.PATCH, "title"),
+        UpdateKind("usage_update", UpdateForm.SNAPSHOT, "cost"),
+        UpdateKind("notice", UpdateForm.MOMENT, needs=_NOTICES),
+        UpdateKind("compaction_update", UpdateForm.PATCH, of="compactionId", needs=_COMPACTION),
         UpdateKind(
             "compaction_summary_chunk",
-            Form.PIECE,
+            UpdateForm.PIECE,
             of="compactionId",
             field="content",
             needs=_COMPACTION,
         ),
-        UpdateKind(CHILD, Form.EVENT, of="sessionId", needs=_CHILDREN),
-        UpdateKind("subagent_spawned", Form.EVENT, of="subagentSessionId", needs=_CHILDREN),
-        UpdateKind("subagent_state_update", Form.EVENT, of="subagentSessionId", needs=_CHILDREN),
-        UpdateKind("session_message", Form.EVENT, of="messageId", field="content", needs=_CHILDREN),
+        UpdateKind(CHILD, UpdateForm.EVENT, of="sessionId", needs=_CHILDREN),
+        UpdateKind("subagent_spawned", UpdateForm.EVENT, of="subagentSessionId", needs=_CHILDREN),
         UpdateKind(
-            "session_message_chunk", Form.EVENT, of="messageId", field="content", needs=_CHILDREN
+            "subagent_state_update", UpdateForm.EVENT, of="subagentSessionId", needs=_CHILDREN
+        ),
+        UpdateKind(
+            "session_message", UpdateForm.EVENT, of="messageId", field="content", needs=_CHILDREN
+        ),
+        UpdateKind(
+            "session_message_chunk",
+            UpdateForm.EVENT,
+            of="messageId",
+            field="content",
+            needs=_CHILDREN,
         ),
     )
 }
@@ -125,7 +133,7 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
 def is_for_the_moment(name: str) -> bool:
     """Return True if this kind is for connected clients only, and not part of history."""
     kind = UPDATE_KINDS.get(name)
-    return kind is not None and kind.form is Form.MOMENT
+    return kind is not None and kind.form is UpdateForm.MOMENT
 
 
 def kinds_about(*subjects: Subject) -> frozenset[str]:

@@ -11,7 +11,7 @@ from acphold.schema.content import ContentBlock
 from acphold.schema.shapes import (
     Extensible,
     GoodItems,
-    Known,
+    KnownValues,
     OrDefault,
     Otherwise,
     UInt64,
@@ -131,7 +131,7 @@ class UsageUpdate(Extensible, frozen=True, tag="usage_update", tag_field="sessio
     cost: OrDefault[Cost | None] = None
 
 
-NoticeSeverity: TypeAlias = Annotated[str, Known(("info", "warning", "error"))]
+NoticeSeverity: TypeAlias = Annotated[str, KnownValues(("info", "warning", "error"))]
 """The severity of a notice; others may be added."""
 
 
@@ -144,7 +144,7 @@ class Notice(Extensible, frozen=True, tag="notice", tag_field="sessionUpdate"):
 
 
 CompactionStatus: TypeAlias = Annotated[
-    str, Known(("in_progress", "completed", "failed", "cancelled"))
+    str, KnownValues(("in_progress", "completed", "failed", "cancelled"))
 ]
 """The progress of a compaction; others may be added."""
 

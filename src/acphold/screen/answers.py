@@ -13,8 +13,9 @@ from rich.text import Text
 
 from acphold.errors import DeclarationError
 from acphold.history.decisions import Came
+from acphold.history.prompt_queue import PromptQueue
 from acphold.presentation.visible_text import on_one_line, visible
-from acphold.reports.transcript import Decision
+from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
 from acphold.schema.elicitation import ElicitationPropertySchema
 from acphold.screen.flow import Flow
@@ -70,6 +71,9 @@ class Face(Protocol):
     def put_back(self, text: str) -> None:
         """Put entered text back into the line of input, to be edited."""
 
+    def waits(self, queue: PromptQueue) -> None:
+        """Show the prompts that wait."""
+
     def close(self) -> None:
         """End the chat."""
 
@@ -119,15 +123,15 @@ class PersonAnswers:
             if answer is None:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)
-            self._show(passage(Decision(choice.title, Came(chosen.kind, chosen.name))))
+            self._show(passage(DecidedQuestion(choice.title, Came(chosen.kind, chosen.name))))
             return answer
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask the person to open a page, showing its whole address."""
         async with self._asked():
             self._show(_request(f"{question.message}\n{question.url}"))
-            keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
-            answer = await self._chosen(Choice("Do you open this page?", keys))
+            keys = (Key("y", "yes, open it", "yes"), Key("n", "no", "no"))
+            answer = await self._chosen(Choice("Open this page?", keys))
             return None if answer is None else answer == "yes"
 
     async def on_form(self, question: FormQuestion) -> Filled:
@@ -137,13 +141,13 @@ class PersonAnswers:
             try:
                 # Fields take typed text, so the person first confirms that they begin.
                 if question.form.properties and await self._chosen(_begin(question)) != "fill":
-                    self._show(passage(Decision(question.message, Came("decline"))))
+                    self._show(passage(DecidedQuestion(question.message, Came("decline"))))
                     return None
                 while True:
                     values = await self._filled(question)
                     answer = await self._chosen(_review(values))
                     if answer != "change":
-                        self._show(passage(Decision(question.message, Came(ENDS[answer]))))
+                        self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
                         return values if answer == "send" else None
             except _Left:
                 return "dismissed"
@@ -188,7 +192,7 @@ class PersonAnswers:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._show(passage(Decision(title, Came("elsewhere"))))
+            self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             raise
 
     def _show(self, shown: Passage) -> None:

@@ -2,7 +2,7 @@
 
 | | |
 |---|---|
-| a prompt while a turn of ours runs | waits for its end |
+| a prompt while a turn runs | waits in the session's queue, or here if the agent keeps none |
 | a turn of another client | is shown like ours; the hub knows if it still runs |
 | a question that was answered elsewhere | disappears, with a note |
 | the agent has ended | is reported; the hub starts it again with the next prompt |
@@ -16,36 +16,39 @@ import asyncio
 import logging
 import os
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 from time import localtime, monotonic, strftime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from rich.text import Text
 
+from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.history.children import child_entry
 from acphold.history.raw_update import PROMPT_BEGUN
-from acphold.history.timeline import TurnEnd, turn_end
+from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
+from acphold.history.times import now_ms
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.processes.clipboard import picture
-from acphold.schema import ContentBlock, ResourceLink, TextContent, encode
+from acphold.reading.neighbours import PRESENCE, LiveSession, Process
+from acphold.schema import ContentBlock, ImageContent, ResourceLink, TextContent, encode
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
-from acphold.screen.local_commands import Local, Prompt, Shell, help_page, meant
+from acphold.screen.local_commands import Local, TypedCommand, TypedPrompt, help_page, meant
 from acphold.screen.panels import Choice, Key
-from acphold.screen.session_options import SessionOptions, attributes, picked_of
+from acphold.screen.queued_prompts import LocalQueue, Waiting, change_by_words, page, prompt_at
+from acphold.screen.session_options import SessionOptions, attributes
 from acphold.screen.typed import is_picture, links, path_of
-from acphold.server.neighbours import PRESENCE, LiveSession, Process
+from acphold.tasks import TaskSet
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
-    from acphold.screen.signing_in import SignIn
+    from acphold.screen.sign_in import TerminalSignIn
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +84,7 @@ def _lasted(seconds: float) -> str:
 
 
 async def _not_here(session_id: str, name: str) -> str:
-    return "not from here: `acphold export` does it"
+    return "not available here; use `acphold export`"
 
 
 class Chat:
@@ -99,7 +102,7 @@ class Chat:
         *,
         reads_only: bool = False,
         leaving: str = "leaves",
-        sign_in: SignIn | None = None,
+        sign_in: TerminalSignIn | None = None,
         goes: Collection[str] = (),
         export: Export | None = None,
         stderr: Callable[[], str] | None = None,
@@ -126,8 +129,10 @@ class Chat:
         self._reads_only = reads_only
         self._leaving = leaving
         self._early: list[tuple[str, bytes]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._queue: deque[str] = deque()
+        self._tasks = TaskSet()
+        self._queue: Waiting = LocalQueue(self.queue_changed)
+        self._in_queued_turn = False
+        self._is_taking_back = False
         self._is_prompting = False
         self._cancelled = False
         self._unshown = b""
@@ -145,6 +150,9 @@ class Chat:
         """Show the session, which is open now, and the updates kept meanwhile."""
         self.error, self.goes_to, self._live = None, None, LiveSession(session.id)
         self._agent, self._session = agent, session
+        kept = session.queue
+        self._queue = kept if kept.is_kept else LocalQueue(self.queue_changed)
+        self._in_queued_turn = False
         for session_id, raw in self._early:
             if self.flow.knows(session_id):
                 self.flow.hear_child(child_entry(session_id, raw))
@@ -171,6 +179,7 @@ class Chat:
 
     def attend(self) -> None:
         """Follow the session from now on."""
+        self.queue_changed()
         self._begin(self._follow(), "follow session")
         self._begin(self._watch(), "watch session")
 
@@ -180,10 +189,7 @@ class Chat:
             with suppress(OSError):  # gone already
                 os.unlink(path)
         self._pasted.clear()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.aclose()
 
     async def _follow(self) -> None:
         """Notice when the session ends; its updates come to `hear`."""
@@ -210,9 +216,7 @@ class Chat:
             self.face.changed()
 
     def _begin(self, doing: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(self._told(doing), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._told(doing), name)
 
     async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
         """Run `doing` and show its errors on the screen."""
@@ -245,6 +249,35 @@ class Chat:
             self._heard.set()
             self.face.changed()
 
+    def notified(self, method: str, params: Any) -> None:
+        """Take a notification that is no update."""
+        if method == QUEUE_METHOD and self._session is not None:
+            self.queue_changed()
+
+    def queue_changed(self) -> None:
+        """Show the prompts that wait, and the beginning and the end of the turn of one of them."""
+        queue = self._queue.state
+        if queue.begun is not None and not self._in_queued_turn:
+            self._began, self._cancelled = monotonic(), False
+        elif queue.begun is None and self._in_queued_turn:
+            state = queue.ended[-1].state if queue.ended else "done"
+            outcome = cast("TurnOutcome", "completed" if state == "done" else state)
+            self._end_queued(TurnEnd(outcome, 0))
+        self._in_queued_turn = queue.begun is not None
+        self.face.waits(queue)
+        is_free = isinstance(self._queue, LocalQueue) and not self._is_prompting
+        if is_free and queue.next(now_ms()) is not None:
+            self._is_prompting = True
+            self._begin(self._prompt_all(), "prompts")
+
+    def _end_queued(self, end: TurnEnd) -> None:
+        """Show the end of the turn of a prompt that had waited."""
+        self.flow.turn_over(end)
+        if monotonic() - self._began > LONG_SECONDS:
+            self.face.ring()
+        if self._session is not None:
+            self._live = LiveSession(self._session.id, self._live.clients)
+
     def away(self, since: float | None) -> None:
         """Note that the connection is down since this time (s since the epoch), or back (None)."""
         self._away_since = since
@@ -260,29 +293,49 @@ class Chat:
             case Local(name, words):
                 self._begin(self._local(name, words), f"/{name}")
                 return
-            case Shell(command):
+            case TypedCommand(command):
                 self._begin(self._shell(command), "shell command")
                 return
-            case Prompt(text):
-                self._queue.append(text)
-        if not self._is_prompting:
-            self._is_prompting = True
-            self._begin(self._prompt_all(), "prompts")
+            case TypedPrompt(text):
+                is_local = isinstance(self._queue, LocalQueue)
+                if self._is_prompting or (self.in_turn and not is_local):
+                    self._begin(self._later(text), "prompt for later")
+                else:
+                    self._is_prompting = True
+                    self._begin(self._prompt_all(text), "prompts")
 
-    async def _prompt_all(self) -> None:
+    async def _later(self, text: str) -> None:
+        """Add a prompt to those that wait."""
         try:
-            while self._queue:
-                await self.prompt(self._queue.popleft())
+            await self._queue.add(*self._said(text))
+        except AcpholdError:
+            self.face.put_back(text)
+            raise
+
+    async def _prompt_all(self, text: str = "") -> None:
+        """Run the turn of a prompt, and then of those that wait here and not in the session."""
+        try:
+            if text:
+                end = await self._run(self._said(text))
+                if isinstance(self._queue, LocalQueue):
+                    self._queue.over(end.outcome)
+            while isinstance(self._queue, LocalQueue) and (said := self._queue.begun()):
+                self._queue.over((await self._run(said)).outcome)
         finally:
             self._is_prompting = False
 
     async def prompt(self, text: str) -> TurnEnd:
         """Run a turn to its end, and show that end."""
+        try:
+            return await self._run(self._said(text))
+        finally:
+            self._is_prompting = False
+
+    async def _run(self, said: tuple[ContentBlock, ...]) -> TurnEnd:
         assert self._session is not None
         self._is_prompting, self._cancelled = True, False
         self._began = monotonic()
         self.last_end = None
-        said = self._said(text)
         if self.flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -304,8 +357,6 @@ class Chat:
                     break
         except AcpholdError as error:
             end = TurnEnd("failed", 0, message=self._with_traceback(on_one_line(str(error))))
-        finally:
-            self._is_prompting = bool(self._queue)
         if self.last_end is None:
             self._end_turn(end)
         return end
@@ -408,7 +459,7 @@ class Chat:
     @property
     def in_turn(self) -> bool:
         """True while a turn runs, ours or another client's."""
-        return self._is_prompting or self._live.running or self.flow.is_open
+        return self._is_prompting or self._in_queued_turn or self._live.running or self.flow.is_open
 
     def typed(self) -> None:
         """Drop the hint: after typing, a key that leaves when pressed twice starts over."""
@@ -419,9 +470,6 @@ class Chat:
         if self._reads_only:
             self.face.close()
         elif self.in_turn and self._session is not None:
-            if self._queue:
-                self.flow.tell(f"{counted(len(self._queue), 'prompt')} behind it: not sent")
-                self._queue.clear()
             self._cancelled = True
             if self._signing_in is not None:
                 self._signing_in.cancel()
@@ -436,7 +484,9 @@ class Chat:
         if self._leaving == "detaches" or not self.in_turn:
             self.face.close()
         else:
-            self._close_at_second("Ctrl-D", "a turn runs: Ctrl-D again ends it and leaves")
+            self._close_at_second(
+                "Ctrl-D", "a turn is running: press Ctrl-D again to cancel it and leave"
+            )
             self.face.changed()
 
     def _close_at_second(self, key: str, hint: str) -> None:
@@ -476,9 +526,9 @@ class Chat:
             case "quit":
                 await self._quit()
             case "new" | "resume" if self.in_turn:
-                self._say("a turn runs: Ctrl-C cancels it")
+                self._say("a turn is running: Ctrl-C cancels it")
             case "new" | "resume" if name not in self._goes:
-                self._say("not from here: leave, then `acphold resume` or `acphold chat`")
+                self._say("not available here: leave, then run `acphold resume` or `acphold chat`")
             case "new" | "resume":
                 self.goes_to = name, words if name == "resume" else ""
                 self.face.close()
@@ -490,8 +540,8 @@ class Chat:
                 await options.next_mode()
             case "options":
                 await options.set_option()
-            case "queue":
-                await self._take_back()
+            case "queue" | "later":
+                await self._change_queue(name, words)
             case "export":
                 self.flow.tell(await self._export(self._session.id, words))
         self.flow.attributes_changed = True
@@ -499,21 +549,53 @@ class Chat:
     async def _quit(self) -> None:
         """Leave; if that ends a running turn, only after confirmation."""
         if self._leaving != "detaches" and self.in_turn:
-            keys = (Key("e", "end it and leave", "end"), Key("escape", "stay", ""))
+            keys = (Key("e", "cancel it and leave", "end"), Key("escape", "stay", ""))
             if not await self.face.choose(Choice("A turn runs", keys, is_menu=True)):
                 return
         self.face.close()
 
-    async def _take_back(self) -> None:
-        """List queued prompts; a picked one goes back into the line of input."""
-        if not self._queue:
-            self._say("no prompt waits")
-            return
-        waiting = [(text, text) for text in self._queue]
-        text = await picked_of(self.face, "Take back", waiting)
-        if text is not None and text in self._queue:
-            self._queue.remove(text)
-            self.face.put_back(text)
+    async def _change_queue(self, name: str, words: str) -> None:
+        """Carry out `/later TEXT`, or `/queue` with its words."""
+        waiting = self._queue.state.waiting
+        command, _, number = words.partition(" ")
+        try:
+            if name == "later" and words:
+                await self._later(words)
+            elif name == "later":
+                self._say("/later TEXT: a prompt that begins when its turn comes")
+            elif words in ("", "back") and not waiting:
+                self._say("no prompt waits")
+            elif not words:
+                self.flow.put(page(self._queue.state))
+            elif command == "back":
+                await self._take_back(number.strip() or str(len(waiting)))
+            elif said := await change_by_words(self._queue, words):
+                self._say(said)
+        except ValueError as error:
+            self._say(str(error))
+
+    def take_back(self) -> None:
+        """Take the last prompt that waits back into the line of input."""
+        if not self._is_taking_back:
+            self._begin(self._local("queue", "back"), "take back")
+
+    async def _take_back(self, number: str) -> None:
+        """Take the prompt with this number back; ValueError if there is none, or it is more than
+        what could be typed again."""
+        waits = prompt_at(self._queue.state, number)
+        self._is_taking_back = True
+        try:
+            blocks = await self._queue.content(waits.id)
+            text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+            is_text = all(isinstance(block, TextContent) for block in blocks)
+            if not (is_text or self._said(text) == blocks):
+                has_picture = any(isinstance(block, ImageContent) for block in blocks)
+                what = "pictures" if has_picture else "files"
+                raise ValueError(f"prompt {number} has {what}, and stays; /queue drop {number}")
+            await self._queue.drop(waits.id)
+        finally:
+            self._is_taking_back = False
+        self.face.put_back(text)
 
     async def _shell(self, command: str) -> None:
         """Run the person's shell command in the folder of the session."""
@@ -533,21 +615,20 @@ class Chat:
         return (self._doing(), *self._attributes(), *self._others())
 
     def _doing(self) -> str:
-        waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
         if self._away_since is not None:
             since = strftime("%H:%M:%S", localtime(self._away_since))
             kept = "" if self._reads_only else "; your messages are kept"
-            return f"offline since {since}, reconnecting{kept}{waiting}"
+            return f"offline since {since}, reconnecting{kept}"
         if self.face.asks and not self._reads_only:
-            return f"waits for your answer{waiting} (Ctrl-C cancels)"
+            return "waiting for your answer (Ctrl-C cancels)"
         if self._signing_in is not None:
             return "the agent signs you in (Ctrl-C gives up)"
-        if self._is_prompting:
-            doing = "behind another client's turn" if self._unshown else "running"
+        if self._is_prompting or self._in_queued_turn:
+            doing = "queued behind another client's turn" if self._unshown else "running"
             doing = "cancelling" if self._cancelled else doing
             now = monotonic()
             mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
-            return f"{mark} {doing}{_lasted(now - self._began)}{waiting} (Ctrl-C cancels)"
+            return f"{mark} {doing}{_lasted(now - self._began)} (Ctrl-C cancels)"
         if self._live.waiting:
             return "waits for an answer"
         if self.in_turn:
@@ -570,7 +651,7 @@ class Chat:
         if calls := self.flow.opened_calls():
             self._begin(self.face.read(calls), "read tool calls")
         else:
-            self._say("no tool was called yet")
+            self._say("no tool calls yet")
 
     def open_stderr(self) -> None:
         """Show the stderr of the agent, and of acphold in front of it, in the pager."""
@@ -579,7 +660,7 @@ class Chat:
             lines = [Text(line) for line in told.splitlines()]
             self._begin(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
         else:
-            self._say("nothing is known of its stderr")
+            self._say("its stderr is not available")
 
     def _others(self) -> Sequence[str]:
         others = self._live.clients - 1

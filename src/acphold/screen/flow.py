@@ -54,7 +54,7 @@ from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.schema.update_kinds import ATTRIBUTE_KINDS
 from acphold.screen.layout import Passage, passage
-from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
+from acphold.screen.paragraphs import PIECE_LETTERS, ParagraphPiece, Paragraphs
 
 Thoughts = Literal["folded", "whole"]
 
@@ -77,7 +77,7 @@ KEPT_BYTES = 1 << 20
 """Bytes of tool calls, the newest ones, that are kept to be opened whole."""
 
 
-class _Said:
+class _SaidMessage:
     """A message that may go on; `client` is the program its user wrote it in, if known."""
 
     def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
@@ -133,7 +133,7 @@ class Flow:
         """True if an update came since the last end of a turn."""
         # Laid out only when taken: most of a long history never is.
         self._done: deque[Iterator[Passage]] = deque()
-        self._said: _Said | None = None
+        self._said: _SaidMessage | None = None
         self._tools: dict[str, ToolDraft] = {}
         self._at_work: dict[str, Passage] = {}  # cached layouts: comparing files takes long
         self._finished_tools: set[str] = set()
@@ -347,7 +347,7 @@ class Flow:
                 # A prompt begins a turn, so the one before has ended: a replay does not say so.
                 self.turn_over()
                 self._folded.clear()
-            said = self._said = _Said(role, message_id, client)
+            said = self._said = _SaidMessage(role, message_id, client)
         said.add(block)
         self.is_open = True
 
@@ -439,7 +439,7 @@ class Flow:
             self.turn_over(turn_end(raw, 0))
 
 
-def _spoken(said: _Said, pieces: Iterable[Piece]) -> Iterator[Passage]:
+def _spoken(said: _SaidMessage, pieces: Iterable[ParagraphPiece]) -> Iterator[Passage]:
     """Yield passages of an agent's message; only the first has the label."""
     for piece in pieces:
         if piece.text.strip():
@@ -447,7 +447,7 @@ def _spoken(said: _Said, pieces: Iterable[Piece]) -> Iterator[Passage]:
             yield _laid_out(piece, begun=begun)
 
 
-def _laid_out(piece: Piece, *, begun: bool) -> Passage:
+def _laid_out(piece: ParagraphPiece, *, begun: bool) -> Passage:
     shown = passage(Message("agent", None, (text_block(piece.text),)))
     label = "" if begun else shown.label
     around = (piece.opening, piece.closing)
@@ -468,7 +468,7 @@ def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
     yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
 
 
-def _spoken_so_far(said: _Said) -> Passage:
+def _spoken_so_far(said: _SaidMessage) -> Passage:
     """Return the end of the agent's message so far.
 
     It is not laid out as Markdown if the beginning, which says what it is, is missing.

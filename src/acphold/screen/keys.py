@@ -14,6 +14,7 @@
 | Ctrl-R | searches earlier prompts |
 | y, n | in a field of yes or no, take the place of what is on its line |
 | Up, Down | on an empty line, move between answers to a question |
+| Up | on an empty line, takes the last prompt that waits back; otherwise, the prompt before |
 | Ctrl-O, F4 | open the tool calls, or the agent's stderr, in the pager |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
@@ -33,6 +34,7 @@ from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from acphold.history.prompt_queue import PromptQueue
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field, Pick
 from acphold.screen.typed import continued
@@ -56,6 +58,9 @@ class Person(Protocol):
 
     def typed(self) -> None:
         """Note that the line of input has changed."""
+
+    def take_back(self) -> None:
+        """Take the last prompt that waits back into the line of input."""
 
     def help(self) -> None:
         """Show the commands and keys."""
@@ -94,6 +99,9 @@ class Keyed(Protocol):
     choice: Choice | None
     field: Field | None
     reads_only: bool
+    queue: PromptQueue
+    """The prompts that wait."""
+
     pick: Pick | None
     """The picked answer, while a question that came up by itself is open."""
 
@@ -236,6 +244,12 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     def point(event: KeyPressEvent) -> None:
         if screen.pick is not None:
             screen.pick.point(1 if event.key_sequence[0].key == Keys.Down else -1)
+
+    has_waiting = Condition(lambda: bool(screen.queue.waiting) and not screen.input.text)
+
+    @keys.add("up", filter=at_input & has_waiting & ~points)
+    def take_back(event: KeyPressEvent) -> None:
+        screen.person.take_back()
 
     @keys.add("c-t")
     def thoughts(event: KeyPressEvent) -> None:

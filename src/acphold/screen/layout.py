@@ -36,7 +36,7 @@ from acphold.presentation.scenes import (
 )
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.reports.transcript import (
-    Decision,
+    DecidedQuestion,
     ModeChanged,
     Noticed,
     Planned,
@@ -129,7 +129,7 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
             return Passage("agent", "agent", [head, *others])
         case ModeChanged():
             return Passage("mode", "faint", _lines(scene.mode))
-        case Decision():
+        case DecidedQuestion():
             return Passage("asked", "acphold", [_decision(scene)])
         case TurnEnd():
             return Passage("turn", "faint", _lines(ended(scene), ENDING_STYLES[scene.outcome]))
@@ -143,7 +143,7 @@ def _lines(text: str, style: str = "") -> list[Text]:
     return [Text(line, style) for line in visible(text).splitlines()]
 
 
-def _decision(scene: Decision) -> Text:
+def _decision(scene: DecidedQuestion) -> Text:
     said = "" if scene.came is None else scene.came.said
     line = Text.assemble((f"{on_one_line(decided(scene))}: ", "faint"), on_one_line(scene.question))
     return line.append(" → ", "faint").append(on_one_line(said)) if said else line
@@ -304,7 +304,7 @@ BESIDE = re.compile(r"[^\W\d_]|[\"'(*`]\w")
 """The start of a paragraph that can stand beside a label and still be read as Markdown."""
 
 
-class Plain:
+class LabelledText:
     """`label: text`, further lines indented.
 
     An agent's message is its own Markdown without an indent, beside its label or below it.

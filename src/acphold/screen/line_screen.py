@@ -38,6 +38,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console
 from rich.text import Text
 
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.processes.foreground import run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
@@ -45,7 +46,8 @@ from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, NARROWEST, Gutter, Passage, passage
 from acphold.screen.lines import drop_typed
 from acphold.screen.pager import paged
-from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
+from acphold.screen.panels import SEEN_SECONDS, Choice, Field, PanelStage, Pick
+from acphold.screen.queued_prompts import MOST_SHOWN, heading, numbered
 
 REDRAW_SECONDS = 0.05
 """Seconds between two drawings of a stream: quick for the eye, and little load for a slow line.
@@ -120,6 +122,7 @@ class LineScreen:
         self.choice: Choice | None = None
         self.field: Field | None = None
         self.wrong = ""
+        self.queue: PromptQueue = NO_QUEUE
         self.pick: Pick | None = None
         self.input = Buffer(
             multiline=True,
@@ -167,7 +170,7 @@ class LineScreen:
             # Leaving does not wait until a large burst of output is printed.
             self._print(self.flow.take(LAST_LETTERS))
             if self.flow.take(1):
-                told = "what came behind this is not printed: `acphold show` has it"
+                told = "the rest is not printed; see `acphold show`"
                 self._print([passage(Noticed("info", "", told, is_ours=True))])
             else:
                 self._print(self.flow.live())  # unfinished passages, too
@@ -293,6 +296,11 @@ class LineScreen:
         self.input.text = f"{text}\n{self.input.text}".rstrip("\n")
         self.input.cursor_position = len(text)
 
+    def waits(self, queue: PromptQueue) -> None:
+        """Show the prompts that wait above the line of input."""
+        self.queue = queue
+        self.changed()
+
     # -- asking ---------------------------------------------------------------------------
 
     async def choose(self, choice: Choice) -> str | None:
@@ -393,10 +401,14 @@ class LineScreen:
         asks_line = Condition(lambda: self.field is not None)
         takes_input = Condition(lambda: self.takes_input)
         live = Window(FormattedTextControl(self._live_text), dont_extend_height=True)
+        waiting = Window(
+            FormattedTextControl(self._waiting_text), dont_extend_height=True, style="class:faint"
+        )
         content = HSplit(
             [
                 ConditionalContainer(live, Condition(lambda: bool(self._live_lines()))),
                 Window(height=1, dont_extend_height=True),
+                ConditionalContainer(waiting, Condition(lambda: bool(self.queue.waiting))),
                 ConditionalContainer(self._panel, asks_by_key),
                 ConditionalContainer(self._field_window(), asks_line),
                 ConditionalContainer(self._input_window(), takes_input),
@@ -442,7 +454,8 @@ class LineScreen:
         size = self._app.output.get_size()
         key = (self._version, size)
         if self._live[0] != key:
-            self._live = key, self._drawn(max(3, size.rows - 6))
+            waiting = len(self._waiting_lines())
+            self._live = key, self._drawn(max(3, size.rows - 6 - waiting))
         return self._live[1]
 
     def _drawn(self, rows: int) -> str:
@@ -455,6 +468,21 @@ class LineScreen:
     def _live_text(self) -> ANSI:
         return ANSI(self._live_lines())
 
+    def _waiting_lines(self) -> list[str]:
+        if not self.queue.waiting:
+            return []
+        return [heading(self.queue), *numbered(self.queue, MOST_SHOWN)]
+
+    def _waiting_text(self) -> str:
+        room = max(NARROWEST, self._app.output.get_size().columns - GUTTER - 1)
+        shown = []
+        for line in self._waiting_lines():
+            text = Text(line)
+            text.truncate(room, overflow="ellipsis")
+            shown.append(text.plain)
+        margin = "\n" + " " * GUTTER
+        return f"{'next':>{GUTTER - 2}}  " + margin.join(shown)
+
     def _panel_text(self) -> StyleAndTextTuples:
         if self.choice is None:
             return []
@@ -462,7 +490,7 @@ class LineScreen:
         title = self._wrapped(self.choice.short or self.choice.title)
         shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {title}")]
         picked = None if self.pick is None else self.pick.key
-        is_new = self.pick is not None and self.pick.stage is Stage.NEW
+        is_new = self.pick is not None and self.pick.stage is PanelStage.NEW
         for key in self.choice.keys:
             style = "class:picked" if key is picked else "class:faint" if is_new else "class:key"
             words = self._wrapped(key.words, len(key.name) + 3)

@@ -13,7 +13,7 @@ PASTE_SECONDS = 0.1
 """Seconds between two lines of a paste: nobody types one in so short a time."""
 
 
-class Entry(NamedTuple):
+class LineEntry(NamedTuple):
     """One line, or several that came at once, and its time by the clock of the loop."""
 
     text: str
@@ -29,7 +29,7 @@ class TypedLines:
         self._found: Callable[[], None] | None = None
         self._is_away = False
 
-    async def entry(self) -> Entry | None:
+    async def entry(self) -> LineEntry | None:
         """Return the next line, or all lines of a paste as one entry; None at the end."""
         if self._is_over or not (text := await self._piece()):
             return None
@@ -38,7 +38,7 @@ class TypedLines:
             while not self._is_over:
                 async with asyncio.timeout(PASTE_SECONDS):
                     text += await self._piece()
-        return Entry(text.decode(errors="replace").strip(), at)
+        return LineEntry(text.decode(errors="replace").strip(), at)
 
     async def _piece(self) -> bytes:
         """Wait for input and read it: at most a line, as terminals deliver it."""

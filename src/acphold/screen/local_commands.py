@@ -10,7 +10,7 @@ from rich.text import Text
 from acphold.screen.layout import Passage
 
 
-class Prompt(NamedTuple):
+class TypedPrompt(NamedTuple):
     """A prompt for the agent."""
 
     text: str
@@ -23,7 +23,7 @@ class Local(NamedTuple):
     words: str = ""
 
 
-class Shell(NamedTuple):
+class TypedCommand(NamedTuple):
     """A command for the shell."""
 
     command: str
@@ -31,14 +31,15 @@ class Shell(NamedTuple):
 
 COMMANDS: Final = {
     "help": ("", "this page"),
-    "new": ("", "begin another session here"),
-    "resume": ("[ID]", "go on with another session"),
+    "new": ("", "start a new session here"),
+    "resume": ("[ID]", "continue another session"),
     "model": ("[NAME]", "the model"),
-    "mode": ("[NAME]", "the mode (F2: the next one)"),
+    "mode": ("[NAME]", "show or change the mode (F2: next)"),
     "options": ("", "all options (F3)"),
-    "export": ("[FILE]", "write this session as Markdown, or as FILE is called"),
-    "queue": ("", "the prompts that wait; take one back"),
-    "quit": ("", "leave; so do exit and Ctrl-D"),
+    "export": ("[FILE]", "export this session, by default as Markdown"),
+    "later": ("TEXT", "a prompt for when its turn comes"),
+    "queue": ("[go|hold]", "what waits; also: drop N, move N M, back N"),
+    "quit": ("", "leave (so do exit and Ctrl-D)"),
 }
 """Our commands, each with its arguments and its description."""
 
@@ -46,33 +47,33 @@ ALIASES: Final = {"exit": "quit", "q": "quit", "?": "help"}
 
 KEYS: Final = {
     "!COMMAND": "run it in your shell, in the session's folder; the agent does not see it",
-    "//NAME": "the agent's command, where we have one of that name",
-    "@FILE": "a file for the agent: any part of its path finds it",
-    "Enter": "send; behind a backslash, or with Alt, a new line",
-    "Ctrl-V": "the picture in the clipboard, for the agent",
+    "//NAME": "the agent's own command of that name",
+    "@FILE": "attach a file; type any part of its path",
+    "Enter": "send; after a backslash, or with Alt: a new line",
+    "Ctrl-V": "attach the picture in the clipboard",
     "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
-    "Up, Ctrl-R": "earlier prompts; search them",
-    "Ctrl-O, F4": "all of the tool calls; what the agent wrote to stderr",
-    "Ctrl-T": "thoughts whole, or folded",
-    "Ctrl-C": "cancel the turn; without one, empty the line",
+    "Up": "take back what waits; earlier prompts (Ctrl-R: search them)",
+    "Ctrl-O, F4": "whole tool calls; the agent's stderr",
+    "Ctrl-T": "unfold or fold thoughts",
+    "Ctrl-C": "cancel the turn, or clear the line",
     "Ctrl-D": "leave",
 }
 
 
-def meant(text: str) -> Prompt | Local | Shell:
+def meant(text: str) -> TypedPrompt | Local | TypedCommand:
     """Return the meaning of an entered line."""
     line = text.strip()
     if line.lower() in ("exit", "quit", "?"):
         return Local(ALIASES.get(line.lower(), "quit"))
     if line.startswith("!") and line.strip("! "):
-        return Shell(line[1:].strip())
+        return TypedCommand(line[1:].strip())
     if line.startswith("//"):
-        return Prompt(line[1:])
+        return TypedPrompt(line[1:])
     if found := re.fullmatch(r"/(\S+)(?:\s+(.*))?", line, re.DOTALL):
         name = ALIASES.get(found[1], found[1])
         if name in COMMANDS:
             return Local(name, (found[2] or "").strip())
-    return Prompt(text)
+    return TypedPrompt(text)
 
 
 def help_page() -> Passage:

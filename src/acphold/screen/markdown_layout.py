@@ -46,7 +46,7 @@ class _Code(CodeBlock):
         yield Syntax(code, language, theme=theme, word_wrap=True, padding=(0, 1))
 
 
-class _Table(TableElement):
+class _TightTable(TableElement):
     """A table without the empty lines above and below."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -73,7 +73,7 @@ class Prose(Markdown):
         "heading_open": _PlainHeading,
         "fence": _Code,
         "code_block": _Code,
-        "table_open": _Table,
+        "table_open": _TightTable,
         "hr": _Rule,
     }
 

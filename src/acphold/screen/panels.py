@@ -49,7 +49,7 @@ Nobody reads one and reaches for a key in less.
 """
 
 
-A_KEY = "a key, then Enter"
+A_KEY = "press a key, then Enter"
 """Says how a question is answered."""
 
 
@@ -88,7 +88,7 @@ class Choice(Struct, frozen=True):
         return None if key is None else key.value
 
 
-class Stage(Enum):
+class PanelStage(Enum):
     """The stage of a question; see the module."""
 
     NEW = "new"
@@ -104,7 +104,7 @@ class Pick:
 
     def __init__(self, choice: Choice, *, takes_prompts: bool = True) -> None:
         self.choice = choice
-        self.stage = Stage.NEW
+        self.stage = PanelStage.NEW
         self._takes_prompts = takes_prompts
         self._text = ""
         self._pointed: int | None = None
@@ -112,7 +112,7 @@ class Pick:
     @property
     def may_point(self) -> bool:
         """True if the arrows move between answers: they are seen, and nothing is typed."""
-        return self.stage is Stage.READY and not self._text and bool(self.choice.keys)
+        return self.stage is PanelStage.READY and not self._text and bool(self.choice.keys)
 
     def point(self, step: int) -> None:
         """Move to the next or previous answer; the first time, to the first or the last."""
@@ -123,43 +123,43 @@ class Pick:
     def seen(self, text: str) -> None:
         """Note that the question was on screen long enough; `text` is the line of input."""
         self._text = text
-        if self.stage is Stage.NEW:
-            self.stage = Stage.DRAFT if text else Stage.READY
+        if self.stage is PanelStage.NEW:
+            self.stage = PanelStage.DRAFT if text else PanelStage.READY
 
     def typed(self, text: str) -> None:
         """Note a changed line of input."""
         self._text, self._pointed = text, None
-        if self.stage is Stage.DRAFT and not text:
-            self.stage = Stage.READY
+        if self.stage is PanelStage.DRAFT and not text:
+            self.stage = PanelStage.READY
 
     @property
     def key(self) -> Key | None:
         """The picked key."""
         if self._pointed is not None and self.may_point:
             return self.choice.keys[self._pointed]
-        return self.choice.key(self._text) if self.stage is Stage.READY else None
+        return self.choice.key(self._text) if self.stage is PanelStage.READY else None
 
     @property
     def hint(self) -> str:
         """The hint for the person."""
-        if self.stage is Stage.NEW:
+        if self.stage is PanelStage.NEW:
             return ""
         if self.key is not None:
             return f"Enter: {self.key.words}"
-        if self.stage is Stage.DRAFT and (key := self.choice.key(self._text)) is not None:
+        if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
-        if self.stage is Stage.DRAFT:
+        if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        other = "; any other line is sent as a prompt" if self._takes_prompts else ""
-        return f"{A_KEY}, or the arrows{other}"
+        other = "; anything else is a prompt" if self._takes_prompts else ""
+        return f"{A_KEY}, or use the arrows{other}"
 
     def enter(self) -> bool:
         """Handle Enter with no answer picked; return True if the line is a prompt."""
         if self.choice.key(self._text) is None:
             return True
-        if self.stage is Stage.DRAFT:
-            self.stage = Stage.READY  # its pick is shown now; the next Enter confirms it
+        if self.stage is PanelStage.DRAFT:
+            self.stage = PanelStage.READY  # its pick is shown now; the next Enter confirms it
         return False
 
 
@@ -187,7 +187,7 @@ def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
     title = on_one_line(tool.title or tool.tool_call_id)
-    return Choice(f"May it? {title}", tuple(keys), short=in_short(tool))
+    return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
 
 
 # -- forms ----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def value_of(
     text = text.strip()
     if not text:
         if required and not (isinstance(form, StringPropertySchema) and form.min_length == 0):
-            raise DeclarationError("this has to be filled in")
+            raise DeclarationError("this is required")
         return "" if required else None
     match form:
         case BooleanPropertySchema():
@@ -288,10 +288,10 @@ def _number(text: str, form: IntegerPropertySchema | NumberPropertySchema, *, wh
     try:
         number = int(text) if whole else float(text)
     except ValueError:
-        raise DeclarationError(f"this has to be {_expected(form)}") from None
+        raise DeclarationError(f"this must be {_expected(form)}") from None
     low = form.minimum is not None and number < form.minimum
     if low or (form.maximum is not None and number > form.maximum):
-        raise DeclarationError(f"this has to be {_expected(form)}")
+        raise DeclarationError(f"this must be {_expected(form)}")
     return number
 
 

@@ -40,7 +40,7 @@ Parsing all of it for each chunk would take longer and longer.
 """
 
 
-class Piece(Struct, frozen=True):
+class ParagraphPiece(Struct, frozen=True):
     """Finished blocks, or a part of a long one, as written.
 
     Also the text to put before and after it so that it is laid out correctly.
@@ -82,14 +82,14 @@ class Paragraphs:
         self._fed.append(text)
 
     @property
-    def live(self) -> Piece:
+    def live(self) -> ParagraphPiece:
         """The block, or blocks, that may still change."""
         if self._fed:
             self._text += "".join(self._fed)
             self._fed.clear()
-        return Piece(self._text, self._opening, goes_on=self._goes_on)
+        return ParagraphPiece(self._text, self._opening, goes_on=self._goes_on)
 
-    def finished(self) -> Piece | None:
+    def finished(self) -> ParagraphPiece | None:
         """Return the next finished blocks in one piece; None while there are none."""
         text = self.live.text
         has_hardly_grown = len(text) - self._looked <= self._looked // LOOK_AGAIN
@@ -114,7 +114,7 @@ class Paragraphs:
         self._looked = len(text)
         return None
 
-    def rest(self) -> Piece | None:
+    def rest(self) -> ParagraphPiece | None:
         """Return the next piece of the rest, when the message is over; None after the last one."""
         text = self.live.text
         self._looked = 0
@@ -123,7 +123,7 @@ class Paragraphs:
             return found
         return self._take(len(text)) if text else None
 
-    def _cut(self, lines: Sequence[str], found: Sequence[tuple[int, Token]]) -> Piece:
+    def _cut(self, lines: Sequence[str], found: Sequence[tuple[int, Token]]) -> ParagraphPiece:
         """Return the first piece of a block that fills all the text; see the module."""
         whole = lines if lines[-1].endswith("\n") else lines[:-1]
         place = len("".join(whole)) or lines[0].rfind(" ") + 1 or len(lines[0])
@@ -147,12 +147,12 @@ class Paragraphs:
         opening: str = "",
         goes_on: bool = False,
         looks_again: bool = True,
-    ) -> Piece:
+    ) -> ParagraphPiece:
         """Return the text up to a place; the rest begins with `opening`, in the same block or
         not.
         """
         text = self._text[:place].strip("\n")
-        piece = Piece(text, self._opening, closing, self._goes_on)
+        piece = ParagraphPiece(text, self._opening, closing, self._goes_on)
         self._text = self._text[place:]
         self._looked = 0 if looks_again else len(self._text)
         self._opening, self._goes_on = opening, goes_on

@@ -35,6 +35,7 @@ from prompt_toolkit.styles import Style
 from rich.cells import cell_len, set_cell_size
 
 from acphold.screen.layout import MARK
+from acphold.tasks import end
 
 HEIGHT: Final = 20
 """Lines of the list, if the terminal has them."""
@@ -67,7 +68,7 @@ ACTIONS: Final = {
 """Other actions on a session: by key, with their name and their text in the last line."""
 
 
-class Line(NamedTuple):
+class PickerLine(NamedTuple):
     """A session in the list. `group` is its heading, lower ones first.
 
     `excerpt` is the found text, if that is why it is shown.
@@ -98,7 +99,7 @@ def end_of(path: str, width: int) -> str:
     return f"…{next(whole, fitting[0] if fitting else '')}"
 
 
-GROUPS: Final = ("waits for you", "live", "this folder", "other folders", "where it was said")
+GROUPS: Final = ("waiting for you", "live", "this folder", "other folders", "where it was said")
 WAITS, LIVE, HERE, ELSEWHERE, SAID = range(len(GROUPS))
 
 
@@ -109,13 +110,13 @@ class Picked(NamedTuple):
     action: str
 
 
-class Source(Protocol):
+class PickerSource(Protocol):
     """Supplies the sessions."""
 
-    def lines(self) -> AsyncIterator[Sequence[Line]]:
+    def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         """Yield all sessions, some at a time; within a group, in display order."""
 
-    async def said(self, words: str) -> Sequence[Line]:
+    async def said(self, words: str) -> Sequence[PickerLine]:
         """Return the sessions in which this was said."""
 
     async def end(self, session_id: str) -> Sequence[str]:
@@ -126,15 +127,15 @@ class Picker:
     """The picker; see the module. `does` describes Enter; with `acts` there are more keys."""
 
     def __init__(
-        self, source: Source, *, words: str = "", does: str = "goes on", acts: bool = True
+        self, source: PickerSource, *, words: str = "", does: str = "goes on", acts: bool = True
     ) -> None:
         self._source = source
         self._does = does
         self._acts = acts
-        self._known: list[list[tuple[str, Line]]] = [[] for _ in GROUPS]
-        self._fitting: list[list[Line]] = [[] for _ in GROUPS]
-        self._said: Sequence[Line] = ()
-        self._shown: list[Line] = []
+        self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
+        self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
+        self._said: Sequence[PickerLine] = ()
+        self._shown: list[PickerLine] = []
         self._place = 0
         self._all_folders = True
         self._is_read = False
@@ -154,9 +155,7 @@ class Picker:
         try:
             return await self._app.run_async(pre_run=self._filter)
         finally:
-            for task in self._work:
-                task.cancel()
-            await asyncio.gather(*self._work, return_exceptions=True)
+            await end(*self._work)
 
     # -- content -----------------------------------------------------------------------------
 
@@ -174,11 +173,11 @@ class Picker:
         self._show()
 
     @property
-    def _fits(self) -> Callable[[tuple[str, Line]], bool]:
+    def _fits(self) -> Callable[[tuple[str, PickerLine]], bool]:
         """A test whether the typed words fit a session."""
         words = self._words.text.casefold().split()
 
-        def fits(known: tuple[str, Line]) -> bool:
+        def fits(known: tuple[str, PickerLine]) -> bool:
             searched, line = known
             return all(word in searched or line.session_id.startswith(word) for word in words)
 
@@ -213,7 +212,7 @@ class Picker:
         self._show()
 
     @property
-    def _chosen(self) -> Line | None:
+    def _chosen(self) -> PickerLine | None:
         return self._shown[self._place] if self._place < len(self._shown) else None
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -346,7 +345,7 @@ class Picker:
         top = max(0, min(at - room // 2, len(found) - room))
         return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
 
-    def _drawn(self, line: Line, width: int, *, chosen: bool) -> StyleAndTextTuples:
+    def _drawn(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
         """Return one line of the list; the title gets the remaining width."""
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
         if width >= 56:
@@ -374,8 +373,10 @@ class Picker:
         return [("class:heading", "─" * width), ("", "\n" + "\n".join(cut))]
 
     def _hints(self) -> StyleAndTextTuples:
-        hints = [f"Enter {self._does}", "Space shows the end"]
-        if self._acts:
+        hints = []
+        if self._chosen is not None:  # before that, these keys do nothing
+            hints += [f"Enter {self._does}", "Space shows the end"]
+        if self._acts and hints:
             hints += [words for _, words in ACTIONS.values()]
         hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]
         width = get_app().output.get_size().columns - 1

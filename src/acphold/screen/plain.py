@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from acphold.errors import AgentStartError
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.presentation.visible_text import visible
 from acphold.processes.foreground import run_in_front
 from acphold.screen.flow import Flow
-from acphold.screen.layout import Passage, Plain
-from acphold.screen.lines import Entry, TypedLines, drop_typed
+from acphold.screen.layout import LabelledText, Passage
+from acphold.screen.lines import LineEntry, TypedLines, drop_typed
 from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
+from acphold.screen.queued_prompts import heading, numbered
+from acphold.tasks import beside, first
 
 if TYPE_CHECKING:
     from acphold.screen.chat import Chat
@@ -43,9 +46,10 @@ class PlainFace:
     def __init__(self, flow: Flow, stream: TextIO) -> None:
         self.flow = flow
         self._stream = stream
-        self._plain = Plain(stream)
+        self._plain = LabelledText(stream)
         self._closed = asyncio.Event()
         self._unwritten: OSError | None = None
+        self._queue = NO_QUEUE
 
     def changed(self) -> None:
         """Print finished passages. If that fails, the chat is over."""
@@ -105,6 +109,14 @@ class PlainFace:
         """Print it: there is no line of input to put it into."""
         self._print(*visible(text).splitlines())
 
+    def waits(self, queue: PromptQueue) -> None:
+        """Print the prompts that wait, when more do, or something holds them."""
+        before, self._queue = self._queue, queue
+        if queue.waiting and (
+            len(queue.waiting) > len(before.waiting) or queue.held not in ("", before.held)
+        ):
+            self._print(heading(queue), *(f"  {line}" for line in numbered(queue)))
+
     def close(self) -> None:
         """End the chat."""
         self._closed.set()
@@ -119,13 +131,10 @@ class PlainFace:
     async def prompt_each(self, chat: Chat) -> None:
         """Run a turn for each nonempty line of stdin, one after the other."""
         lines = _lines_of(sys.stdin)
-        over = asyncio.create_task(self._closed.wait(), name="chat over")
-        try:
+        async with beside(self._closed.wait(), "chat over") as over:
             while line := await _first(lines.get(), over):
                 if line.strip():
                     await _first(chat.prompt(line.strip()), over)
-        finally:
-            over.cancel()
 
 
 def is_unread(stream: TextIO) -> bool:
@@ -203,9 +212,7 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        self._print(
-            f"{A_KEY}; any other line is sent as a prompt" if self._takes_prompts else A_KEY
-        )
+        self._print(f"{A_KEY}; anything else is a prompt" if self._takes_prompts else A_KEY)
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""
@@ -218,14 +225,11 @@ class TeletypeFace(PlainFace):
         if not self._takes_prompts:
             drop_typed(self._typed_on)
         typed = self._typed = TypedLines(self._typed_on)
-        over = asyncio.create_task(self._closed.wait(), name="chat over")
-        try:
+        async with beside(self._closed.wait(), "chat over") as over:
             while (entry := await _first(typed.entry(), over)) is not None:
                 self._take(entry)
-        finally:
-            over.cancel()
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: LineEntry) -> None:
         match self._question:
             case Field(default=default) if "\n" not in entry.text:
                 self.give(entry.text or default)
@@ -278,13 +282,9 @@ async def _never() -> None:
 
 async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T | None:
     """Return the result of `doing`; None if the chat ends first."""
-    task = asyncio.create_task(doing)
-    await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        return task.result()
-    task.cancel()
-    await asyncio.wait({task})
-    return None
+    async with beside(doing, "before the chat is over") as task:
+        await first(task, over)
+        return task.result() if task.done() else None
 
 
 def _lines_of(stream: TextIO) -> asyncio.Queue[str]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from acphold.errors import AcpholdError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.known_agents import short_name
 from acphold.schema import encode
+from acphold.tasks import TaskSet, beside
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import this
     from acphold.processes.program import Program
@@ -81,25 +82,18 @@ class AlertCommands:
         self._seconds = seconds
         self._called = called
         self._link = link
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = TaskSet()
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
         """Start a command and return; the log tells how it went."""
         if len(self._running) >= MOST_AT_ONCE:
             log.warning("alert: %d commands run already; %s is left out", MOST_AT_ONCE, alert.event)
             return
-        task = asyncio.create_task(self._run(command, alert, look_up), name="alert")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running.start(self._run(command, alert, look_up), "alert")
 
     async def aclose(self) -> None:
         """Give running commands a moment, then end them."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=LAST_SECONDS)
-        for task in tuple(self._running):
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        await self._running.aclose(LAST_SECONDS)
 
     async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
         name = f"alert {alert.event}: {command[0]}"
@@ -138,16 +132,12 @@ class AlertCommands:
 
         process = ChildProcess(program, relay_fd=None)
         printed = bytearray()
-        reading = asyncio.create_task(_read(process, printed), name="alert output")
-        try:
+        async with aclosing(process), beside(_read(process, printed), "alert output") as reading:
             async with asyncio.timeout(self._seconds):
                 process.transport.send(data)
                 await process.transport.hang_up()
                 ended = await process.wait()
             await asyncio.wait([reading], timeout=LAST_WORDS)
-        finally:
-            reading.cancel()
-            await process.aclose()
         said = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
         return " ".join(said.split())[-OUTPUT_BYTES:], ended
 

@@ -64,6 +64,7 @@ from acphold.schema.splice import members, splice, with_meta
 from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
+from acphold.tasks import TaskSet
 from acphold.transports.memory import memory_pair
 from acphold.version import __version__
 
@@ -181,7 +182,7 @@ class AllAgents:
         self._introduction = b""
         self._watches = False
         self._lines: dict[str, AgentLine] = {}
-        self._given_up: set[asyncio.Task[None]] = set()
+        self._given_up = TaskSet()
         # Messages that wait, in wire order, until the agent of their session is found.
         self._sought: dict[str, list[Forwarded]] = {}
 
@@ -222,7 +223,13 @@ class AllAgents:
         self._watches = offer.watches
         info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
-        told = told_client(told, unstable=True, begun=offer.begun, positions=offer.positions)
+        told = told_client(
+            told,
+            unstable=True,
+            begun=offer.begun,
+            positions=offer.positions,
+            queue=offer.queue,
+        )
         can = members(told)["agentCapabilities"]
         served = [self._default, *(it for it in self._agents.names if it != self._default)]
         meta = splice(members(can).get("_meta", b"{}"), {ALL_AGENTS: encode(served)})
@@ -321,9 +328,7 @@ class AllAgents:
         is_needed = line.awaited or line.sessions
         if self._lines.get(line.name) is line and (line.is_over or not is_needed):
             del self._lines[line.name]
-            ending = asyncio.create_task(line.aclose(), name=f"end line to {line.name}")
-            self._given_up.add(ending)
-            ending.add_done_callback(self._given_up.discard)
+            self._given_up.start(line.aclose(), f"end line to {line.name}")
 
     async def aclose(self) -> None:
         """Close all lines: the client has gone; its turns go on."""

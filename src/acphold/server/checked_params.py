@@ -13,6 +13,8 @@ from msgspec import Raw, Struct
 
 from acphold.agents.capabilities import EVERY_TRANSPORT
 from acphold.errors import InvalidParamsError
+from acphold.extras import require
+from acphold.history.prompt_queue import QueueChange
 from acphold.hub import Setup
 from acphold.hub.session_list import AGENT
 from acphold.mcp.servers import checked_server
@@ -40,7 +42,7 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
 
     No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
     server that the agent cannot reach is put behind a bridge, and a resume without servers gets an
-    empty list.
+    empty list. Raises MissingExtraError without the package of the bridge.
     """
     given = members(params).get("mcpServers", b"null")
     # Servers are checked one by one, so that a refusal can name the server.
@@ -117,6 +119,7 @@ def _checked_server(raw: bytes, index: int, can: AgentCapabilities) -> bytes:
         type_ = McpServerSse
     else:
         return entry
+    require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
     from acphold.mcp.bridge import bridge_server  # late: few agents need one
 
     return bridge_server(decode(type_, entry).value)
@@ -144,6 +147,32 @@ def prompt_in(params: bytes) -> tuple[str, bytes]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _unfit_prompt(params) from None
     return found.sessionId, bytes(found.prompt)
+
+
+class QueueRequest(Struct, rename="camel"):
+    """A request about the prompts that wait: a change of them, and one whose content is wanted."""
+
+    change: QueueChange | None = None
+    read: str = ""
+
+
+LONGEST_ID = 100
+"""Most characters of the id that a client gives to a prompt that waits."""
+
+
+def queue_request(params: bytes) -> QueueRequest:
+    """Return the params of a request about the prompts that wait; raises InvalidParamsError."""
+    try:
+        asked = msgspec.json.decode(params, type=QueueRequest)
+        if asked.change is not None and bytes(asked.change.prompt):
+            _blocks(asked.change.prompt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidParamsError(f"change: {exc}", field="change") from None
+    if asked.change is not None and len(asked.change.id) > LONGEST_ID:
+        raise InvalidParamsError(
+            f"change.id: at most {LONGEST_ID} characters are taken", field="change.id"
+        )
+    return asked
 
 
 def _unfit_prompt(params: bytes) -> InvalidParamsError:

@@ -18,14 +18,15 @@ from msgspec import Struct
 
 from acphold.errors import AUTH_REQUIRED, InterruptedTurnError, OwnerLostError, RemoteError
 from acphold.hub import Client, Conversation, Hub
-from acphold.hub.prompt_turn import Turn
+from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
+from acphold.reading.neighbours import tell_owner
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
 from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT, PROMPT, encode
 from acphold.schema.splice import members
-from acphold.server.neighbours import tell_owner
+from acphold.server.checked_params import queue_request
 from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import Sent, sent_in, with_sent, without_position
 from acphold.server.sent_prompts import SentPrompt
@@ -46,6 +47,9 @@ class SessionHome(Protocol):
     async def set_mode(self, request: Request) -> None: ...
 
     async def set_config_option(self, request: Request) -> None: ...
+
+    async def queue(self, request: Request) -> None:
+        """Read the queue of prompts that wait, perhaps after a change of it."""
 
     async def close(self, request: Request) -> None: ...
 
@@ -104,10 +108,10 @@ class LocalHome:
         *,
         is_cancelled: bool,
     ) -> None:
-        author = conversation.session.attachment_of(self._client)
+        author = conversation.session.attachments.of(self._client)
         params = request.params if sent is None else without_position(request.params)
         reply = request.reply if self._sign_in_lost is None else self._watched(request)
-        turn = Turn(params, prompt, author, reply, "" if sent is None else sent.id)
+        turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
         self._may_give_up(conversation, request, turn)
         conversation.prompt(turn, is_cancelled=is_cancelled)
 
@@ -126,7 +130,7 @@ class LocalHome:
         turn = conversation.turns.sent(sent.id)
         if turn is None:
             return False
-        turn.author = conversation.session.attachment_of(self._client)
+        turn.author = conversation.session.attachments.of(self._client)
         turn.reply = request.reply
         self._may_give_up(conversation, request, turn)
         return True
@@ -159,10 +163,10 @@ class LocalHome:
             answer = RemoteError(error.code, error.message)
         elif "stopReason" not in end:
             answer = InterruptedTurnError()
-        attachment = conversation.session.attachment_of(self._client)
+        attachment = conversation.session.attachments.of(self._client)
         attachment.when_reached(ended.seq, partial(request.reply, answer))
 
-    def _may_give_up(self, conversation: Conversation, request: Request, turn: Turn) -> None:
+    def _may_give_up(self, conversation: Conversation, request: Request, turn: PromptTurn) -> None:
         def give_up() -> None:
             if not self._peer.is_lost:  # the turn of a client that has gone goes on
                 conversation.turns.give_up(turn)
@@ -178,15 +182,25 @@ class LocalHome:
 
     async def set_mode(self, request: Request) -> None:
         conversation = self._hub.held(self._session_id or "")
-        author = conversation.session.attachment_of(self._client)
+        author = conversation.session.attachments.of(self._client)
         await conversation.set_mode(request.params, author, request.answer)
 
     async def set_config_option(self, request: Request) -> None:
         conversation = self._hub.held(self._session_id or "")
-        author = conversation.session.attachment_of(self._client)
+        author = conversation.session.attachments.of(self._client)
         await conversation.set_config_option(
             request.params, author, lambda answer: request.answer(self._shown(answer))
         )
+
+    async def queue(self, request: Request) -> None:
+        asked = queue_request(request.params)
+        conversation = self._hub.held(self._session_id or "")
+        told: dict[str, object] = {}
+        if asked.change is not None:
+            told["id"] = await conversation.waiting.change(asked.change, self._client.info)
+        if asked.read:
+            told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
+        request.answer(encode({"queue": conversation.session.queue, **told}))
 
     async def close(self, request: Request) -> None:
         await self._hub.close(self._session_id or "", self._client)
@@ -275,6 +289,9 @@ class RemoteHome:
 
     async def set_config_option(self, request: Request) -> None:
         await self._line.forward(request, may_ask_anew=_always)
+
+    async def queue(self, request: Request) -> None:
+        await self._line.forward(request)
 
     async def close(self, request: Request) -> None:
         await self._line.forward(request, self._left, may_ask_anew=_always)

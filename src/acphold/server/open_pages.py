@@ -13,7 +13,7 @@ KEPT = 256
 """Most pages that are remembered; older ones are forgotten, as some agents never report the end."""
 
 
-class _Params(Struct):
+class _PageParams(Struct):
     elicitationId: str | None = None
 
 
@@ -41,6 +41,6 @@ class OpenPages:
 
 def _page(params: bytes) -> str | None:
     try:
-        return msgspec.json.decode(params, type=_Params).elicitationId
+        return msgspec.json.decode(params, type=_PageParams).elicitationId
     except msgspec.MsgspecError:
         return None

@@ -30,14 +30,15 @@ from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG
 from acphold.hub.frames import PARENT, POSITION, Frames
 from acphold.lines.open_sessions import OpenSession, OpenSessions
-from acphold.rpc import Cut, NotificationReceived, Peer, Transport
+from acphold.reading.neighbours import CHANGED, PRESENCE
+from acphold.rpc import CutNotification, NotificationReceived, Peer, Transport
 from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request, hand_on
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
-from acphold.server.neighbours import CHANGED, PRESENCE
 from acphold.server.positions import is_bare, tells_beginning, told_position
 from acphold.server.sent_prompts import SentPrompts, is_not_owner
+from acphold.tasks import end
 from acphold.transports.addresses import connect
 
 log = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ class OwnerLine:
         # While we do not read, the owner feeds this client from the journal.
         return self._room() if self._client.buffered > LAG else None
 
-    def _on_cut(self, cut: Cut) -> None:
+    def _on_cut(self, cut: CutNotification) -> None:
         """Tell the client that an update was longer than this process takes, in its place."""
         params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
         position, of_child = told_position(params), _OF_CHILD.search(params)
@@ -255,9 +256,7 @@ class OwnerLine:
     async def aclose(self) -> None:
         """Leave the owner, and every session there."""
         self._on_lost = lambda _: None  # we left ourselves
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.wait([self._pump])
+        await end(self._pump)
         await self.peer.aclose()
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.agents.capabilities import permitted
+from acphold.agents.capabilities import QUEUE_METHOD, permitted
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
@@ -52,10 +52,19 @@ NEEDED: Final[dict[str, Scope]] = {
     PROMPT.name: "prompt",
     CANCEL.name: "prompt",
     CLOSE_SESSION.name: "prompt",
+    QUEUE_METHOD: "prompt",
     SET_SESSION_MODE.name: "answer",
     SET_SESSION_CONFIG_OPTION.name: "answer",
 }
 """The scope that each method needs; any other method, also an agent's own, needs manage."""
+
+
+def needed(method: str, params: bytes) -> Scope:
+    """Return the scope that a request needs. Reading the prompts that wait is to watch."""
+    if method == QUEUE_METHOD and "change" not in members(params):
+        return "watch"
+    return NEEDED.get(method, "manage")
+
 
 SHARED: Final[dict[bool, frozenset[Scope]]] = {
     False: frozenset({"watch"}),
@@ -113,7 +122,9 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def does(self, method: str, params: bytes) -> None:
         """Record an action, unless it only looks."""
-        if self.note is not unnoted and method not in MAKING and NEEDED.get(method) != "watch":
+        if self.note is unnoted or method in MAKING:
+            return
+        if needed(method, params) != "watch":
             self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
@@ -125,7 +136,7 @@ class Principal(Struct, frozen=True, kw_only=True):
                 session_id = session_id_in(params)
                 if session_id not in (None, self.session_id):
                     raise UnknownSessionError(session_id)
-            self._need(NEEDED.get(method, "manage"), method)
+            self._need(needed(method, params), method)
             if "manage" not in self.scopes and method in (LOAD_SESSION.name, RESUME_SESSION.name):
                 named = members(params)
                 for name in STARTS:
@@ -149,14 +160,14 @@ class Principal(Struct, frozen=True, kw_only=True):
             return self.scopes
         return self.scopes & SHARED[row.shared_with[self.tenant or ""]]
 
-    def check_in(self, row: SessionRow, method: str) -> None:
+    def check_in(self, row: SessionRow, method: str, params: bytes = b"{}") -> None:
         """Refuse a request that they may not make in a session; raises ForbiddenError, or
         UnknownSessionError, as for a session that does not exist."""
         scopes = self.scopes_in(row)
         if not scopes:
             self.refused(method, row.session_id)
             raise UnknownSessionError(row.session_id)
-        if (scope := NEEDED.get(method, "manage")) not in scopes:
+        if (scope := needed(method, params)) not in scopes:
             self.refused(method, row.session_id)
             raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 

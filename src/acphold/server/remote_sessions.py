@@ -39,20 +39,21 @@ from acphold.history import Segment
 from acphold.history.entries import UPDATE
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import LEFT_OUT, notice
+from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
-from acphold.hub.session import DELETED_NOTICE
 from acphold.journal import At, Silent
 from acphold.journal.owners import SILENT_SECONDS
 from acphold.lines.open_sessions import OpenSessions
+from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.request import Request
 from acphold.rpc.wire_errors import incident
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server import owner_line
-from acphold.server.neighbours import is_answering
 from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind, told_lineage
+from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class RemoteSessions:
         self._reaching = asyncio.Lock()
         self._tasks = EagerTasks()
         self._reopening: dict[str, tuple[asyncio.Task[None], Opened]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = TaskSet()
         # Includes lost lines, as long as a prompt that was sent there is not answered.
         self._known: WeakSet[OwnerLine] = WeakSet()
         self._watching: asyncio.Task[None] | None = None
@@ -410,9 +411,7 @@ class RemoteSessions:
         self._end(line.peer.aclose())
 
     def _end(self, closing: Coroutine[None, None, None]) -> None:
-        ending = asyncio.create_task(closing, name="end line")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._ending.start(closing, "end line")
 
     def reopen(self, session_id: str, opened: Opened) -> None:
         """Start to open a session again, as the client had it."""
@@ -440,9 +439,7 @@ class RemoteSessions:
         Return what was not open again yet, for `reopen` should the client's request fail.
         """
         task, opened = self._reopening.get(session_id, (None, None))
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await end(task)
         return opened
 
     async def _take_back(self, session_id: str, opened: Opened) -> None:
@@ -482,21 +479,15 @@ class RemoteSessions:
     async def aclose(self) -> None:
         """End everything: the client has gone."""
         self._is_over = True
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        await end(self._watching)
         await self.leave()
         self._tasks.close()
 
     async def leave(self) -> None:
         """Leave every owner."""
-        reopening = [task for task, _ in self._reopening.values()]
-        for task in reopening:  # all in one step: none may attach a client that has gone
-            task.cancel()
-        if reopening:
-            await asyncio.wait(reopening)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        # All are cancelled in one step: none may attach a client that has gone.
+        await end(*(task for task, _ in self._reopening.values()))
+        await self._ending.aclose(END_SECONDS)
         lines = tuple(self._lines.values())
         self._lines.clear()
         for line in lines:

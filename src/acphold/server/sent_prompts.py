@@ -42,7 +42,7 @@ from acphold.schema import PROMPT
 from acphold.server.positions import Sent, sent_in, with_sent
 
 
-class Line(Protocol):
+class PromptLine(Protocol):
     """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
 
     prompts: SentPrompts
@@ -73,7 +73,7 @@ class SentPrompt:
 
     def __init__(
         self,
-        line: Line,
+        line: PromptLine,
         peer: Peer,
         request: Request,
         session_id: str,

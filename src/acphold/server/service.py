@@ -1,7 +1,7 @@
 """One process that serves clients: a journal, a hub, and all connected clients.
 
-`wrap` and `run` serve the editor that started them, and other processes over a socket; the process
-behind `wrap --background` serves over its socket alone.
+`wrap` and `run-agent` serve the editor that started them, and other processes over a socket; the
+process behind `wrap --background` serves over its socket alone.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from acphold.rpc.request import Request
 from acphold.rpc.transport import ExplainingTransport
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
-from acphold.server.connection import Connection
+from acphold.server.connection import ClientConnection
 from acphold.server.entrance import Door
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.tasks import beside, end, first
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
 
 if TYPE_CHECKING:
-    from acphold.agents import Agent, ListenerToMany
+    from acphold.agents import HubAgent, ListenerToMany
     from acphold.journal import Journal
     from acphold.transports import unix
 
@@ -53,7 +54,7 @@ not waited for: an editor that leaves ends it."""
 LOOK_SECONDS = 2.0
 """Seconds between a background process's looks at whether it is needed."""
 
-MakeAgent = Callable[["ListenerToMany", "Journal"], "Agent"]
+MakeAgent = Callable[["ListenerToMany", "Journal"], "HubAgent"]
 """Makes the agent that answers, given its listener and the journal of its sessions."""
 
 
@@ -154,18 +155,17 @@ async def serve_background(
         hub = service._hub(journal)
         async with hub.open(), listening(path, one, _telling(journal, held)) as listener:
             ready()
-            idle = asyncio.create_task(_idle(hub, listener, linger), name="idle")
-            leaving = asyncio.create_task(_give_name_up(hub, listener, held), name="leave name")
-            await _first(idle, stop)
-            idle.cancel()
-            leaving.cancel()
-            await asyncio.wait([idle, leaving])
+            async with (
+                beside(_idle(hub, listener, linger), "idle") as idle,
+                beside(_give_name_up(hub, listener, held), "leave name"),
+            ):
+                await _first(idle, stop)
             await hub.end_turns()
     finally:
         await journal.aclose()
 
 
-async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
+async def _idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
     """Wait until we were not needed for so long; then let nobody in any more."""
     loop = asyncio.get_running_loop()
     since = loop.time()
@@ -179,7 +179,7 @@ async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
             return
 
 
-async def _give_name_up(hub: Hub, listener: unix.Listener, held: int) -> None:
+async def _give_name_up(hub: Hub, listener: unix.UnixListener, held: int) -> None:
     """Leave our name to the process of the next editor if the agent cannot be started.
 
     That process has another environment, perhaps with a program or a key that ours lacks. Our
@@ -214,7 +214,7 @@ EXPIRED = "your access has expired: connect again with a new one"
 class Guest:
     """One client that is served, for code that may have to disconnect it."""
 
-    def __init__(self, connection: Connection, transport: Transport) -> None:
+    def __init__(self, connection: ClientConnection, transport: Transport) -> None:
         self.disconnected = asyncio.Event()
         self._connection = connection
         self._transport = transport
@@ -270,7 +270,7 @@ async def attend(
     With `stop` this process is there for this client: its end, or `stop`, ends all turns. Before a
     task without `stop` is cancelled, the turns have to be ended.
     """
-    connection = Connection(
+    connection = ClientConnection(
         hub,
         transport,
         limit=service.options.max_message if limit is None else limit,
@@ -290,11 +290,9 @@ async def attend(
             try:
                 await _first(pump, stop, guest.disconnected)
                 if pump.done():
-                    answering = asyncio.create_task(
-                        connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
-                        name="last answers",
-                    )
-                    await _first(answering, stop)
+                    answers = connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name)
+                    async with beside(answers, "last answers") as answering:
+                        await _first(answering, stop)
                     connection.detach()
                 if stop is not None:
                     await hub.end_turns()
@@ -375,11 +373,11 @@ async def refuse(
     async with asyncio.TaskGroup() as tasks:
         if give_up is not None:  # in parallel: the client must not wait for the agent's end
             tasks.create_task(give_up(), name="end agent")
-        async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
+        async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
             await _first(pump, stop)
 
 
-class _Refusal:
+class _Refuser:
     def __init__(self, error: AcpholdError) -> None:
         self._error = error
 
@@ -393,6 +391,7 @@ class _Refusal:
 async def _first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
     """Wait for the end of a task, or for one of these events."""
     stopped = [asyncio.create_task(stop.wait(), name="stop") for stop in stops if stop is not None]
-    await asyncio.wait({task, *stopped}, return_when=asyncio.FIRST_COMPLETED)
-    for waiting in stopped:
-        waiting.cancel()
+    try:
+        await first(task, *stopped)
+    finally:
+        await end(*stopped)

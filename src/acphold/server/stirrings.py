@@ -1,7 +1,7 @@
 """A signal that something changed in this process: a turn, a question, a session that left.
 
 It wakes whoever shows the activity, in any thread, and says no more: the state is requested from
-this process as from any other (`server.neighbours`). If the listener is awake already, a change
+this process as from any other (`reading.neighbours`). If the listener is awake already, a change
 costs one look at a flag.
 """
 

@@ -1,4 +1,4 @@
-"""Methods that are not yet part of the protocol, for clients served with `--unstable`.
+"""Methods that are not yet part of the protocol, for clients served with `unstable`.
 
 `session/fork` is there without it, too, if the agent itself offers it.
 
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.journal import Archived, At, Silent
+from acphold.reading.neighbours import tell_owner
 from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, decode, encode
 from acphold.schema.methods import ARCHIVE_SESSION, FORK_SESSION
@@ -22,7 +23,6 @@ from acphold.schema.session_requests import ForkSessionRequest
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
-from acphold.server.neighbours import tell_owner
 from acphold.server.principals import Note
 from acphold.server.remote_sessions import RemoteSessions
 

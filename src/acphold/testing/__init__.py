@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from acphold.client.advertised import served
 from acphold.client.duties import Answers
-from acphold.client.uplink import Settings
+from acphold.client.uplink import UplinkSettings
 from acphold.library.agent import definition_of
 from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
@@ -32,7 +32,7 @@ from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.person import decides
 from acphold.testing.person import handlers as editor
 from acphold.testing.received import Received
-from acphold.testing.recording import Recording
+from acphold.testing.recorded_connection import Recording
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
 from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 
@@ -125,7 +125,7 @@ async def connect(
                 mcp_timeout=mcp_timeout,
                 cancel_grace=cancel_grace,
             ),
-            Settings(
+            UplinkSettings(
                 client_info=client_info or Implementation(name="acphold.testing", version="1"),
                 capabilities=capabilities,
                 start_timeout=deadline,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from acphold.client.turn_feed import TurnFeed
     from acphold.client.uplink import Uplink
     from acphold.schema import McpServer, RequestPermissionRequest, SessionInfo, Update
-    from acphold.testing.recording import Recording
+    from acphold.testing.recorded_connection import Recording
 
 R = TypeVar("R")
 

@@ -134,11 +134,13 @@ def _nodes(addresses: Iterable[str]) -> list[str]:
 
 
 async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
-    from acphold.transports import websocket  # late: few have nodes
     from acphold.transports.route import Route
 
+    route = Route(url, seconds=seconds, limit=limit, token=token)
+    from acphold.transports import websocket  # late: few have nodes
+
     try:
-        return await websocket.connect(Route(url, seconds=seconds, limit=limit, token=token))
+        return await websocket.connect(route)
     except websocket.NoUpgradeError as exc:
         kind = EndedPeerError if exc.status == ENDED else ConnectionLostError
         raise kind(str(exc)) from None

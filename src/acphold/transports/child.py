@@ -16,6 +16,7 @@ from acphold.transports.stderr import Stderr
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from acphold.processes.program import Program
 
@@ -35,6 +36,7 @@ class ChildProcess:
         *,
         log_path: str | os.PathLike[str] | None = None,
         relay_fd: int | None = 2,
+        on_stderr: Callable[[bytes], None] | None = None,
     ) -> None:
         self._program = program
         self._loop = asyncio.get_running_loop()
@@ -42,7 +44,7 @@ class ChildProcess:
         self._closing: asyncio.Task[None] | None = None
         stdin, stdout, stderr = program.fds
         self.transport = PipeTransport(stdout, stdin)
-        self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd)
+        self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd, on_data=on_stderr)
         self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
         if program.guard.pid is None:
             log.warning(

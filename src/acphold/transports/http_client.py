@@ -9,12 +9,14 @@ from acphold.transports.obstacles import SAID_BYTES
 from acphold.transports.route import Route
 
 
-def http_client(route: Route) -> httpx2.AsyncClient:
-    """Return a client for the server; the caller closes it."""
+def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
+    """Return a client for the server; the caller closes it. It speaks HTTP/2 if it may and the
+    server does."""
     return httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
         verify=route.context() or True,
+        http2=http2,
         proxy=route.proxy(),
         trust_env=False,  # the route has its values; a netrc of the user is for others
         timeout=httpx2.Timeout(route.seconds, pool=None),

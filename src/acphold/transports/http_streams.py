@@ -31,6 +31,7 @@ from acphold.schema import INITIALIZE
 from acphold.schema.methods import LEAVING, OPENING, REOPENING
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.slow_json import repaired
+from acphold.tasks import end
 from acphold.transports.http_client import beginning, http_client
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
@@ -70,7 +71,7 @@ QUIET_AT_MOST: Final = 60.0
 """Most seconds for which the answer is held back while its replay goes on."""
 
 
-class _Message(Struct, gc=False):
+class _StreamMessage(Struct, gc=False):
     """The members of a message that tell where it belongs."""
 
     id: Raw = Raw()
@@ -79,12 +80,12 @@ class _Message(Struct, gc=False):
     result: Raw = Raw()
 
 
-_read = Decoder(_Message).decode
+_read = Decoder(_StreamMessage).decode
 
-NO_MESSAGE: Final = _Message()
+NO_MESSAGE: Final = _StreamMessage()
 
 
-def _message(text: str) -> _Message:
+def _message(text: str) -> _StreamMessage:
     """Return a text as a message; NO_MESSAGE if it is none: the other side has to report that."""
     try:
         try:
@@ -95,9 +96,9 @@ def _message(text: str) -> _Message:
         return NO_MESSAGE
 
 
-async def connect(route: Route) -> MessageTransport:
+async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTransport:
     """Return a connection that begins with the first message, after checking that the server is
-    there.
+    there. With `tells_refusals`, a request that HTTP refuses is answered with a line of HTTP.
 
     Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
     RemoteRefusalError if we are not let in.
@@ -117,14 +118,15 @@ async def connect(route: Route) -> MessageTransport:
         if isinstance(exc, httpx2.HTTPError):
             raise ConnectionLostError(f"{route.origin} cannot be reached: {why(exc)}") from None
         raise
-    return MessageTransport(_HttpConnection(http, route))
+    return MessageTransport(_HttpConnection(http, route, tells_refusals))
 
 
 class _HttpConnection:
     """The connection (`transports.messages`) to one server; see the module."""
 
-    def __init__(self, http: httpx2.AsyncClient, route: Route) -> None:
+    def __init__(self, http: httpx2.AsyncClient, route: Route, tells_refusals: bool) -> None:
         self._http = http
+        self._tells_refusals = tells_refusals
         self._url = route.http_url
         self._origin = route.origin
         self._limit = route.limit
@@ -167,11 +169,7 @@ class _HttpConnection:
 
     async def aclose(self) -> None:
         self._end()
-        tasks = [*self._streams.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(*self._streams.values())
         if self._id:
             with suppress(httpx2.HTTPError):  # then the server finds out itself
                 await self._http.delete(self._url, headers=self._head(), timeout=CLOSE_SECONDS)
@@ -180,7 +178,7 @@ class _HttpConnection:
 
     # -- what we say ---------------------------------------------------------------------------
 
-    async def _introduce(self, text: str, message: _Message) -> None:
+    async def _introduce(self, text: str, message: _StreamMessage) -> None:
         """Begin the connection: the answer comes at once, with the connection's name."""
         answer = await self._http.post(
             self._url,
@@ -190,14 +188,14 @@ class _HttpConnection:
         )
         self._id = answer.headers.get(CONNECTION_ID, "")
         if answer.status_code != 200 or not self._id:
-            await self._put(_refusal(message, answer))
+            await self._put(self._refusal(message, answer))
             return
         self._has_one_stream = ONE_STREAM in answer.headers
         if not await self._listen(None):
             raise ConnectionLostError("it opens no stream")
         await self._put(answer.text)
 
-    async def _post(self, text: str, message: _Message) -> None:
+    async def _post(self, text: str, message: _StreamMessage) -> None:
         session_id = session_id_in(bytes(message.params))
         if message.method is None:
             session_id = self._asked_of_us.pop(bytes(message.id), None)
@@ -228,9 +226,20 @@ class _HttpConnection:
         # It knows us, but rejects this message.
         self._opening.pop(bytes(message.id), None)
         if message.method is not None and bytes(message.id):
-            await self._put(_refusal(message, answer))
+            await self._put(self._refusal(message, answer))
         elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
             await self._put(answer.text)  # its own description of the problem
+
+    def _refusal(self, message: _StreamMessage, answer: httpx2.Response) -> str:
+        """Return the answer to a request that the server rejects: its own words, if any."""
+        if bytes(_message(answer.text).id) == bytes(message.id):
+            return answer.text
+        if self._tells_refusals:
+            said = " ".join(answer.text.split())
+            return f"HTTP {answer.status_code} for {bytes(message.id).decode()}: {said}"
+        told = f"the server does not take {message.method}: HTTP {answer.status_code}"
+        error = {"code": INTERNAL_ERROR, "message": told}
+        return encode({"jsonrpc": "2.0", "id": message.id, "error": error}).decode()
 
     def _head(self, session_id: str | None = None) -> dict[str, str]:
         named = {SESSION_ID: session_id} if session_id and _fits_header(session_id) else {}
@@ -339,12 +348,3 @@ def _fits_header(session_id: str) -> bool:
     """Return True if an HTTP header can hold the id unchanged; with any other, the request would be
     lost, and the connection with it."""
     return session_id.isascii() and session_id.isprintable() and session_id == session_id.strip()
-
-
-def _refusal(message: _Message, answer: httpx2.Response) -> str:
-    """Return the answer to a request that the server rejects: its own words, if any."""
-    if bytes(_message(answer.text).id) == bytes(message.id):
-        return answer.text
-    told = f"the server does not take {message.method}: HTTP {answer.status_code}"
-    error = {"code": INTERNAL_ERROR, "message": told}
-    return encode({"jsonrpc": "2.0", "id": message.id, "error": error}).decode()

@@ -14,6 +14,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from acphold.errors import ConnectionLostError
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.tasks import end
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
 
 log = logging.getLogger(__name__)
@@ -104,9 +105,7 @@ class MessageTransport:
             pass  # the other side does not read: the rest is lost
         finally:
             self._lose()
-            if self._writer is not None:
-                self._writer.cancel()
-                await asyncio.wait([self._writer])
+            await end(self._writer)
             self._tasks.close()
             if self._reason and isinstance(self._connection, ExplainingConnection):
                 await self._connection.explain(self._reason)

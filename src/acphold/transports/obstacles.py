@@ -52,8 +52,8 @@ def why(error: BaseException) -> str:
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
-                f"its certificate is not trusted ({cause.verify_message}); `--ca FILE` "
-                "trusts what FILE has"
+                f"its certificate is not trusted ({cause.verify_message}); pair with "
+                "`acphold connect --ca FILE ADDRESS`, and FILE is trusted from then on"
             )
         # If a name has several addresses, asyncio puts all its tries into one text.
         if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(

@@ -45,7 +45,7 @@ READ_COST = 16 * 1024
 """After TURN_BYTES without a wait, each read counted as its length + READ_COST, others run."""
 
 
-class Reading(enum.Enum):
+class ReadState(enum.Enum):
     """The state of the reading side; see the module."""
 
     OPEN = enum.auto()
@@ -72,7 +72,7 @@ class PipeTransport:
         self._spent = 0
         self._arrived: bytes | None = arrived or None
         self._watched = False
-        self._reading = Reading.OPEN
+        self._reading = ReadState.OPEN
         self._reader: asyncio.Future[None] | None = None
         self._offer: Callable[[bytes], bool] = refuse
         self._queue = bytearray()
@@ -85,9 +85,9 @@ class PipeTransport:
             self._spent = 0
             await asyncio.sleep(0)  # a flood from one peer must not starve the others
         if self._arrived is None:
-            self._arrived = b"" if self._reading is Reading.CUT else self._take()
+            self._arrived = b"" if self._reading is ReadState.CUT else self._take()
             if self._arrived is None:  # wait until there is something, or the input is closed
-                if self._reading is Reading.LOST:
+                if self._reading is ReadState.LOST:
                     self._close_input()
                 if self._reader is not None and not self._reader.done():
                     raise RuntimeError("another task is waiting in receive() already")
@@ -147,8 +147,8 @@ class PipeTransport:
             self._queue.clear()  # the other side does not read: the rest is lost
         finally:
             self._close_output()
-            if self._reading is not Reading.CUT:
-                self._reading = Reading.HUNG_UP
+            if self._reading is not ReadState.CUT:
+                self._reading = ReadState.HUNG_UP
         if self._input is not None:
             self._watch(self._input)
 
@@ -180,7 +180,7 @@ class PipeTransport:
         Otherwise a peer that closes only one of two pipes would never be noticed to have left.
         """
         self._close_output()
-        self._reading = Reading.LOST
+        self._reading = ReadState.LOST
         if self._reader is not None and not self._reader.done():
             self._arrived = self._take()
             if self._arrived is None:
@@ -207,9 +207,9 @@ class PipeTransport:
                 return
             self._arrived = data
             self._reader.set_result(None)
-        elif self._reading in (Reading.HUNG_UP, Reading.CUT):
+        elif self._reading in (ReadState.HUNG_UP, ReadState.CUT):
             if self._take():
-                self._reading = Reading.CUT
+                self._reading = ReadState.CUT
         else:
             # Nothing waits: leave the bytes to the system, so that the pipe fills and the other
             # side waits. Unwatching only now saves two system calls for each message that is

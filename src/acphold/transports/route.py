@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, getproxies, proxy_bypass
 
 from acphold.errors import AcpholdError, ConnectionLostError, SettingsError
+from acphold.extras import require
 from acphold.transports.obstacles import refusal
 from acphold.transports.urls import endpoint_of, is_loopback, origin_of, require_secrecy
 
@@ -34,6 +35,7 @@ class Route:
         token: str | None = None,
         trusted: str | None = None,
     ) -> None:
+        require("serve", "a connection to a server")
         self.origin = origin_of(url)
         self.seconds = seconds
         self.limit = limit

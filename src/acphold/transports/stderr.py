@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import select
+from collections.abc import Callable
 from contextlib import suppress
 
 from acphold.processes.output import OutputReader
@@ -24,12 +25,18 @@ class Stderr:
     """Reads `fd` and owns it; make it inside a running event loop.
 
     All of it goes to the file `log_path`; as much of it as fits at once goes to `relay_fd`, which
-    is our own stderr and may be read slowly or not at all.
+    is our own stderr and may be read slowly or not at all. `on_data` is called with each piece.
     """
 
     def __init__(
-        self, fd: int, *, log_path: str | os.PathLike[str] | None = None, relay_fd: int | None = 2
+        self,
+        fd: int,
+        *,
+        log_path: str | os.PathLike[str] | None = None,
+        relay_fd: int | None = 2,
+        on_data: Callable[[bytes], None] | None = None,
     ) -> None:
+        self._on_data = on_data
         self._tail = bytearray()
         self._log_fd: int | None = None
         if log_path is not None:
@@ -40,7 +47,7 @@ class Stderr:
                 self._log_fd = os.open(log_path, flags, 0o600)
             except OSError as error:
                 log.warning("the agent's stderr is not logged: %s", error)
-        self._relay = None if relay_fd is None else Relay(relay_fd)
+        self._relay = None if relay_fd is None else StderrRelay(relay_fd)
         self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
 
     def tail(self, lines: int) -> str:
@@ -59,6 +66,8 @@ class Stderr:
     def _take(self, data: bytes) -> None:
         self._tail += data
         del self._tail[:-TAIL_BYTES]
+        if self._on_data is not None:
+            self._on_data(data)
         if self._relay is not None:
             self._relay.pass_on(data)
         if self._log_fd is not None:
@@ -74,7 +83,7 @@ class Stderr:
             os.close(log_fd)
 
 
-class Relay:
+class StderrRelay:
     """Writes to a descriptor that others share, and never waits: what does not fit is dropped.
 
     Shared, so without O_NONBLOCK: poll promises room for PIPE_BUF bytes, and no more is written.

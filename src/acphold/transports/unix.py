@@ -20,11 +20,12 @@ import struct
 import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from msgspec import Struct
 
 from acphold.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
+from acphold.tasks import TaskSet, beside
 from acphold.transports.pipes import READ_SIZE, PipeTransport
 from acphold.transports.runtime_folder import runtime_folder, sweep
 
@@ -142,27 +143,22 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[Listener]:
+async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[UnixListener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
 
     A file at `path` is replaced: the caller has to make sure that it is nobody's. If its folder
     goes, the socket gets the same name in the present runtime folder. `moved` is called with each
     path, including the first. Raises OSError.
     """
-    listener = Listener(path, attend, moved)
+    listener = UnixListener(path, attend, moved)
     listener.bind()
     await moved(path)
     sweep()
-    looking = asyncio.create_task(listener.keep_name(), name="keep socket")
-    try:
+    async with aclosing(listener), beside(listener.keep_name(), "keep socket"):
         yield listener
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
-        await listener.aclose()
 
 
-class Listener:
+class UnixListener:
     """A listening socket and the connections that came in by it."""
 
     def __init__(self, path: str, attend: Attend, moved: Moved) -> None:
@@ -172,7 +168,7 @@ class Listener:
         self._socket: socket.socket | None = None
         self._name: tuple[int, int] | None = None  # the file that our name is
         self._has_stopped = False
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = TaskSet()
 
     def bind(self) -> None:
         """Listen, under the name; raises OSError."""
@@ -235,9 +231,7 @@ class Listener:
             connection.close()
             return
         connection.setblocking(False)
-        task = asyncio.create_task(self._serve(connection), name="attend connection")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections.start(self._serve(connection), "attend connection")
 
     def _resume(self, listener: socket.socket) -> None:
         if self._socket is listener:
@@ -265,14 +259,10 @@ class Listener:
                 await _readable(connection)
                 await transport.aclose()
 
-            watching = asyncio.create_task(watch(), name="watch pipe")
-            try:
+            async with beside(watch(), "watch pipe"):
                 await self._attended(transport)
                 with suppress(OSError):  # killed meanwhile
                     connection.send(ENDED_WELL)
-            finally:
-                watching.cancel()
-                await asyncio.wait([watching])
 
     async def _attended(self, transport: PipeTransport) -> None:
         try:
@@ -305,11 +295,7 @@ class Listener:
     async def aclose(self) -> None:
         """Stop, and end the existing connections."""
         self.stop()
-        connections = tuple(self._connections)
-        for task in connections:
-            task.cancel()
-        if connections:
-            await asyncio.wait(connections)
+        await self._connections.aclose()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -61,11 +61,11 @@ def over_websocket(socket: PlainSocket | AcceptedSocket) -> MessageTransport:
     Experimental: the remote transport is a draft of the protocol.
     """
     if isinstance(socket, PlainSocket):
-        return MessageTransport(_Plain(socket))
+        return MessageTransport(_PlainConnection(socket))
     return MessageTransport(_Accepted(socket))
 
 
-class _Plain:
+class _PlainConnection:
     def __init__(self, socket: PlainSocket) -> None:
         from websockets.exceptions import ConnectionClosed  # late: few have one
 

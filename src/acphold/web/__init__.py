@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from acphold.web.application import Application, application
+from acphold.web.application import Application
 
-__all__ = ["Application", "application"]
+__all__ = ["Application"]

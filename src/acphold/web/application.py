@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, MsgspecError, Struct
@@ -36,13 +36,14 @@ from acphold.journal.access import NODE, SCOPES
 from acphold.journal.access import Scope as Access
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
+from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
 from acphold.web.devices import LARGEST_PAIRING, NAME_LENGTH, Devices
 from acphold.web.endpoints import Attending, Endpoints
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
@@ -57,8 +58,6 @@ from acphold.web.sockets import AsgiSocket, Receive, Scope, Send, whole
 
 log = logging.getLogger(__name__)
 
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 
 class CodeRequest(Struct, frozen=True):
     """The token a pairing code is asked for; all fields are optional."""
@@ -67,71 +66,107 @@ class CodeRequest(Struct, frozen=True):
     user: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
 
 
-def application(
-    endpoints: Endpoints,
-    gate: Gate,
-    pairing: Pairing,
-    http: HttpClients,
-    pages: JournalPages,
-    feed: ListFeed,
-    metrics: Metrics,
-    page: PageFiles,
-    reports: Reports,
-    notices: Notices | None = None,
-) -> Application:
-    """Return the ASGI 3.0 application, for an ASGI server or to mount in another application."""
-    devices = Devices(gate, pairing)
+class Application(Struct, frozen=True, kw_only=True):
+    """The ASGI 3.0 application, for an ASGI server or to mount in another application."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, *metrics.counted(receive, send))
+    endpoints: Endpoints
+    gate: Gate
+    pairing: Pairing
+    devices: Devices
+    http: HttpClients
+    pages: JournalPages
+    feed: ListFeed
+    metrics: Metrics
+    page: PageFiles
+    reports: Reports
+    notices: Notices | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or serve a connection until it ends."""
+        exchange = HttpExchange(scope, *self.metrics.counted(receive, send))
         try:
             if scope["type"] == "websocket":
-                admitted = await gate.admit(
-                    exchange.headers,
-                    scope.get("subprotocols", ()),
-                    exchange.connection,
-                    exchange.came,
-                )
-                if exchange.path.startswith(OWNERS):
-                    await attend_websocket(
-                        _Nodes(endpoints),
-                        gate,
-                        exchange,
-                        _owner_at(endpoints, exchange, admitted),
-                        admitted,
-                    )
-                    return
-                name = await _agent_at(endpoints, exchange.path, admitted.principal)
-                metrics.sockets += 1
-                try:
-                    await attend_websocket(endpoints, gate, exchange, name, admitted)
-                finally:
-                    metrics.sockets -= 1
+                await self._attend(exchange)
             elif scope["type"] == "http":
-                if notices is not None and exchange.path.startswith(NOTICES):
-                    gate.check_place(exchange.headers)
-                    await notices.answer(exchange, await _admitted(gate, exchange))
-                    return
-                await _request(
-                    endpoints,
-                    gate,
-                    pairing,
-                    devices,
-                    http,
-                    pages,
-                    feed,
-                    metrics,
-                    page,
-                    reports,
-                    exchange,
-                )
+                self.gate.check_place(exchange.headers)
+                await self._answer(exchange)
         except RefusedError as exc:
-            metrics.refused[exc.status] += 1
-            gate.note_refusal(exc, exchange.headers, exchange.came)
+            self.metrics.refused[exc.status] += 1
+            self.gate.note_refusal(exc, exchange.headers, exchange.came)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
-    return serve
+    async def _attend(self, exchange: HttpExchange) -> None:
+        """Serve a client of an agent, or another node, over a WebSocket."""
+        protocols = exchange.scope.get("subprotocols", ())
+        admitted = await self._admitted(exchange, protocols)
+        if exchange.path.startswith(OWNERS):
+            name = _owner_at(self.endpoints, exchange, admitted)
+            await attend_websocket(_Nodes(self.endpoints), self.gate, exchange, name, admitted)
+            return
+        name = await _agent_at(self.endpoints, exchange.path, admitted.principal)
+        self.metrics.sockets += 1
+        try:
+            await attend_websocket(self.endpoints, self.gate, exchange, name, admitted)
+        finally:
+            self.metrics.sockets -= 1
+
+    async def _answer(self, exchange: HttpExchange) -> None:
+        """Answer one request that is not an upgrade."""
+        match exchange.method, exchange.path:
+            case _, path if self.notices is not None and path.startswith(NOTICES):
+                await self.notices.answer(exchange, await self._admitted(exchange))
+            case "GET" | "HEAD", "/health":
+                await exchange.answer(200, {"status": "ok"})
+            case _, path if self.page.has(path):
+                await self.page.answer(exchange)
+            case _, path if self.devices.has(path):
+                await self.devices.answer(exchange)
+            case "POST", "/codes":
+                await self._new_code(exchange)
+            case _, path if path.startswith(ENDPOINT):
+                admitted = await self._admitted(exchange)
+                name = await _agent_at(self.endpoints, path, admitted.principal)
+                await self.http.serve(exchange, name, admitted)
+            case _, path if path == FEED:
+                await self.feed.answer(exchange, await self._admitted(exchange))
+            case _, path if path == METRICS:
+                await self.metrics.answer(exchange, (await self._admitted(exchange)).principal)
+            case _, path if self.reports.has(path):
+                await self.reports.answer(exchange, (await self._admitted(exchange)).principal)
+            case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
+                await self.pages.answer(exchange, (await self._admitted(exchange)).principal)
+            case _:
+                raise RefusedError(404, "there is nothing at this address")
+
+    async def _admitted(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
+        return await self.gate.admit(
+            exchange.headers, protocols, exchange.connection, exchange.came
+        )
+
+    async def _new_code(self, exchange: HttpExchange) -> None:
+        if not exchange.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        admitted = await self._admitted(exchange)
+        who = admitted.principal
+        if "manage" not in who.scopes or who.session_id is not None:
+            who.refused("code", None)
+            raise RefusedError(403, "a code is for who may manage; this token may not")
+        try:
+            asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
+        if NODE in asked.scopes:
+            raise RefusedError(400, "a device is a person's, and no node")
+        scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
+        is_own = asked.user in (None, who.tenant)
+        if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
+            who.refused("code", None)
+            raise RefusedError(403, "a code permits no more than the token that asks for it")
+        who.note("code", None)
+        tenant = who.tenant if asked.user is None else asked.user
+        code = self.pairing.new_code(Worth(scopes, admitted.token, tenant))
+        await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
 
 
 async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
@@ -145,7 +180,7 @@ async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
     return found
 
 
-def _owner_at(endpoints: Endpoints, exchange: Exchange, admitted: Admitted) -> str:
+def _owner_at(endpoints: Endpoints, exchange: HttpExchange, admitted: Admitted) -> str:
     """Return the agent whose sessions another node connects for; raises RefusedError."""
     if NODE not in admitted.principal.scopes:
         raise RefusedError(403, "this is for nodes: `acphold token create --node`")
@@ -171,7 +206,7 @@ class _Nodes:
 
 
 async def attend_websocket(
-    agents: Attending, gate: Gate, exchange: Exchange, name: str, admitted: Admitted
+    agents: Attending, gate: Gate, exchange: HttpExchange, name: str, admitted: Admitted
 ) -> None:
     """Serve one client of an agent, from its upgrade until it leaves."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
@@ -190,89 +225,14 @@ async def attend_websocket(
     attending = asyncio.create_task(
         agents.attend(name, transport, admitted.principal, exchange.headers), name="attend"
     )
-    closing: list[asyncio.Task[None]] = []
-    key = gate.connected(
-        admitted, lambda why: closing.append(asyncio.create_task(socket.aclose(why)))
-    )
+    closing = TaskSet()
+    key = gate.connected(admitted, lambda why: closing.start(socket.aclose(why), "close socket"))
     log.info("%s has come for %s", admitted.principal.name, name)
     try:
         await asyncio.wait({attending})
     finally:
         gate.disconnected(key)
-        attending.cancel()
-        await asyncio.wait({attending, *closing})
+        await end(attending)
+        await closing.aclose(END_SECONDS)
         await transport.aclose()
     attending.result()
-
-
-async def _request(
-    endpoints: Endpoints,
-    gate: Gate,
-    pairing: Pairing,
-    devices: Devices,
-    http: HttpClients,
-    pages: JournalPages,
-    feed: ListFeed,
-    metrics: Metrics,
-    page: PageFiles,
-    reports: Reports,
-    exchange: Exchange,
-) -> None:
-    """Answer one request that is not an upgrade."""
-    gate.check_place(exchange.headers)
-    match exchange.method, exchange.path:
-        case "GET" | "HEAD", "/health":
-            await exchange.answer(200, {"status": "ok"})
-        case _, path if page.has(path):
-            await page.answer(exchange)
-        case _, path if devices.has(path):
-            await devices.answer(exchange)
-        case "POST", "/codes":
-            await _new_code(gate, pairing, exchange)
-        case _, path if path.startswith(ENDPOINT):
-            admitted = await _admitted(gate, exchange)
-            name = await _agent_at(endpoints, path, admitted.principal)
-            await http.serve(exchange, name, admitted)
-        case _, path if path == FEED:
-            admitted = await _admitted(gate, exchange)
-            await feed.answer(exchange, admitted)
-        case _, path if path == METRICS:
-            admitted = await _admitted(gate, exchange)
-            await metrics.answer(exchange, admitted.principal)
-        case _, path if reports.has(path):
-            admitted = await _admitted(gate, exchange)
-            await reports.answer(exchange, admitted.principal)
-        case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
-            admitted = await _admitted(gate, exchange)
-            await pages.answer(exchange, admitted.principal)
-        case _:
-            raise RefusedError(404, "there is nothing at this address")
-
-
-async def _admitted(gate: Gate, exchange: Exchange) -> Admitted:
-    return await gate.admit(exchange.headers, (), exchange.connection, exchange.came)
-
-
-async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
-    if not exchange.is_json:
-        raise RefusedError(415, "application/json is wanted")
-    admitted = await _admitted(gate, exchange)
-    who = admitted.principal
-    if "manage" not in who.scopes or who.session_id is not None:
-        who.refused("code", None)
-        raise RefusedError(403, "a code is for who may manage; this token may not")
-    try:
-        asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
-    if NODE in asked.scopes:
-        raise RefusedError(400, "a device is a person's, and no node")
-    scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
-    is_own = asked.user in (None, who.tenant)
-    if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
-        who.refused("code", None)
-        raise RefusedError(403, "a code permits no more than the token that asks for it")
-    who.note("code", None)
-    tenant = who.tenant if asked.user is None else asked.user
-    code = pairing.new_code(Worth(scopes, admitted.token, tenant))
-    await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})

@@ -22,6 +22,7 @@ from acphold.errors import JournalError
 from acphold.history.raw_update import storable
 from acphold.history.times import now_ms
 from acphold.journal.access import Access, Deed
+from acphold.tasks import beside
 
 log = logging.getLogger(__name__)
 
@@ -142,12 +143,10 @@ class Audit:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Write deeds in the background for the block, and the rest at its end."""
-        keeping = asyncio.create_task(self._keep(), name="audit")
         try:
-            yield
+            async with beside(self._keep(), "audit"):
+                yield
         finally:
-            keeping.cancel()
-            await asyncio.wait([keeping])
             if self._summing is not None:
                 self._summing.cancel()
                 self._sum_up()

@@ -29,7 +29,7 @@ from acphold.web.sockets import Cut
 log = logging.getLogger(__name__)
 
 STATE: Final = "acphold.connection"
-"""The key in the `state` of an ASGI scope for the request's `Connection`."""
+"""The key in the `state` of an ASGI scope for the request's `ServedConnection`."""
 
 UNKNOWN: Final = 256
 """Most unauthenticated connections."""
@@ -79,7 +79,7 @@ class TooManyError(AcpholdError):
     """A token has too many connections, or all tokens together have."""
 
 
-class Connection:
+class ServedConnection:
     """One connection. `peer` is its address, "" for one shared by many clients."""
 
     __slots__ = (
@@ -192,8 +192,8 @@ class Connections:
     def __init__(self, bounds: Bounds, *, is_proxied: bool = False) -> None:
         self._bounds = bounds
         self._is_proxied = is_proxied
-        self._unknown: dict[str, dict[Connection, None]] = {}
-        self._known: dict[str, dict[Connection, None]] = {}
+        self._unknown: dict[str, dict[ServedConnection, None]] = {}
+        self._known: dict[str, dict[ServedConnection, None]] = {}
         self._held = 0
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
@@ -208,16 +208,16 @@ class Connections:
         """Number of authenticated connections."""
         return sum(map(len, self._known.values()))
 
-    def arrived(self, transport: asyncio.Transport) -> Connection:
+    def arrived(self, transport: asyncio.Transport) -> ServedConnection:
         """Return a new connection; another one may be dropped for it."""
         if self.unknown >= self._bounds.unknown:
             most = max(self._unknown.values(), key=len)
             next(iter(most)).abort()
-        connection = Connection(self, transport, self._peer(transport))
+        connection = ServedConnection(self, transport, self._peer(transport))
         self._unknown.setdefault(connection.peer, {})[connection] = None
         return connection
 
-    def known_as(self, connection: Connection, token: str) -> None:
+    def known_as(self, connection: ServedConnection, token: str) -> None:
         """Count the connection for this token; raises TooManyError."""
         if connection.token == token:
             return
@@ -229,7 +229,7 @@ class Connections:
         connection.token = token
         self._known.setdefault(token, {})[connection] = None
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ServedConnection) -> None:
         """Forget a connection that has ended or moved; may be called again."""
         all_, key = (
             (self._unknown, connection.peer)
@@ -270,7 +270,7 @@ class Connections:
             total -= sizes.pop(most)
             most.abort()
 
-    def _all(self) -> list[Connection]:
+    def _all(self) -> list[ServedConnection]:
         return [each for some in (*self._unknown.values(), *self._known.values()) for each in some]
 
     def _peer(self, transport: asyncio.Transport) -> str:

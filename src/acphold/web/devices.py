@@ -23,7 +23,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from acphold.journal.access import BROWSER_MS, SCOPES, Scope, token_id
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Gate, RefusedError, cookie_name
 from acphold.web.pairing_codes import Pairing, Worth
 
@@ -66,7 +66,7 @@ class Devices:
         """Return True if `path` is answered here."""
         return path in (PAIR, BROWSER)
 
-    async def answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request to PAIR or BROWSER; raises RefusedError."""
         match exchange.method, exchange.path:
             case "POST", "/pair":
@@ -80,14 +80,14 @@ class Devices:
             case _:
                 raise RefusedError(405, "POST is wanted; of a browser also GET and DELETE")
 
-    async def _program(self, exchange: Exchange) -> None:
+    async def _program(self, exchange: HttpExchange) -> None:
         found = await self._redeemed(exchange)
         worth = found.worth
         token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
         self._note_pairing(exchange, found.name, token_id(token))
         await exchange.answer(200, {"token": token, "scopes": worth.scopes})
 
-    async def _redeemed(self, exchange: Exchange) -> Redeemed:
+    async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
         # A form of another site cannot send this type without a preflight.
         if not exchange.is_json:
             raise RefusedError(415, "application/json is wanted")
@@ -101,17 +101,17 @@ class Devices:
         if worth is not None and worth.asker is not None:
             asker = await self._gate.good(worth.asker)
         if worth is None or (worth.asker is not None and asker is None):
-            told = "this code is wrong, used or expired; `acphold token pair` prints a new one"
+            told = "this code is wrong, used or expired; `acphold pair` prints a new one"
             raise RefusedError(403, told, attempt="a wrong code")
         name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH]
         # A token lasts no longer than the one that asked for its code.
         return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
 
-    def _note_pairing(self, exchange: Exchange, name: str, id_: str) -> None:
+    def _note_pairing(self, exchange: HttpExchange, name: str, id_: str) -> None:
         self._note("pair", exchange, name, id_)
         self._pairing.paired(name)
 
-    def _note(self, deed: str, exchange: Exchange, name: str, id_: str) -> None:
+    def _note(self, deed: str, exchange: HttpExchange, name: str, id_: str) -> None:
         came = exchange.came
         address = self._gate.address(exchange.headers, came)
         transport = came.transport
@@ -121,7 +121,7 @@ class Devices:
 
     # -- browsers -------------------------------------------------------------------------
 
-    async def _browser(self, exchange: Exchange) -> None:
+    async def _browser(self, exchange: HttpExchange) -> None:
         origin = self._gate.origin_of(exchange.headers)
         if origin is None:
             raise RefusedError(404, "there is no page at this address")
@@ -136,7 +136,7 @@ class Devices:
         whose = _whose(id_, found.name, worth.tenant, worth.scopes)
         await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 
-    async def _whose(self, exchange: Exchange) -> None:
+    async def _whose(self, exchange: HttpExchange) -> None:
         admitted = await self._gate.admit(exchange.headers, (), exchange.connection, exchange.came)
         who = admitted.principal
         origin = self._gate.origin_of(exchange.headers)
@@ -145,7 +145,7 @@ class Devices:
         whose = _whose(admitted.token, who.name, who.tenant, scopes)
         await exchange.answer(200, whose, head)
 
-    async def _sign_out(self, exchange: Exchange) -> None:
+    async def _sign_out(self, exchange: HttpExchange) -> None:
         ended = await self._gate.sign_out(exchange.headers, exchange.connection)
         if ended is not None:
             self._note("sign out", exchange, ended.name, ended.id)

@@ -37,6 +37,7 @@ from acphold.server.service import (
     served_journal,
 )
 from acphold.server.unstable import archive_filter
+from acphold.tasks import END_SECONDS, TaskSet, beside, first
 from acphold.transports.addresses import OWNERS
 from acphold.transports.urls import origin_of
 
@@ -73,8 +74,9 @@ class Endpoints:
     `node` is the address for other nodes, None if there are none; `mark` tells them this process
     from an earlier one at the same address.
 
-    An agent ends after `linger` seconds with no client, turn or pending question; its sessions
-    stay, and the next client starts it again. At the end of the block all have ended.
+    An agent ends after its seconds in `lingers`, or ten minutes, with no client, turn or pending
+    question; its sessions stay, and the next client starts it again. At the end of the block all
+    have ended.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Endpoints:
         journal: Journal,
         *,
         called: Callable[[SessionRow], str] = attrgetter("agent"),
-        linger: float = LINGER_SECONDS,
+        lingers: Mapping[str, float] | None = None,
         node: str | None = None,
     ) -> None:
         self.mark = secrets.token_hex(4)
@@ -98,10 +100,10 @@ class Endpoints:
         self._default = default
         self._journal = journal
         self._called = called
-        self._linger = linger
+        self._lingers = lingers or {}
         self._coming: Counter[str] = Counter()
         self._open: dict[str, asyncio.Future[Hub]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._ending = asyncio.Event()
 
     async def __aenter__(self) -> Endpoints:
@@ -114,8 +116,7 @@ class Endpoints:
         trace: TracebackType | None,
     ) -> None:
         self._ending.set()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.aclose(END_SECONDS)
 
     async def name_of(self, path: str, only: str | None) -> str | None:
         """Return the agent that a path below the endpoint names, or None; "" is the default one.
@@ -254,9 +255,7 @@ class Endpoints:
         found = self._open.get(name)
         if found is None or (found.done() and found.exception() is not None):
             found = self._open[name] = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._keep(name, found), name=f"hub of {name}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._keep(name, found), f"hub of {name}")
         return found
 
     async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
@@ -265,12 +264,11 @@ class Endpoints:
         try:
             async with open_hub(service, served_journal(service.journal)) as hub:
                 opened.set_result(hub)
-                needed = asyncio.create_task(self._needed(name, hub), name=f"idle {name}")
-                ending = asyncio.create_task(self._ending.wait(), name="ending")
-                await asyncio.wait({needed, ending}, return_when=asyncio.FIRST_COMPLETED)
-                needed.cancel()
-                ending.cancel()
-                await asyncio.wait({needed, ending})
+                async with (
+                    beside(self._needed(name, hub), f"idle {name}") as needed,
+                    beside(self._ending.wait(), "ending") as ending,
+                ):
+                    await first(needed, ending)
         except AcpholdError as exc:
             if opened.done():
                 log.error("%s: %s", name, exc)
@@ -281,9 +279,10 @@ class Endpoints:
         """Wait until nobody needs the hub; later clients then get a new one."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        while loop.time() < since + self._linger:
-            await asyncio.sleep(min(LOOK_SECONDS, self._linger / 4))
+        linger = self._lingers.get(name, LINGER_SECONDS)
+        while loop.time() < since + linger:
+            await asyncio.sleep(min(LOOK_SECONDS, linger / 4))
             if self._coming[name] or hub.router.clients or hub.is_busy:
                 since = loop.time()
         del self._open[name]
-        log.info("%s has ended: nobody has needed it for %g seconds", name, self._linger)
+        log.info("%s has ended: nobody has needed it for %g seconds", name, linger)

@@ -10,15 +10,16 @@ from contextlib import suppress
 from msgspec.json import encode
 
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.tasks import end, first
 from acphold.transports.pipes import FLUSH_SECONDS
-from acphold.web.connections import STATE, Connection
-from acphold.web.gate import Came, Headers, RefusedError
+from acphold.web.connections import STATE, ServedConnection
+from acphold.web.gate import Headers, RefusedError, RequestOrigin
 from acphold.web.sockets import POLICY, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
 
-class Exchange:
+class HttpExchange:
     """One request. `headers` have lower-case names; the last one of each name counts.
 
     `connection` is the one it came on, None behind a server that is not ours.
@@ -32,7 +33,7 @@ class Exchange:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope.get("headers", ())
         }
-        self.connection: Connection | None = scope.get("state", {}).get(STATE)
+        self.connection: ServedConnection | None = scope.get("state", {}).get(STATE)
         self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
         self._tasks = EagerTasks()
         self._sending: asyncio.Task[None] | None = None
@@ -44,11 +45,11 @@ class Exchange:
         return "" if self.connection is None else self.connection.peer
 
     @property
-    def came(self) -> Came:
+    def came(self) -> RequestOrigin:
         """The address of the direct peer, and the kind of request."""
         client = self.scope.get("client")
         is_socket = self.scope["type"] == "websocket"
-        return Came(str(client[0]) if client else "", "websocket" if is_socket else "http")
+        return RequestOrigin(str(client[0]) if client else "", "websocket" if is_socket else "http")
 
     @property
     def method(self) -> str:
@@ -114,12 +115,10 @@ class Exchange:
         streaming = asyncio.create_task(self._stream(events), name="event stream")
         gone = asyncio.create_task(self._gone(), name="watch client")
         try:
-            await asyncio.wait({streaming, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await first(streaming, gone)
         finally:
             tasks = [it for it in (streaming, gone, self._sending) if it is not None]
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await end(*tasks)
             self._tasks.close()
             for task in tasks:
                 if not task.cancelled() and (exc := task.exception()):  # the head is sent already

@@ -43,11 +43,12 @@ from acphold.journal.access import (
     new_token,
     token_id,
 )
+from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
 from acphold.transports.urls import REALM
 from acphold.web.attempts import Attempts
 from acphold.web.audit import Audit
-from acphold.web.connections import Connection, Connections, TooManyError
+from acphold.web.connections import Connections, ServedConnection, TooManyError
 from acphold.web.sockets import GOING_AWAY, POLICY
 
 log = logging.getLogger(__name__)
@@ -115,14 +116,14 @@ class OtherOriginError(RefusedError):
         super().__init__(403, told, attempt="a page of another origin")
 
 
-class Came(Struct, frozen=True):
+class RequestOrigin(Struct, frozen=True):
     """The address a request comes from, and its transport: `websocket` or `http`."""
 
     address: str = ""
     transport: str = ""
 
 
-UNKNOWN: Final = Came()
+UNKNOWN: Final = RequestOrigin()
 
 
 class Shown(Struct, frozen=True):
@@ -206,8 +207,8 @@ class Gate:
         self,
         headers: Headers,
         subprotocols: Iterable[str] = (),
-        connection: Connection | None = None,
-        came: Came = UNKNOWN,
+        connection: ServedConnection | None = None,
+        came: RequestOrigin = UNKNOWN,
     ) -> Admitted:
         """Return the client that sent these headers, on this connection of our server.
 
@@ -252,8 +253,9 @@ class Gate:
         if known.is_good(now_ms()):
             attempt = "a cookie of another page"
             return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
-        attempt = "a token that is over"
-        return RefusedError(401, self.wanted, self.realm, attempt=attempt, token=known)
+        return RefusedError(
+            401, _end_of(known), self.realm, attempt="a token that is over", token=known
+        )
 
     def shown(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
         """Return the credentials in these headers."""
@@ -278,13 +280,15 @@ class Gate:
         host = headers.get("host", "").lower()
         return next((it for it in self._origins if urlsplit(it).netloc == host), None)
 
-    def note_refusal(self, refused: RefusedError, headers: Headers, came: Came) -> None:
+    def note_refusal(self, refused: RefusedError, headers: Headers, came: RequestOrigin) -> None:
         """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
             who = self._who(refused.token, headers, came)
             self.audit.refuse(refused.attempt, None, **who)
 
-    def _who(self, token: AccessToken | None, headers: Headers, came: Came) -> dict[str, str]:
+    def _who(
+        self, token: AccessToken | None, headers: Headers, came: RequestOrigin
+    ) -> dict[str, str]:
         """Return the fields that identify somebody in the audit log."""
         return {
             "name": "" if token is None else token.name,
@@ -293,7 +297,7 @@ class Gate:
             "transport": came.transport,
         }
 
-    def address(self, headers: Headers, came: Came) -> str:
+    def address(self, headers: Headers, came: RequestOrigin) -> str:
         """Return the client's address; behind our proxies, the one they report."""
         if came.address in self._proxies:
             with suppress(ValueError):  # anybody may have written the earlier parts
@@ -310,7 +314,7 @@ class Gate:
     ) -> str:
         """Create and return a token."""
         text, token = new_token(name, scopes, now_ms(), expires_at=expires_at, tenant=tenant)
-        await self._access.keep_access_token(token)
+        await self._access.keep_token(token)
         return text
 
     async def grant_browser(
@@ -325,11 +329,11 @@ class Gate:
         page, cookie, token = new_browser(
             name, scopes, now_ms(), origin, expires_at=expires_at, tenant=tenant
         )
-        await self._access.keep_access_token(token)
+        await self._access.keep_token(token)
         return page, cookie
 
     async def sign_out(
-        self, headers: Headers, connection: Connection | None = None
+        self, headers: Headers, connection: ServedConnection | None = None
     ) -> AccessToken | None:
         """End the session that this page's half belongs to, whatever its cookie is."""
         shown = self.shown(headers)
@@ -342,7 +346,7 @@ class Gate:
             return None
         if not token.is_good(now_ms()):
             return None
-        await self._access.keep_access_token(replace(token, revoked_at=now_ms()))
+        await self._access.keep_token(replace(token, revoked_at=now_ms()))
         return token
 
     async def good(self, id_: str) -> AccessToken | None:
@@ -431,7 +435,7 @@ class Gate:
         async with self._reading:
             if self._read_at < asked:
                 began = self._now()
-                self._tokens = {token.id: token for token in await self._access.access_tokens()}
+                self._tokens = {token.id: token for token in await self._access.tokens()}
                 self._read_at = began
 
     async def _note_use(self, token: AccessToken) -> None:
@@ -439,9 +443,17 @@ class Gate:
         if token.used_at is not None and now < token.used_at + NOTE_MS:
             return
         try:
-            await self._access.keep_access_token(replace(token, used_at=now))
+            await self._access.keep_token(replace(token, used_at=now))
         except JournalError as exc:  # the note is only informative
             log.info("the use of a token was not noted: %s", exc)
+
+
+def _end_of(token: AccessToken) -> str:
+    """Return when and how a token ended, for somebody who has it."""
+    what = "access of this device" if token.is_browser else "this token"
+    ended = "expired" if token.revoked_at is None else "was revoked"
+    at = token.ends_at if token.revoked_at is None else token.revoked_at
+    return f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"
 
 
 def cookie_name(origin: str) -> str:

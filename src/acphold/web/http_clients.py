@@ -21,9 +21,10 @@ from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE
 from acphold.schema.slow_json import repaired
+from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.urls import ONE_STREAM
 from acphold.web.endpoints import Attending
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, Headers, RefusedError
 from acphold.web.streams import HttpTransport, read
 
@@ -47,7 +48,7 @@ class HttpClients:
         self._agents = agents
         self._gate = gate
         self._transports: dict[str, HttpTransport] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def __aenter__(self) -> HttpClients:
         self._looking = asyncio.create_task(self._look(), name="look at connections")
@@ -59,12 +60,12 @@ class HttpClients:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._looking.cancel()
         for transport in tuple(self._transports.values()):
             transport.end()
-        await asyncio.wait({self._looking, *self._tasks})
+        await end(self._looking)
+        await self._tasks.aclose(END_SECONDS)
 
-    async def serve(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
+    async def serve(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
         """Answer one request to the endpoint of an agent; raises RefusedError."""
         match exchange.method:
             case "POST":
@@ -77,7 +78,7 @@ class HttpClients:
             case _:
                 raise RefusedError(405, "POST, GET or DELETE is wanted")
 
-    async def _post(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
+    async def _post(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
         if not exchange.is_json:
             raise RefusedError(415, "application/json is wanted")
         body = await exchange.body(self._agents.limit(name))
@@ -118,7 +119,7 @@ class HttpClients:
             ]
             await exchange.answer(200, headers=head, raw=answer)
 
-    async def _get(self, exchange: Exchange, admitted: Admitted) -> None:
+    async def _get(self, exchange: HttpExchange, admitted: Admitted) -> None:
         if "text/event-stream" not in exchange.headers.get("accept", ""):
             raise RefusedError(406, "a client of this takes text/event-stream")
         transport = self._transport(exchange, admitted)
@@ -132,7 +133,7 @@ class HttpClients:
             raise RefusedError(429, "too many streams")
         await exchange.stream(events)
 
-    def _transport(self, exchange: Exchange, admitted: Admitted) -> HttpTransport:
+    def _transport(self, exchange: HttpExchange, admitted: Admitted) -> HttpTransport:
         """Return the transport of the connection that a request names; raises RefusedError."""
         id_ = exchange.headers.get(CONNECTION_ID)
         if id_ is None:
@@ -153,9 +154,7 @@ class HttpClients:
             raise RefusedError(429, "too many connections of this token")
         transport = HttpTransport(admitted.token, has_one_stream=ONE_STREAM in headers)
         self._transports[transport.id] = transport
-        task = asyncio.create_task(self._attend(name, transport, admitted, headers), name="attend")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._attend(name, transport, admitted, headers), "attend")
         return transport
 
     async def _attend(

@@ -18,7 +18,7 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, get_args
 
@@ -36,15 +36,13 @@ from acphold.journal import (
     Archived,
     Journal,
     ListFilter,
-    ListKey,
     PageBack,
     Part,
     SessionRow,
     Sought,
 )
-from acphold.journal import cursor as cursors
 from acphold.journal.hits import terms
-from acphold.known_agents import keys_of, short_name
+from acphold.known_agents import keys_of
 from acphold.presentation.json_facts import (
     entry_json,
     hit_json,
@@ -52,10 +50,13 @@ from acphold.presentation.json_facts import (
     question_json,
     session_json,
 )
+from acphold.reading.inbox import Whose
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import Live
+from acphold.reading.session_reader import Wanted
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
-from acphold.server.inbox import Whose, decisions, open_questions
 from acphold.server.principals import Principal
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 from acphold.web.journal_reader import JournalReader
 from acphold.web.parameters import Parameters
@@ -74,9 +75,6 @@ MOST_ROWS: Final = 500
 MOST_HITS: Final = 1000
 """Most hits of one search, over all of its pages."""
 
-LOOKED_THROUGH: Final = 5000
-"""Most sessions searched for the words of one page; the next page goes on there."""
-
 LAST_SEQ: Final = (1 << 32) - 1
 """Highest entry number."""
 
@@ -94,7 +92,7 @@ class JournalPages:
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
 
-    async def answer(self, exchange: Exchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
@@ -114,7 +112,7 @@ class JournalPages:
         else:
             await exchange.answer(200, headers=head, raw=body)
 
-    async def _body(self, exchange: Exchange, principal: Principal) -> tuple[bytes, str]:
+    async def _body(self, exchange: HttpExchange, principal: Principal) -> tuple[bytes, str]:
         """Return the body of the answer and its Cache-Control."""
         path, query = exchange.path, exchange.scope.get("query_string", b"")
         try:
@@ -158,20 +156,19 @@ class JournalPages:
             cwd=asked.text("cwd"),
             include_unprompted=asked.is_true("unprompted"),
             archived=archived or "exclude",  # type: ignore[arg-type]
-            tenant=principal.tenant,
         )
-        words = (asked.text("q") or "").casefold().split()
+        words = tuple((asked.text("q") or "").casefold().split())
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
         cursor = asked.text("cursor")
         live = await self._reader.live()
-        only = principal.session_id
 
-        async def listed(journal: Journal) -> tuple[list[str], str | None]:
-            rows, following = await _rows(journal, wanted, words, cursor, limit, only)
-            outcomes = await journal.outcomes([row.session_id for row in rows])
-            return [session_json(row, live, outcomes) for row in rows], following
+        async def listed(journal: Journal) -> bytes:
+            page = await _reader(journal, principal, live).page(
+                Wanted(wanted, words), cursor, limit
+            )
+            return _page("sessions", map(session_json, page.sessions), page.cursor)
 
-        return _page("sessions", *await self._reader.ask(listed))
+        return await self._reader.ask(listed)
 
     async def _row(self, session_id: str, query: bytes, principal: Principal) -> bytes:
         Parameters(query, ())
@@ -179,9 +176,10 @@ class JournalPages:
         live = await self._reader.live()
 
         async def found(journal: Journal) -> str:
-            row = await journal.session(session_id)
+            row = await journal.session(session_id, counted=True)
             principal.check_in(row, LIST_SESSIONS.name)
-            return session_json(row, live, await journal.outcomes([session_id]))
+            [session] = await _reader(journal, principal, live).listed([row])
+            return session_json(session)
 
         return (await self._reader.ask(found)).encode()
 
@@ -204,7 +202,7 @@ class JournalPages:
                     f"the journal has gone back since session {session_id!r} was read; begin at "
                     "its end"
                 )
-            return row, await journal.read_back(session_id, before, limit)
+            return row, await LocalReader(journal).read_back(session_id, before, limit)
 
         row, page = await self._reader.ask(read)
         entries = ",".join(map(entry_json, page.entries))
@@ -231,10 +229,8 @@ class JournalPages:
             part=asked.one_of("in", get_args(Part)),  # type: ignore[arg-type]
             rank=asked.is_true("rank"),
             limit=MOST_HITS if done else limit + 1,
-            session_id=principal.session_id,
-            tenant=principal.tenant,
         )
-        hits = await self._reader.ask(lambda journal: journal.search(sought))
+        hits = await self._reader.ask(lambda it: _reader(it, principal).search(sought))
         # Newer hits may have come in before those already shown.
         places = [place_name(hit.session_id, hit.seq) for hit in hits]
         start = places.index(last) + 1 if last in places else done
@@ -250,8 +246,7 @@ class JournalPages:
         Parameters(query, ())
         principal.check(LIST_SESSIONS.name, b"{}")
         live = await self._reader.live_now()
-        wanted = Whose(principal.tenant, principal.session_id)
-        found = await self._reader.ask(lambda journal: open_questions(journal, live, wanted))
+        found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
         return _page("questions", map(question_json, found), None)
 
     async def _decisions(self, query: bytes, principal: Principal) -> bytes:
@@ -262,55 +257,17 @@ class JournalPages:
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
         before = asked.number("cursor", 1, LAST_MOMENT)
         live = await self._reader.live()
-        wanted = Whose(principal.tenant, session_id or principal.session_id)
+        whose = Whose(principal.tenant, session_id or principal.session_id)
         found, following = await self._reader.ask(
-            lambda journal: decisions(journal, live, limit, before, wanted)
+            lambda it: LocalReader(it, whose=whose, live=live).decisions(limit, before)
         )
         lines = map(question_json, found)
         return _page("decisions", lines, None if following is None else str(following))
 
 
-async def _rows(
-    journal: Journal,
-    wanted: ListFilter,
-    words: Sequence[str],
-    cursor: str | None,
-    limit: int,
-    only: str | None,
-) -> tuple[list[SessionRow], str | None]:
-    """Return the next matching sessions that contain all words, and the cursor after them."""
-    secret = await journal.cursor_secret()
-    after = None if cursor is None else cursors.decode(cursor, wanted, secret)
-    if only is not None:
-        row = await journal.session(only)
-        is_shown = wanted.fits(row) and _has(row, words) and (after is None or after < row.key)
-        return [row] if is_shown else [], None
-    found: list[SessionRow] = []
-    looked_through = 0
-    while looked_through < LOOKED_THROUGH:
-        # One more than shown, to tell whether more follow.
-        at_once = MOST_ROWS if words else limit + 1
-        rows = await journal.page(wanted, after, at_once)
-        for row in rows:
-            if len(found) == limit:
-                return found, cursors.encode(_key(after), wanted, secret)
-            after = row.key
-            if _has(row, words):
-                found.append(row)
-        if len(rows) < at_once:
-            return found, None
-        looked_through += len(rows)
-    return found, cursors.encode(_key(after), wanted, secret)
-
-
-def _key(after: ListKey | None) -> ListKey:
-    assert after is not None  # at least one row was looked at
-    return after
-
-
-def _has(row: SessionRow, words: Sequence[str]) -> bool:
-    said = f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}".casefold()
-    return all(word in said for word in words)
+def _reader(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
+    """Return the reader of what a principal may see."""
+    return LocalReader(journal, whose=Whose(principal.tenant, principal.session_id), live=live)
 
 
 def _agents(asked: Parameters) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal
-from acphold.server.neighbours import Live, live_at_nodes, live_sessions
+from acphold.reading.neighbours import Live, live_at_nodes, live_sessions
 from acphold.server.service import served_journal
 from acphold.web.gate import RefusedError
 

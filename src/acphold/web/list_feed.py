@@ -3,16 +3,22 @@
     GET /sessions/feed    event `snapshot` {"sessions": [ROW…]}, then `change` {"session": ROW} or
                           {"gone": ID}, each with an `id` to go on after, in `Last-Event-ID`
 
-The journal is followed once for all clients, started by the first of them. A client's position is
-kept for a while: one that falls further behind gets a snapshot again, and so does one that
-reconnects after the server restarted. A client that does not see all sessions also gets a snapshot
-when it reconnects: its events have no numbers, which would tell how much goes on in the others.
+A ROW whose session waits for a person also has its `openQuestions`, each as in the inbox.
+
+The journal is followed once for all clients, started by the first of them. An id is
+`ERA.CHANGE.LIVE`: the era of the journal's positions (see `acphold.journal.lineage`), the last
+change in the journal, and the beginnings of the ids of the sessions that are live. A client that
+reconnects, also after the server restarted, gets the sessions that have changed since, those that
+are live, and those that were; a snapshot if they are very many, or if the journal has gone back. A
+client that does not see all sessions always gets a snapshot: its events have no numbers, which
+would tell how much goes on in the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -23,16 +29,16 @@ from typing import Final, NamedTuple
 
 from msgspec.json import encode
 
-from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
+from acphold.errors import AmbiguousIdError, ForbiddenError, JournalError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
-from acphold.server.followed_list import Changed, Snapshot, followed
-from acphold.server.neighbours import live_at_nodes, live_sessions
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
 from acphold.server.stirrings import Stirrings
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
 from acphold.web.journal_reader import JournalReader
@@ -48,6 +54,9 @@ NEWEST: Final = 200
 KEPT: Final = 1000
 """Changes kept for clients that are behind."""
 
+KEPT_BYTES: Final = 16 << 20
+"""Most bytes of the events that are kept: one with open questions may be long."""
+
 HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two heartbeats, so that no proxy takes the stream for dead."""
 
@@ -60,6 +69,16 @@ AGAIN_SECONDS: Final = 1.0
 WATCHERS: Final = 256
 OF_A_TOKEN: Final = 32
 """Most streams in total, and per token."""
+
+
+PREFIX: Final = 12
+"""Characters of the id of a live session in a position."""
+
+MOST_LIVE: Final = 64
+"""Most live sessions in a position; with more, who reconnects gets a snapshot."""
+
+_PLAIN: Final = re.compile(r"[\w-]+", re.ASCII)
+_POSITION: Final = re.compile(r"([0-9a-f]+)\.([0-9]{1,19})\.([\w,-]*)", re.ASCII)
 
 
 class Row(NamedTuple):
@@ -82,7 +101,7 @@ class Told(NamedTuple):
 class ListFeed:
     """The feed; an async context manager.
 
-    Changes of one `era` are numbered from 1; each snapshot of the journal begins a new era.
+    Changes of one `run` are numbered from 1; each snapshot of the journal begins a new run.
     """
 
     def __init__(self, reader: JournalReader, gate: Gate, stirrings: Stirrings) -> None:
@@ -91,9 +110,12 @@ class ListFeed:
         self._stirrings = stirrings
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
-        self._era = ""  # "" until the first snapshot
+        self._run = ""  # "" until the first snapshot
+        self._era = ""
+        self._last = 0
         self._rows: dict[str, Row] = {}
-        self._told: deque[Told] = deque(maxlen=KEPT)
+        self._told: deque[Told] = deque()
+        self._told_bytes = 0
         self._number = 0
         self._news = asyncio.Event()
 
@@ -117,7 +139,7 @@ class ListFeed:
 
     # -- one client ------------------------------------------------------------------------
 
-    async def answer(self, exchange: Exchange, admitted: Admitted) -> None:
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Serve one client until it goes or its token is revoked; raises RefusedError."""
         if exchange.method != "GET":
             raise RefusedError(405, "GET is wanted")
@@ -151,29 +173,32 @@ class ListFeed:
     async def _events(self, who: Principal, position: str) -> AsyncIterator[bytes]:
         """Yield the events for one client after a position."""
         loop = asyncio.get_running_loop()
-        era, _, number = position.partition(".")
-        at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        run, at = "", 0
         theirs = set[str]()  # the sessions told to a client that does not see all
         silent_until = loop.time() + HEARTBEAT_SECONDS
         while True:
             said = b""
             news = self._news
             before_all = self._number - len(self._told)
-            if self._era and not (era == self._era and before_all <= at <= self._number):
-                era, at = self._era, self._number
-                rows = await self._seen_by(who)
-                theirs = {row.found.session_id for row in rows}
-                position = self._position if who.sees_all else era
-                listed = ",".join(row.json for row in rows)
-                said = _event("snapshot", position, f'{{"sessions":[{listed}]}}')
-            elif self._era and at < self._number:
+            if self._run and not (run == self._run and before_all <= at):
+                run, at = self._run, self._number
+                missed = await self._missed(position) if who.sees_all else None
+                position = ""
+                if missed is None:
+                    id_ = self._position if who.sees_all else run
+                    rows = await self._seen_by(who)
+                    theirs = {row.found.session_id for row in rows}
+                    listed = ",".join(row.json for row in rows)
+                    missed = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
+                said = missed
+            elif self._run and at < self._number:
                 due = islice(self._told, at - before_all, None)
                 at = self._number
                 if who.sees_all:
                     said = b"".join(it.event for it in due)
                 else:
                     changes = [_told_to(who, theirs, it) for it in due]
-                    said = b"".join(_event("change", era, it) for it in changes if it)
+                    said = b"".join(_event("change", run, it) for it in changes if it)
             if said:
                 yield said
                 silent_until = loop.time() + HEARTBEAT_SECONDS
@@ -183,6 +208,32 @@ class ListFeed:
             except TimeoutError:
                 yield b":\n\n"
                 silent_until = loop.time() + HEARTBEAT_SECONDS
+
+    async def _missed(self, position: str) -> bytes | None:
+        """Return the events since a position; None if they cannot be told."""
+        if (found := _POSITION.fullmatch(position)) is None or found[1] != self._era:
+            return None
+        after, beginnings = int(found[2]), [*filter(None, found[3].split(","))]
+        if len(beginnings) > MOST_LIVE:
+            return None
+        reached = self._position
+
+        async def read(journal: Journal) -> News | None:
+            reader = LocalReader(journal)
+            known = [it for begin in beginnings async for it in _begun(journal, begin)]
+            return await reader.missed(after, known, KEPT)
+
+        if (news := await self._reader.ask(read)) is None:
+            return None
+        said = [f'{{"session":{session_json(it)}}}' for it in news.sessions]
+        said += map(_gone, news.gone)
+        # A client that goes in the middle asks for all of them again.
+        *earlier, last = [*said] or [""]
+        if not last:
+            return b":\n\n"
+        return b"".join(
+            [*(_event("change", position, it) for it in earlier), _event("change", reached, last)]
+        )
 
     async def _seen_by(self, who: Principal) -> list[Row]:
         """Return the sessions this client may see, newest first."""
@@ -196,7 +247,10 @@ class ListFeed:
 
     @property
     def _position(self) -> str:
-        return f"{self._era}.{self._number}"
+        live = [id_[:PREFIX] for id_, row in self._rows.items() if row.is_live]
+        if len(live) > MOST_LIVE or not self._era or any(not _PLAIN.fullmatch(it) for it in live):
+            return "-"
+        return f"{self._era}.{self._last}.{','.join(live)}"
 
     # -- all clients -----------------------------------------------------------------------
 
@@ -210,45 +264,62 @@ class ListFeed:
                 log.warning("the list cannot be followed: %s", exc)
             except Exception:  # nobody awaits this task, and clients wait for it
                 log.exception("the list was given up for a moment")
-            self._era = ""
+            self._run = ""
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _rest(self) -> None:
         if not self._watchers and self._following is not None:
             self._following.cancel()
             self._following = None
-            self._era, self._rows = "", {}
-            self._told.clear()
+            self._run, self._rows = "", {}
+            self._forget()
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read in the reader's thread: changes become text there, once for all clients."""
         journal = served_journal(self._reader.location)
         try:
             with self._stirrings.heard() as stirred:
-                async with aclosing(followed(journal, NEWEST, stirred)) as found:
+                async with aclosing(LocalReader(journal).changes(NEWEST, stirred)) as found:
                     async for news in found:
-                        rows = {row.session_id: _row(row, news) for row in news.rows}
-                        away = [row.session_id for row in news.rows if row.archived]
-                        if isinstance(news, Snapshot):
-                            loop.call_soon_threadsafe(self._begin, rows)
+                        rows = {it.row.session_id: _row(it) for it in news.sessions}
+                        away = [
+                            it.row.session_id
+                            for it in news.sessions
+                            if it.row.archived and it.live is None
+                        ]
+                        if news.is_all:
+                            loop.call_soon_threadsafe(self._begin, rows, news.last)
                         else:
-                            loop.call_soon_threadsafe(self._tell, rows, away, news.gone)
+                            loop.call_soon_threadsafe(self._tell, rows, away, news)
         finally:
             await journal.aclose()
 
-    def _begin(self, rows: dict[str, Row]) -> None:
-        self._era, self._number, self._rows = secrets.token_hex(6), 0, rows
-        self._told.clear()
+    def _begin(self, rows: dict[str, Row], last: int) -> None:
+        self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
+        self._forget()
+        self._reach(rows, last)
         self._wake()
 
-    def _tell(self, rows: dict[str, Row], away: Sequence[str], gone: Sequence[str]) -> None:
-        for session_id, row in rows.items():
-            self._note(session_id, f'{{"session":{row.json}}}', row.found)
-        for session_id in gone:
-            self._note(session_id, _gone(session_id), None)
+    def _reach(self, rows: dict[str, Row], last: int) -> None:
+        self._last = last
+        for row in rows.values():
+            self._era = row.found.lineage.partition(".")[0]
+
+    def _tell(self, rows: dict[str, Row], away: Sequence[str], news: News) -> None:
+        before = self._position
         self._rows |= rows
-        for session_id in (*away, *gone):
+        for session_id in (*away, *news.gone):
             self._rows.pop(session_id, None)
+        self._reach(rows, news.last)
+        changes: list[tuple[str, str, SessionRow | None]] = [
+            (id_, f'{{"session":{row.json}}}', row.found) for id_, row in rows.items()
+        ]
+        changes += [(id_, _gone(id_), None) for id_ in news.gone]
+        for left, (session_id, said, now) in zip(
+            range(len(changes) - 1, -1, -1), changes, strict=True
+        ):
+            # A client that goes in the middle asks for all of them again.
+            self._note(session_id, before if left else self._position, said, now)
         if len(self._rows) > 2 * NEWEST:
             newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
             self._rows = {
@@ -256,19 +327,36 @@ class ListFeed:
             }
         self._wake()
 
-    def _note(self, session_id: str, said: str, now: SessionRow | None) -> None:
+    def _note(self, session_id: str, position: str, said: str, now: SessionRow | None) -> None:
         self._number += 1
-        event = _event("change", self._position, said)
+        event = _event("change", position, said)
         self._told.append(Told(session_id, event, said, now))
+        self._told_bytes += len(event)
+        while len(self._told) > KEPT or (self._told_bytes > KEPT_BYTES and len(self._told) > 1):
+            self._told_bytes -= len(self._told.popleft().event)
+
+    def _forget(self) -> None:
+        self._told.clear()
+        self._told_bytes = 0
 
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
 
-def _row(row: SessionRow, news: Snapshot | Changed) -> Row:
-    told = session_json(row, news.live, news.outcomes)
-    return Row(row, row.session_id in news.live, told)
+async def _begun(journal: Journal, beginning: str) -> AsyncIterator[str]:
+    """Yield the ids of the sessions that begin so."""
+    try:
+        yield (await journal.resolve(beginning)).session_id
+    except UnknownSessionError:
+        return
+    except AmbiguousIdError as several:
+        for session_id in several.matches:
+            yield session_id
+
+
+def _row(session: ListedSession) -> Row:
+    return Row(session.row, session.live is not None, session_json(session))
 
 
 def _told_to(who: Principal, theirs: set[str], told: Told) -> str:
@@ -298,10 +386,8 @@ async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
             found = [await journal.session(who.session_id)]
         except UnknownSessionError:
             found = []
-    outcomes = await journal.outcomes([row.session_id for row in found])
-    live = {**await live_at_nodes(journal), **await live_sessions()}
-    news = Changed(found, (), live, outcomes)
-    return [_row(row, news) for row in found if who.scopes_in(row)]
+    seen = [row for row in found if who.scopes_in(row)]
+    return [_row(session) for session in await LocalReader(journal).listed(seen)]
 
 
 def _event(name: str, id_: str, data: str) -> bytes:

@@ -16,7 +16,7 @@ from msgspec.json import decode, encode
 from acphold.errors import InvalidParamsError
 from acphold.hub.frames import POSITION
 from acphold.schema.splice import UNREADABLE, members
-from acphold.schema.update_kinds import UPDATE_KINDS, Form
+from acphold.schema.update_kinds import UPDATE_KINDS, UpdateForm
 from acphold.web.gate import Headers
 from acphold.web.sockets import LONGEST
 
@@ -39,7 +39,7 @@ def in_pieces(line: bytes) -> list[bytes]:
         update = members(params.get("update", b"{}"))
         content = members(update.get("content", b"{}"))
         kind = UPDATE_KINDS.get(decode(update.get("sessionUpdate", b'""'), type=str))
-        if kind is None or kind.form is not Form.PIECE or "text" not in content:
+        if kind is None or kind.form is not UpdateForm.PIECE or "text" not in content:
             return [line]
         text = decode(content["text"], type=str)
         meta = members(params.get("_meta", b"{}"))

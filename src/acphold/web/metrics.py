@@ -16,10 +16,10 @@ from typing import Final
 from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
 from acphold.journal import Journal
 from acphold.journal.latency import APPENDS, BOUNDS, Durations
+from acphold.reading.neighbours import LiveSession
 from acphold.schema import LIST_SESSIONS
-from acphold.server.neighbours import LiveSession
 from acphold.server.principals import Principal
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_reader import JournalReader
@@ -61,7 +61,7 @@ class Metrics:
 
         return receiving, sending
 
-    async def answer(self, exchange: Exchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request for the metrics; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")

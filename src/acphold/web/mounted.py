@@ -24,9 +24,10 @@ from acphold.journal.access import Access
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import EXPIRED
+from acphold.tasks import beside
 from acphold.transports.urls import ENDPOINT
 from acphold.web.application import attend_websocket
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import (
     TOKENS_SECONDS,
     Admitted,
@@ -106,7 +107,7 @@ class Mounted:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        exchange = Exchange(scope, receive, send)
+        exchange = HttpExchange(scope, receive, send)
         try:
             await self._answer(exchange)
         except RefusedError as exc:
@@ -132,7 +133,7 @@ class Mounted:
 
     # -- requests -----------------------------------------------------------------------------
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: HttpExchange) -> None:
         gate, clients = await self._opened()
         gate.check_place(exchange.headers)
         match exchange.method, exchange.path:
@@ -147,7 +148,7 @@ class Mounted:
             case _:
                 raise RefusedError(404, "there is nothing at this address")
 
-    async def _admitted(self, gate: Gate, exchange: Exchange) -> Admitted:
+    async def _admitted(self, gate: Gate, exchange: HttpExchange) -> Admitted:
         if self._admit is None:
             offered = exchange.scope.get("subprotocols", [])
             return await gate.admit(exchange.headers, offered, exchange.connection, exchange.came)
@@ -192,14 +193,11 @@ class Mounted:
                 await asyncio.sleep(TOKENS_SECONDS)
                 await gate.look()
 
-        async with clients, gate.audit.kept():
-            looking = asyncio.create_task(look(), name="look at tokens")
+        async with clients, gate.audit.kept(), beside(look(), "look at tokens"):
             try:
                 yield
             finally:
                 self._open = None  # the server may be opened again
-                looking.cancel()
-                await asyncio.wait([looking])
 
     # -- for those that serve one client -------------------------------------------------------
 

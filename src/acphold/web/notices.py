@@ -35,17 +35,18 @@ from msgspec.json import Decoder, encode
 
 from acphold.errors import ForbiddenError, JournalError
 from acphold.presentation.visible_text import on_one_line
+from acphold.reading.inbox import InboxQuestion, Whose, open_questions
 from acphold.schema import LIST_SESSIONS
-from acphold.server.inbox import InboxQuestion, Whose, open_questions
 from acphold.server.stirrings import Stirrings
-from acphold.web.exchange import Exchange
+from acphold.tasks import end
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.journal_reader import JournalReader
 from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.push_message import (
     LARGEST_PAYLOAD,
     Order,
-    Outcome,
+    PushOutcome,
     Subscription,
     WrongSubscriptionError,
     checked,
@@ -92,7 +93,7 @@ class _Keys(Struct):
     auth: str
 
 
-class _Asked(Struct):
+class _Subscription(Struct):
     endpoint: str
     keys: _Keys
 
@@ -104,11 +105,11 @@ class _Attended(Struct):
 class Sender(Protocol):
     """Sends messages: `web.push_sender.PushSender`."""
 
-    async def send(self, order: Order) -> Outcome:
+    async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""
 
 
-class _Told(Struct):
+class _ToldBrowser(Struct):
     """The questions one browser was told, and the time from which it may be told more."""
 
     questions: frozenset[str] = frozenset()
@@ -138,11 +139,12 @@ class Notices:
         self._hold = hold
         # Find questions pending from before the start first: do not withdraw and send them again.
         again = self._now() + hold + LOOK_SECONDS
-        self._told = {token: _Told(questions, again) for token, questions in kept.told.items()}
+        self._told = {
+            token: _ToldBrowser(questions, again) for token, questions in kept.told.items()
+        }
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, float] = {}
         self._attended: dict[tuple[str | None, str], float] = {}
-        self._number = 0
         self._watching: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
 
@@ -158,15 +160,11 @@ class Notices:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._watching is not None
-        ending = [self._watching, *self._sending.values()]
-        for task in ending:
-            task.cancel()
-        await asyncio.wait(ending)
+        await end(self._watching, *self._sending.values())
 
     # -- the addresses --------------------------------------------------------------------
 
-    async def answer(self, exchange: Exchange, admitted: Admitted) -> None:
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request to an address below NOTICES; raises RefusedError."""
         who = admitted.principal
         try:
@@ -205,11 +203,11 @@ class Notices:
         except OSError as exc:
             raise RefusedError(503, f"the key for notices cannot be kept: {exc.strerror}") from None
 
-    async def _subscribe(self, exchange: Exchange, token: str) -> None:
+    async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
         if not exchange.is_json:
             raise RefusedError(415, "application/json is wanted")
         try:
-            asked = Decoder(_Asked).decode(await exchange.body(LARGEST))
+            asked = Decoder(_Subscription).decode(await exchange.body(LARGEST))
             found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
         except (MsgspecError, UnicodeDecodeError, RecursionError):
             raise RefusedError(400, "a subscription is wanted, as a browser gives it") from None
@@ -278,7 +276,7 @@ class Notices:
         self, token: str, browser: Subscription, due: Sequence[InboxQuestion], tenant: str | None
     ) -> None:
         """Begin to send one browser a message, if there is news for it."""
-        told, now = self._told.setdefault(token, _Told()), self._now()
+        told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
         if token in self._sending or now < told.next_at:
             return
         if self._is_attended(tenant):
@@ -287,9 +285,7 @@ class Notices:
         ids = frozenset(each.question.id for each in due)
         if ids == told.questions:
             return
-        self._number += 1
         order = Order(
-            self._number,
             browser,
             encode(notice(due, is_news=not ids <= told.questions)).decode(),
             self._kept.key,
@@ -306,7 +302,9 @@ class Notices:
         self._attended = {of: at for of, at in self._attended.items() if at > since}
         return any(whose == tenant for whose, _ in self._attended)
 
-    async def _send(self, token: str, order: Order, told: _Told, ids: frozenset[str]) -> None:
+    async def _send(
+        self, token: str, order: Order, told: _ToldBrowser, ids: frozenset[str]
+    ) -> None:
         began = self._now()
         outcome = await self._sender.send(order)
         if self._told.get(token) is not told:

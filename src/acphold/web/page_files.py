@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 
 BUILT: Final = Path(__file__).with_name("page") / "built"
@@ -118,7 +118,7 @@ class PageFiles:
         """Return True if an address is one of the page's."""
         return path in AT_ROOT or path.startswith(PAGE)
 
-    async def answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request for the page; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")

@@ -23,7 +23,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from acphold.transports.messages import AT_ONCE
-from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
+from acphold.web.connections import PATIENCE, RATE, STATE, Connections, ServedConnection
 
 READ: Final = 16 << 10
 """Bytes read from one connection before others get a turn."""
@@ -49,14 +49,14 @@ Expected = Literal["a head", "a body", "another head"]
 """The next thing on a connection; of "another head" nothing has arrived yet."""
 
 
-class _Bounded(asyncio.BufferedProtocol):
-    """Reports traffic to a `Connection` and reads in small steps.
+class _BoundedHttp(asyncio.BufferedProtocol):
+    """Reports traffic to a `ServedConnection` and reads in small steps.
 
     All share one read buffer: it is emptied in the same step.
     """
 
     _buffer = memoryview(bytearray(READ))
-    connection: Connection
+    connection: ServedConnection
 
     if TYPE_CHECKING:
 
@@ -84,7 +84,7 @@ class _Bounded(asyncio.BufferedProtocol):
         super().connection_lost(exc)
 
 
-class HttpProtocol(_Bounded, HttpToolsProtocol):
+class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
     """One HTTP connection, until it becomes a WebSocket."""
 
     def __init__(
@@ -95,7 +95,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.connection: Connection = app_state[STATE]
+        self.connection: ServedConnection = app_state[STATE]
         self.connection.write_more = self._write_more
         self._expected: Expected = "a head"
         self._head = 0  # bytes of an incomplete head
@@ -138,7 +138,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         super().on_message_complete()
 
     def _write_more(self, body: bytes) -> bool:
-        """Write one chunk, as uvicorn does; for `Connection.write_more`."""
+        """Write one chunk, as uvicorn does; for `ServedConnection.write_more`."""
         cycle = self.cycle
         is_over = cycle.response_complete or cycle.disconnected or self.transport.is_closing()
         if is_over or not cycle.chunked_encoding or self.flow.write_paused:
@@ -165,7 +165,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
 
-class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
+class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
     """One connection that has become a WebSocket."""
 
     def __init__(
@@ -176,7 +176,7 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.connection: Connection = app_state[STATE]
+        self.connection: ServedConnection = app_state[STATE]
         self.connection.let_go()
         self.take: Callable[[bytes, bool], bool] | None = None
         """Takes a text message and returns whether it did so in this step, if the bool allows
@@ -278,7 +278,7 @@ class Arrival(asyncio.Protocol):
         else:
             self._securing = asyncio.create_task(self._secure(connection), name="begin TLS")
 
-    async def _secure(self, connection: Connection) -> None:
+    async def _secure(self, connection: ServedConnection) -> None:
         assert self._tls is not None
         try:
             transport = await asyncio.get_running_loop().start_tls(
@@ -300,7 +300,7 @@ class Arrival(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._early += data  # between the end of the handshake and the next step of the loop
 
-    def _hand_over(self, connection: Connection) -> None:
+    def _hand_over(self, connection: ServedConnection) -> None:
         protocol = self._made({STATE: connection})
         connection.transport.set_protocol(protocol)
         protocol.connection_made(connection.transport)

@@ -50,7 +50,6 @@ class Subscription(Struct, frozen=True):
 class Order(Struct, frozen=True):
     """A message to send: `key` signs it, `payload` is what the browser gets."""
 
-    id: int
     to: Subscription
     payload: str
     key: str
@@ -58,10 +57,9 @@ class Order(Struct, frozen=True):
     topic: str
 
 
-class Outcome(Struct, frozen=True):
+class PushOutcome(Struct, frozen=True):
     """The result of sending: the HTTP status, 0 if there was no answer, and the reason."""
 
-    id: int
     status: int = 0
     why: str = ""
 
@@ -74,7 +72,7 @@ def checked(found: Subscription) -> Subscription:
     """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
 
     Its address may be anybody's. Where the name resolves to is checked when a message is sent
-    (`web.push_process`).
+    (`web.push_sender`).
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 

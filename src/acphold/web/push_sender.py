@@ -1,125 +1,113 @@
-"""Messages to browsers, sent by a separate process: started for the first, ended when idle."""
+"""Messages to browsers by Web Push, sent in threads: encryption and HTTP slow down nothing else.
+
+The address comes from a browser, so it may be anybody's: it is resolved once, and connected to only
+if all its addresses are public. No redirect is followed, and nothing of an answer is read but its
+status.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from asyncio.subprocess import PIPE, Process
-from contextlib import suppress
-from types import TracebackType
-from typing import Final
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from msgspec import MsgspecError
-from msgspec.json import decode, encode
+from acphold.web.push_message import SECONDS, Order, PushOutcome, encrypted, headers
+from acphold.workspace.threads import Threads
 
-from acphold.processes.own_program import own_python, start_own
-from acphold.web.push_message import SECONDS, Order, Outcome
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+AT_ONCE: Final = 8
+"""Messages sent at the same time."""
 
 PATIENCE: Final = 2 * SECONDS
-"""Longest time for a message, with the start of the process, in seconds."""
+"""Longest time for a message, with the wait for its turn, in seconds."""
 
-IDLE_SECONDS: Final = 30.0
-"""Seconds that the process is kept for the next message."""
+PORT: Final = 443
 
-LAST_SECONDS: Final = 2.0
-"""Seconds that the process gets to end."""
+_WITH_IPV4_AT_THE_END: Final = (
+    ipaddress.IPv6Network("::/96"),  # IPv4-compatible
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 6052)
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
+)
+_PRIVATE: Final = (
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),
+)
+
+
+def is_public(address: str) -> bool:
+    """Return True for an address of the public network, including one embedded in another."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not found.is_multicast
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if any(found in network for network in _WITH_IPV4_AT_THE_END):
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    if not all(is_public(str(it)) for it in inside if it is not None):
+        return False
+    if found.ipv4_mapped is not None:
+        return True
+    is_private = any(found in network for network in _PRIVATE)
+    return found.is_global and not found.is_multicast and not is_private
+
+
+async def send(
+    order: Order,
+    may: Callable[[str], bool] = is_public,
+    port: int = PORT,
+    verify: ssl.SSLContext | bool = True,
+) -> PushOutcome:
+    """Send one message; never raises for errors of others.
+
+    Blocks while the name is looked up, so it runs in a thread: see `PushSender`. `may` says which
+    addresses may be connected to; `verify` has the certificates to trust instead of the usual ones.
+    """
+    import httpx2  # late: only a `serve` with something to send needs it
+
+    host = urlsplit(order.to.endpoint).hostname or ""
+    try:
+        async with asyncio.timeout(SECONDS):
+            # Not by the loop: at its end it would wait for a name server that does not answer.
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = [str(it[4][0]) for it in found]
+            if not addresses or not all(map(may, addresses)):
+                return PushOutcome(0, f"{host} is none of the public network")
+            # Connect to the address that was checked: the name may resolve to another the next
+            # time.
+            address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+            url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
+            body = encrypted(order.to, order.payload.encode())
+            said = headers(order.key, order.to.endpoint, order.subject, order.topic)
+            said["Host"] = host
+            async with (
+                httpx2.AsyncClient(verify=verify, trust_env=False, timeout=SECONDS) as http,
+                http.stream(
+                    "POST", url, content=body, headers=said, extensions={"sni_hostname": host}
+                ) as answer,
+            ):
+                return PushOutcome(answer.status_code)
+    except TimeoutError:
+        return PushOutcome(0, f"{host} does not answer")
+    except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        return PushOutcome(0, f"{host}: {type(exc).__name__}: {exc}")
 
 
 class PushSender:
-    """Sends messages; an async context manager that ends the process."""
+    """Sends messages. A thread that hangs in a look-up keeps nobody waiting, not even the exit."""
 
     def __init__(self) -> None:
-        self._process: Process | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
-        self._starting = asyncio.Lock()
-        self._idle: asyncio.TimerHandle | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._threads = Threads(AT_ONCE)
 
-    async def __aenter__(self) -> PushSender:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._rest()
-        if self._ending:
-            await asyncio.wait(self._ending)
-
-    async def send(self, order: Order) -> Outcome:
+    async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting[order.id] = answer
         try:
             async with asyncio.timeout(PATIENCE):
-                async with self._starting:
-                    process = await self._started()
-                assert process.stdin is not None
-                process.stdin.write(encode(order) + b"\n")
-                await process.stdin.drain()
-                return await answer
+                return await self._threads.run(lambda _: asyncio.run(send(order)))
         except TimeoutError:
-            self._rest()
-            return Outcome(order.id, 0, "the process that sends notices does not answer")
-        except OSError as exc:
-            self._rest()
-            return Outcome(order.id, 0, f"notices cannot be sent: {exc}")
-        finally:
-            self._waiting.pop(order.id, None)
-            if self._idle is not None:
-                self._idle.cancel()
-            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._idled)
-
-    def _idled(self) -> None:
-        if not self._waiting:
-            self._rest()
-
-    async def _started(self) -> Process:
-        if self._process is None or self._process.returncode is not None:
-            command = own_python("-m", "acphold.web.push_process")
-            self._process = await start_own(command, stdin=PIPE, stdout=PIPE)
-            self._reading = asyncio.create_task(self._read(self._process), name="push outcomes")
-        return self._process
-
-    async def _read(self, process: Process) -> None:
-        """Hand out the results; when the process ends, its pending messages end too."""
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            with suppress(MsgspecError):
-                outcome = decode(line, type=Outcome)
-                if (answer := self._waiting.get(outcome.id)) is not None and not answer.done():
-                    answer.set_result(outcome)
-        for id_, answer in self._waiting.items():
-            if process is self._process and not answer.done():
-                answer.set_result(Outcome(id_, 0, "the process that sends notices has ended"))
-
-    def _rest(self) -> None:
-        """Let the process end; something else waits for it."""
-        process, reading = self._process, self._reading
-        self._process = self._reading = None
-        if process is None or reading is None:
-            return
-        ending = asyncio.create_task(_end(process, reading), name="end of the push process")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
-
-
-async def _end(process: Process, reading: asyncio.Task[None]) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        async with asyncio.timeout(LAST_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-    finally:
-        reading.cancel()
-        await asyncio.wait([reading])
+            return PushOutcome(0, "the push service does not answer")
+        except (RuntimeError, OSError) as exc:  # no thread, or no file descriptor, is left
+            return PushOutcome(0, f"notices cannot be sent: {exc}")

@@ -1,6 +1,9 @@
-"""Reports on the journal for people: usage reported by agents, and a session as a file.
+"""Reports on the journal for people: usage, glances, a session's file changes and its export.
 
-    GET /usage?by=day|agent|folder  {"sums": [SUM…]}, as `acphold usage --json` prints them
+    GET /usage?by=day|agent|…       {"sums": [SUM…], "total": SUM, "byRequest": [AGENT…]}, as
+                                    `acphold usage --json` prints them
+    GET /glances, /contexts         ends of sessions, and surroundings of hits: see `glances`
+    GET /sessions/ID/changes        the changes that `acphold diff` prints: see `session_changes`
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
 A file is only downloaded, never shown at this address: agents' text would share our origin.
@@ -18,20 +21,30 @@ from acphold.errors import ForbiddenError, IllegibleNameError, JournalError, Unk
 from acphold.history import Entry
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import Grouping, history
+from acphold.known_agents import keys_of
 from acphold.presentation.json_facts import usage_json
+from acphold.reading.local_reader import LocalReader
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
-from acphold.web.exchange import Exchange
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
-from acphold.web.journal_pages import SESSIONS
+from acphold.web.glances import contexts, glances
+from acphold.web.journal_pages import LAST_SEQ, SESSIONS
 from acphold.web.journal_reader import JournalReader
 from acphold.web.parameters import Parameters
+from acphold.web.session_changes import SessionChanges
 
 USAGE: Final = "/usage"
+GLANCES: Final = "/glances"
+CONTEXTS: Final = "/contexts"
 EXPORT: Final = "/export"
-"""The end of the address of a session's export."""
+CHANGES: Final = "/changes"
+"""The ends of the addresses of a session's export and changes."""
 
 MOST_GROUPS: Final = 400
+LARGEST_GROUPS: Final = 100_000
+"""Groups of usage in an answer, unless asked for up to the second."""
+
 LARGEST_FILE: Final = 64 * 1024 * 1024
 """Characters of a file; use `acphold export` for longer sessions."""
 
@@ -46,19 +59,26 @@ class Reports:
     def __init__(self, reader: JournalReader, export: Export | None = None) -> None:
         self._reader = reader
         self._write = export
+        self._changed = SessionChanges()
 
     @staticmethod
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
-        return path == USAGE or (path.startswith(f"{SESSIONS}/") and path.endswith(EXPORT))
+        return path in (USAGE, GLANCES, CONTEXTS) or (
+            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES))
+        )
 
-    async def answer(self, exchange: Exchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request for a report; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         try:
             if exchange.path == USAGE:
                 await self._usage(exchange, principal)
+            elif exchange.path in (GLANCES, CONTEXTS):
+                await self._glances(exchange, principal)
+            elif exchange.path.endswith(CHANGES):
+                await self._changes(exchange, principal)
             else:
                 await self._export(exchange, principal)
         except ForbiddenError as exc:
@@ -70,22 +90,58 @@ class Reports:
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
 
-    async def _usage(self, exchange: Exchange, principal: Principal) -> None:
-        asked = Parameters(exchange.scope.get("query_string", b""), ("by", "since"))
+    async def _usage(self, exchange: HttpExchange, principal: Principal) -> None:
+        asked = Parameters(
+            exchange.scope.get("query_string", b""), ("by", "agent", "cwd", "since", "limit")
+        )
         principal.check(LIST_SESSIONS.name, encode({}))
         if not principal.sees_all:  # sums cover all sessions together
             raise RefusedError(403, "what was used is for who may see all sessions")
         grouping = asked.one_of("by", get_args(Grouping)) or "day"
-        since = asked.moment("since")
+        name, cwd, since = asked.text("agent"), asked.text("cwd"), asked.moment("since")
+        agents = () if name is None else keys_of(name)
+        limit = asked.number("limit", 1, LARGEST_GROUPS) or MOST_GROUPS
 
-        async def sums(journal: Journal) -> list[str]:
-            found = await journal.usage(grouping, since=since)  # type: ignore[arg-type]
-            return [usage_json(each, grouping) for each in found.groups[:MOST_GROUPS]]
+        async def sums(journal: Journal) -> str:
+            found = await LocalReader(journal).usage(
+                grouping,  # type: ignore[arg-type]
+                agents=agents,
+                cwd=cwd,
+                since=since,
+            )
+            groups = ",".join(usage_json(each, grouping) for each in found.groups[:limit])
+            total, last = (
+                usage_json(found.total, grouping),
+                encode(sorted(found.by_request)).decode(),
+            )
+            return f'{{"sums":[{groups}],"total":{total},"byRequest":{last}}}'
 
-        body = f'{{"sums":[{",".join(await self._reader.ask(sums))}]}}'
-        await exchange.answer(200, raw=body.encode())
+        await exchange.answer(200, raw=(await self._reader.ask(sums)).encode())
 
-    async def _export(self, exchange: Exchange, principal: Principal) -> None:
+    async def _glances(self, exchange: HttpExchange, principal: Principal) -> None:
+        principal.check(LIST_SESSIONS.name, b"{}")
+        query = exchange.scope.get("query_string", b"")
+        look = glances if exchange.path == GLANCES else contexts
+        found = await self._reader.ask(lambda journal: look(journal, principal, query))
+        await exchange.answer(200, raw=found)
+
+    async def _changes(self, exchange: HttpExchange, principal: Principal) -> None:
+        asked = Parameters(exchange.scope.get("query_string", b""), ("turn", "path"))
+        session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(CHANGES)
+        principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
+        is_last = asked.text("turn") == "last"
+        turn = -1 if is_last else asked.number("turn", 1, LAST_SEQ)
+        path = asked.text("path")
+
+        async def found(journal: Journal) -> bytes:
+            row = await journal.session(session_id)
+            principal.check_in(row, LOAD_SESSION.name)
+            # Edits that an agent made up may quote a file. Only who sees everything sees that.
+            return await self._changed.body(journal, row, turn, path, reads_disk=principal.sees_all)
+
+        await exchange.answer(200, raw=await self._reader.ask(found))
+
+    async def _export(self, exchange: HttpExchange, principal: Principal) -> None:
         Parameters(exchange.scope.get("query_string", b""), ())
         session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(EXPORT)
         principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))

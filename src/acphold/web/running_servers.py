@@ -45,7 +45,7 @@ def noted(server: Running) -> Iterator[None]:
     try:
         held = _note(server)
     except OSError as exc:  # it serves all the same
-        log.warning("`acphold token pair` will not find this server: %s", exc)
+        log.warning("`acphold pair` will not find this server: %s", exc)
         yield
         return
     try:

@@ -31,12 +31,14 @@ from acphold.journal.access import SCOPES, Access, AccessToken, token_id
 from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
 from acphold.server.stirrings import Stirrings
+from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
 from acphold.transports.known_servers import local_tokens, remember, token_for
 from acphold.transports.urls import origin_of
-from acphold.web.application import Application, application
+from acphold.web.application import Application
 from acphold.web.connections import LOOK_SECONDS, Connections, bounds
-from acphold.web.endpoints import LINGER_SECONDS, Endpoints
+from acphold.web.devices import Devices
+from acphold.web.endpoints import Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
@@ -52,6 +54,7 @@ from acphold.web.push_sender import PushSender
 from acphold.web.reports import Export, Reports
 from acphold.web.running_servers import Running, noted
 from acphold.web.socket_transport import DirectSocketProtocol
+from acphold.web.sockets import Asgi
 
 log = logging.getLogger(__name__)
 
@@ -196,27 +199,27 @@ async def serve(
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
     called: Callable[[SessionRow], str] = attrgetter("agent"),
-    linger: float = LINGER_SECONDS,
+    lingers: Mapping[str, float] | None = None,
     export: Export | None = None,
     paired: Callable[[str], None] | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
 
     `paired` is called with the name of each device that has paired, as the device gave it. `called`
-    and `linger` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
+    and `lingers` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
     JournalError, and OSError if the address is taken.
     """
     listening.check()
     tls = listening.tls()
     with listening.bound() as bound:
         origins = listening.origins(bound.getsockname()[1])
-        tokens = served_journal(services[default].journal)
+        journal = served_journal(services[default].journal)
         try:
             connections = _connections(listening)
             proxies = () if listening.proxy is None else (listening.proxy,)
-            gate = Gate(tokens, origins, connections, proxies=proxies)
+            gate = Gate(journal.access, origins, connections, proxies=proxies)
             pairing = Pairing(asyncio.get_running_loop().time, paired)
-            await _let_this_user_in(gate, tokens, origins)
+            await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(named(services[default].journal))
             stirrings = Stirrings()
             services = {
@@ -225,42 +228,41 @@ async def serve(
             async with (
                 gate.audit.kept(),
                 Endpoints(
-                    services, default, tokens, called=called, linger=linger, node=listening.node
+                    services, default, journal, called=called, lingers=lingers, node=listening.node
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, stirrings) as feed,
-                PushSender() as sender,
-                Notices(reader, gate, sender, kept, _answers_for(origins[0]), stirrings) as notices,
+                Notices(
+                    reader, gate, PushSender(), kept, _answers_for(origins[0]), stirrings
+                ) as notices,
             ):
-                metrics = Metrics(reader, http, feed)
-                pages, reports = JournalPages(reader), Reports(reader, export)
                 page = PageFiles()
-                app = application(
-                    endpoints,
-                    gate,
-                    pairing,
-                    http,
-                    pages,
-                    feed,
-                    metrics,
-                    page,
-                    reports,
-                    notices,
+                app = Application(
+                    endpoints=endpoints,
+                    gate=gate,
+                    pairing=pairing,
+                    devices=Devices(gate, pairing),
+                    http=http,
+                    pages=JournalPages(reader),
+                    feed=feed,
+                    metrics=Metrics(reader, http, feed),
+                    page=page,
+                    reports=Reports(reader, export),
+                    notices=notices,
                 )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, tls, connections, limit) as running:
                     with noted(listening.running(services[default].journal, origins)):
                         code = pairing.new_code(Worth(SCOPES))
                         ready(Serving(origins[0], code, tuple(services), page.is_built))
-                        stopped = asyncio.create_task(stop.wait(), name="wait for the end")
-                        await asyncio.wait({stopped, running}, return_when=asyncio.FIRST_COMPLETED)
-                        stopped.cancel()
+                        async with beside(stop.wait(), "wait for the end") as stopped:
+                            await first(stopped, running)
                     gate.stop()
         finally:
-            await tokens.aclose()
+            await journal.aclose()
 
 
 def _answers_for(origin: str) -> str:
@@ -273,14 +275,14 @@ def localhost(origins: Sequence[str]) -> str:
     return next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
 
 
-async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
+async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> None:
     """Store a token where this user's commands look for one on this machine.
 
     A token of an earlier start, on any port, is kept.
     """
     origin = localhost(origins)
     now = now_ms()
-    good = {token.id: token for token in await tokens.access_tokens() if token.is_good(now)}
+    good = {token.id: token for token in await access.tokens() if token.is_good(now)}
     for kept in filter(None, [token_for(origin), *local_tokens()]):
         token = good.get(token_id(kept))
         if token is not None and token.is_of(kept) and _is_whole(token):
@@ -311,17 +313,13 @@ async def _looking(look: Callable[[], Awaitable[None]], seconds: float) -> Async
             await asyncio.sleep(seconds)
             await look()
 
-    looking = asyncio.create_task(keep_looking(), name=look.__qualname__)
-    try:
+    async with beside(keep_looking(), look.__qualname__):
         yield
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
 
 
 @asynccontextmanager
 async def _running(
-    app: Application,
+    app: Asgi,
     bound: socket.socket,
     tls: ssl.SSLContext | None,
     connections: Connections,
@@ -333,7 +331,7 @@ async def _running(
     """
     # Strangers send garbage that is not HTTP; warnings of it would fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = _Server(
+    server = _CountedServer(
         connections,
         tls,
         uvicorn.Config(
@@ -365,7 +363,7 @@ async def _running(
     running.result()
 
 
-class _Server(uvicorn.Server):
+class _CountedServer(uvicorn.Server):
     """uvicorn's server, with connections counted from their first moment."""
 
     def __init__(

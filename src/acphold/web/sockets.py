@@ -14,6 +14,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An application of ASGI 3.0."""
+
 Cut = Callable[[bytes], Sequence[bytes]]
 """Cuts a message longer than LONGEST into those to send instead."""
 

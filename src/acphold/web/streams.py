@@ -35,7 +35,6 @@ import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
 from msgspec import MsgspecError, Raw, Struct
@@ -55,11 +54,7 @@ from acphold.schema.splice import members, splice
 from acphold.server.owner_line import session_of_update
 from acphold.server.positions import behind, is_bare, told_lineage, told_position
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
-
-HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds between two heartbeats on a quiet stream."""
-
-HEARTBEAT: Final = b": keepalive\n\n"
+from acphold.web.event_stream import AtOnce, EventStream, event
 
 UNUSED_SECONDS: Final = 120.0
 """Seconds that a connection without an open stream or a POST is kept."""
@@ -69,15 +64,6 @@ OPEN_SECONDS: Final = 2.0
 
 QUIET_SECONDS: Final = 1.0
 """Seconds of quiet after which a session may move to its own stream."""
-
-APART_SECONDS: Final = 0.05
-"""Seconds that an answer waits behind a replay that was written."""
-
-BARE_SECONDS: Final = 0.05
-"""Seconds that a bare position waits for what follows.
-
-Otherwise each prompt would wake its client twice.
-"""
 
 STREAMS: Final = 256
 """Streams of one connection that are read, or hold unread data."""
@@ -89,7 +75,7 @@ POSTED_BYTES: Final = 1 << 20
 """Bytes of POSTs waiting here; beyond that the client waits for its answer."""
 
 
-class Message(Struct, gc=False):
+class StreamedMessage(Struct, gc=False):
     """The fields of a message that tell where it belongs."""
 
     id: Raw = Raw()
@@ -111,15 +97,15 @@ class Message(Struct, gc=False):
         return self.method is None and self.is_answered
 
 
-_read = Decoder(Message).decode
+_read = Decoder(StreamedMessage).decode
 
 
-def read(line: bytes) -> Message:
+def read(line: bytes) -> StreamedMessage:
     """Parse a line; raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
     return _read(line)
 
 
-class Asked(NamedTuple):
+class PostedRequest(NamedTuple):
     """A posted request, until it is answered."""
 
     method: str
@@ -127,159 +113,14 @@ class Asked(NamedTuple):
     params: bytes
 
 
-NOBODY: Final = Asked("", None, b"")
+NOBODY: Final = PostedRequest("", None, b"")
 
 
-class _Answer(Struct, gc=False):
+class _StreamedAnswer(Struct, gc=False):
     result: Raw = Raw()
 
 
-_read_answer = Decoder(_Answer).decode
-
-
-AtOnce = Callable[[bytes], bool] | None
-"""Sends events in this step, without waking the reader, which would take longer.
-
-Returns False if they would have to wait.
-"""
-
-
-class EventStream:
-    """The answer to one GET, event by event; `size` is the bytes not written yet.
-
-    `resized` is called with changes of the bytes that wait for a reader: none while the stream is
-    closed, unless it `is_awaited` to be opened.
-    """
-
-    def __init__(
-        self,
-        changed: Callable[[], None],
-        resized: Callable[[int], object] = bool,
-        *,
-        is_awaited: bool = False,
-    ) -> None:
-        self._changed = changed
-        self._resized = resized
-        self.is_awaited = is_awaited
-        self._counted = 0
-        self._events: list[bytes] = []
-        self._behind: list[bytes] = []
-        self._apart: asyncio.TimerHandle | None = None
-        self._news = asyncio.Event()
-        self._reader = 0
-        self._waiting = 0
-        self._at_once: AtOnce = None
-        self._late: asyncio.TimerHandle | None = None
-        self.size = 0
-
-    @property
-    def is_open(self) -> bool:
-        """True while somebody reads it."""
-        return self._reader > 0
-
-    def add(self, event: bytes, *, may_wait: bool = False) -> None:
-        """Send an event; one that `may_wait` is sent with what follows in a moment."""
-        (self._events if self._apart is None else self._behind).append(event)
-        self._resize(self.size + len(event))
-        if self._apart is not None:
-            return
-        if not may_wait:
-            self._say()
-        elif self._late is None:
-            loop = asyncio.get_running_loop()
-            self._late = loop.call_later(BARE_SECONDS, self._say_late)
-
-    def add_apart(self, event: bytes) -> None:
-        """Send this event and later ones a moment after the earlier ones.
-
-        The Python SDK may process an answer before updates that came in the same read.
-        """
-        if self._apart is None:
-            loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(APART_SECONDS, self._join)
-        self.add(event)
-
-    def _join(self) -> None:
-        is_written = not self._events and self._waiting == self._reader
-        if not is_written and (self.is_open or self.is_awaited):
-            loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(APART_SECONDS, self._join)
-            return
-        self._apart = None
-        self._events += self._behind
-        self._behind = []
-        self._say()
-
-    def _say_late(self) -> None:
-        self._late = None
-        if self._events:
-            self._say()
-
-    def _say(self) -> None:
-        is_awaited = self.is_open and self._waiting == self._reader
-        if is_awaited and self._at_once is not None and self._at_once(b"".join(self._events)):
-            self._events = []
-            self._resize(sum(map(len, self._behind)))
-        else:
-            self._news.set()
-
-    def _resize(self, size: int) -> None:
-        """Report a new number of unwritten bytes, or that a reader came or went."""
-        self.size = size
-        counted = size if self.is_open or self.is_awaited else 0
-        self._resized(counted - self._counted)
-        self._counted = counted
-
-    def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
-        """Yield events as they come; ends when somebody else opens the stream.
-
-        It is open from the call on, not only from the first event. Events that arrive while the
-        reader waits are offered to `at_once`.
-        """
-        self._reader = abs(self._reader) + 1
-        self._at_once = at_once
-        self._resize(self.size)
-        self._news.set()  # wake the former reader, which then ends
-        return self._events_for(self._reader)
-
-    async def _events_for(self, mine: int) -> AsyncIterator[bytes]:
-        try:
-            while self._reader == mine:
-                if not self._events:
-                    self._news.clear()
-                    self._waiting = mine
-                    try:
-                        async with asyncio.timeout(HEARTBEAT_SECONDS):
-                            await self._news.wait()
-                    except TimeoutError:
-                        yield HEARTBEAT
-                    continue
-                self._waiting = 0
-                events, self._events = self._events, []
-                yield b"".join(events)  # returns when it is written
-                self._resize(sum(map(len, self._events + self._behind)))
-                self._changed()
-        finally:
-            if self._reader == mine:
-                self._reader = -mine
-                self._resize(self.size)
-                self._changed()
-
-    def forget(self) -> bytes:
-        """Drop what was not written, and return it."""
-        left = b"".join(self._events + self._behind)
-        self._events, self._behind = [], []
-        self._resize(0)
-        self._changed()
-        return left
-
-    def end(self) -> None:
-        """End the stream: its reader stops."""
-        self._reader = -abs(self._reader) - 1
-        if self._apart is not None:
-            self._apart.cancel()
-        self._resize(self.size)
-        self._news.set()
+_read_answer = Decoder(_StreamedAnswer).decode
 
 
 class HttpTransport:
@@ -307,7 +148,7 @@ class HttpTransport:
         """Sessions on the connection's stream, and the time of their last message."""
         self._asked_in: dict[bytes, str] = {}
         self._openings: dict[str, bytes] = {}
-        self._asked: dict[bytes, Asked] = {}
+        self._asked: dict[bytes, PostedRequest] = {}
         self._answered: dict[bytes, asyncio.Future[bytes]] = {}
         self._own_ids = itertools.count(1)
         self._own: dict[bytes, str] = {}
@@ -318,7 +159,7 @@ class HttpTransport:
 
     # -- from the client --------------------------------------------------------------------
 
-    async def post(self, line: bytes, message: Message) -> bytes | None:
+    async def post(self, line: bytes, message: StreamedMessage) -> bytes | None:
         """Take a posted message; return the answer to `initialize`, None for others.
 
         Raises ConnectionLostError if the connection ends before that.
@@ -332,7 +173,7 @@ class HttpTransport:
             self._asked_in.pop(bytes(message.id), None)
         if message.method is not None and message.is_answered:
             id_ = bytes(message.id)
-            self._asked[id_] = Asked(message.method, session_id, bytes(message.params))
+            self._asked[id_] = PostedRequest(message.method, session_id, bytes(message.params))
             if message.method == INITIALIZE.name:
                 with suppress(InvalidParamsError):  # the reader of it reports that
                     params = bytes(message.params) or b"{}"
@@ -391,7 +232,7 @@ class HttpTransport:
         try:
             message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError):
-            message = Message()  # an agent's, which it may say to its client as to any
+            message = StreamedMessage()  # an agent's, which it may say to its client as to any
         if message.is_response:
             self._route_response(bytes(message.id), line)
             return
@@ -407,7 +248,7 @@ class HttpTransport:
         if position is not None and is_bare(bytes(message.params)):
             stream.add(b"id: %d\n\n" % position, may_wait=True)
         else:
-            stream.add(_event(line, position))
+            stream.add(event(line, position))
 
     def _route_response(self, id_: bytes, line: bytes) -> None:
         asked = self._asked.pop(id_, NOBODY)
@@ -422,7 +263,7 @@ class HttpTransport:
             if not waiting.done():
                 waiting.set_result(line)
         elif asked.method in MAKING:
-            self._connection.add(_event(line))
+            self._connection.add(event(line))
             if opened is not None and not self._has_one_stream:
                 self._await_stream(opened)
         elif id_ in self._own:
@@ -430,9 +271,9 @@ class HttpTransport:
             if stream is not None and not bytes(_read_answer(line).result):
                 stream.end()  # cannot be resumed: its client has to load the session again
         elif asked.method in REOPENING and not self._has_one_stream:
-            self._stream_of(asked.session_id).add_apart(_event(line))
+            self._stream_of(asked.session_id).add_apart(event(line))
         else:
-            self._stream_of(asked.session_id).add(_event(line))
+            self._stream_of(asked.session_id).add(event(line))
 
     # -- choosing a stream -----------------------------------------------------------------
 
@@ -583,29 +424,9 @@ class HttpTransport:
             self.end()
 
 
-def _as_ascii(line: bytes) -> bytes:
-    """Return JSON in ASCII.
-
-    The Python SDK decodes each network chunk by itself, and breaks on a character that is cut.
-    """
-    if line.isascii():
-        return line
-    # Escape as a JSON string, in C; then undo the escapes of quotes and backslashes.
-    text = encode_basestring_ascii(line.replace(b"\t", b" ").decode("utf-8", "replace"))
-    return text[1:-1].replace('\\"', '"').replace("\\\\", "\\").encode("ascii")
-
-
 def _request_in(params: bytes) -> bytes:
     """Return the id of the request that is cancelled."""
     try:
         return members(params).get("requestId", b"")
     except InvalidParamsError:
         return b""
-
-
-def _event(line: bytes, position: int | None = None) -> bytes:
-    """Return a line as an event (HTML standard, server-sent events), with its position as id."""
-    line = _as_ascii(line).replace(b"\r", b" ")  # a CR would end the line of an event
-    return (
-        b"data: %b\n\n" % line if position is None else b"id: %d\ndata: %b\n\n" % (position, line)
-    )

@@ -134,7 +134,7 @@ class Roots:
             yield way
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A folder on the way, and the name it was reached by."""
 
     name: str
@@ -150,7 +150,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.fd: int = os.open("/", FOLDER)
-        self.trail: list[Step] = [Step("", _identity(self.fd))]
+        self.trail: list[PathStep] = [PathStep("", _identity(self.fd))]
         self.rest: list[str] = []
         self._links = 0
 
@@ -234,12 +234,12 @@ class Walk:
             self.trail.pop()
             if _identity(self.fd) != self.trail[-1].identity:
                 # The folder was moved while we stood in it, so the trail is wrong.
-                self.trail[-1] = Step(self.trail[-1].name, (0, 0))
+                self.trail[-1] = PathStep(self.trail[-1].name, (0, 0))
                 raise OSError(errno.EAGAIN, "a folder on the way was moved meanwhile")
 
     def _go(self, name: str, fd: int) -> None:
         self._stand_in(fd)
-        self.trail.append(Step(name, _identity(fd)))
+        self.trail.append(PathStep(name, _identity(fd)))
 
     def _stand_in(self, fd: int) -> None:
         os.close(self.fd)

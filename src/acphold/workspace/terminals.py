@@ -21,6 +21,7 @@ from acphold.processes.exit_status import ExitWatch, signal_name
 from acphold.processes.output import OutputReader
 from acphold.processes.program import GRACE_SECONDS, Program, launch
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse
+from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -65,16 +66,16 @@ class Terminals:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
         self._threads = Threads(AT_ONCE)
-        self._kept: dict[str, Terminal] = {}
+        self._kept: dict[str, TerminalCommand] = {}
         self._shown: dict[str, TerminalOutputResponse] = {}
-        self._starting: set[asyncio.Task[Terminal]] = set()
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._starting = TaskSet()
+        self._releasing = TaskSet()
         self._closed = False
 
     def __contains__(self, terminal_id: object) -> bool:
         return terminal_id in self._kept
 
-    def __getitem__(self, terminal_id: str) -> Terminal:
+    def __getitem__(self, terminal_id: str) -> TerminalCommand:
         try:
             return self._kept[terminal_id]
         except KeyError:
@@ -88,7 +89,7 @@ class Terminals:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         output_byte_limit: int | None = None,
-    ) -> Terminal:
+    ) -> TerminalCommand:
         """Run `command` with `args`; without any, it may be a line for /bin/sh (ACP v1, terminals).
 
         `env` is added to our own environment. `cwd`, the session's if None, must be inside the
@@ -113,7 +114,7 @@ class Terminals:
             argv = ["/bin/sh", "-c", command] if is_line else [command, *args]
             return launch(argv, env={**os.environ, **(env or {})}, cwd=folder, merged=True)
 
-        async def start() -> Terminal:
+        async def start() -> TerminalCommand:
             try:
                 program = await self._threads.run(launched)
             except AgentStartError as exc:
@@ -121,23 +122,19 @@ class Terminals:
             if self._closed:
                 await self._threads.run(lambda _: program.abandon())
                 raise TerminalStartError("the session is closed")
-            terminal = Terminal(program, min(limit, MAX_OUTPUT), self._threads)
+            terminal = TerminalCommand(program, min(limit, MAX_OUTPUT), self._threads)
             self._kept[terminal.id] = terminal
             return terminal
 
-        def release(started: asyncio.Task[Terminal]) -> None:
+        def release(started: asyncio.Task[TerminalCommand]) -> None:
             """Release a terminal whose caller no longer waits for it."""
             failed = started.cancelled() or started.exception() is not None
             if not failed and started.result().id in self:
                 undoing = self.release(started.result().id)
-                releasing = asyncio.create_task(undoing, name="undo terminal")
-                self._releasing.add(releasing)
-                releasing.add_done_callback(self._releasing.discard)
+                self._releasing.start(undoing, "undo terminal")
 
         # In a task: even if this is cancelled, somebody will end the started command.
-        starting = asyncio.create_task(start(), name="start terminal")
-        self._starting.add(starting)
-        starting.add_done_callback(self._starting.discard)
+        starting = self._starting.start(start(), "start terminal")
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -174,7 +171,7 @@ class Terminals:
         await asyncio.gather(*left, *self._releasing)
 
 
-class Terminal:
+class TerminalCommand:
     """A command that `Terminals.create` started; always release it.
 
     `id` is unique among all terminals of all processes.

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar import Exemplar, ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -22,6 +22,26 @@ FAULTS = Faults()
 
 
 FAULTS.answers("initialize.answer", "initialize", lambda *_: {"agentCapabilities": {}})
+
+
+FAULTS.answers(
+    "initialize.capabilities",
+    "initialize",
+    lambda _, params, answer: {k: v for k, v in answer.items() if k != "agentCapabilities"},
+)
+
+
+@FAULTS.breaks("auth.terminal-arguments")
+class _LogsInLikeThat(Exemplar):
+    def auth_methods(self) -> list[Json]:
+        return [{k: v for k, v in it.items() if k != "args"} for it in super().auth_methods()]
+
+
+@FAULTS.breaks("extension.advertised")
+class _TellsMore(Exemplar):
+    async def tell_commands(self, session_id: str) -> None:
+        await super().tell_commands(session_id)
+        self.tell("_exemplar/colour", {"sessionId": session_id, "colour": "green"})
 
 
 @FAULTS.breaks("initialize.same-version")
@@ -62,7 +82,7 @@ class _OneClientName(Exemplar):
     async def initialize(self, params: Json) -> Json:
         self.memory.numbers += 1
         if self.memory.numbers == 6 and "title" in (params.get("clientInfo") or {}):
-            raise RefusedError(INTERNAL_ERROR, "you are connected")
+            raise ExemplarError(INTERNAL_ERROR, "you are connected")
         return await super().initialize(params)
 
 
@@ -84,7 +104,7 @@ class _OneIdTwice(Exemplar):
 @FAULTS.breaks("auth.terminal-offered")
 class _TerminalForAll(Exemplar):
     def auth_methods(self) -> list[Json]:
-        return [{"id": "login", "name": "Log in", "type": "terminal", "args": []}]
+        return [{"id": "login", "name": "Log in", "type": "terminal", "args": ["login"]}]
 
 
 @FAULTS.breaks("auth.methods-for-sign-in")
@@ -101,10 +121,23 @@ FAULTS.passes_over("auth.unknown-method", "authenticate", lambda *_: True, {})
 @FAULTS.breaks("auth.signed-in")
 class _NeverSignedIn(Exemplar):
     def signed_in(self) -> None:
-        raise RefusedError(AUTH_REQUIRED, "sign in first")
+        raise ExemplarError(AUTH_REQUIRED, "sign in first")
 
 
 FAULTS.refuses("auth.logout", "logout", lambda _: True, METHOD_NOT_FOUND)
+
+
+@FAULTS.breaks("auth.logout:code")
+class _ForgetsTheCode(Exemplar):
+    is_out = False
+
+    async def result(self, asked: str, request: Json) -> object:
+        if self.is_out and asked == "session/new":
+            raise ExemplarError(INTERNAL_ERROR, "nobody is signed in")
+        self.is_out = self.is_out or asked == "logout"
+        return await super().result(asked, request)
+
+
 # -- lines ------------------------------------------------------------------------------------
 
 
@@ -330,7 +363,7 @@ class _SulksAfterErrors(Exemplar):
 
     async def new_session(self, params: Json) -> Json:
         if self.refused:
-            raise RefusedError(INTERNAL_ERROR, "something went wrong before")
+            raise ExemplarError(INTERNAL_ERROR, "something went wrong before")
         self.made = True
         return await super().new_session(params)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import Kept, Script
+from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar_turns import ExemplarSession, Script
 from acphold.conformance.record import Json
 from acphold.errors import INVALID_PARAMS
 from acphold.schema import AGENT_METHODS
@@ -69,7 +69,7 @@ class Faults(dict[str, Broken]):
         class Refusing(Exemplar):
             async def result(self, asked: str, request: Json) -> object:
                 if asked == method and when(fitting(self, method, request)):
-                    raise RefusedError(code, "not with me")
+                    raise ExemplarError(code, "not with me")
                 return await super().result(asked, request)
 
     def answers(
@@ -108,20 +108,20 @@ class Faults(dict[str, Broken]):
 
     # -- by what is told --------------------------------------------------------------------
 
-    def lists(self, name: str, fits: Callable[[Kept, str], bool]) -> None:
+    def lists(self, name: str, fits: Callable[[ExemplarSession, str], bool]) -> None:
         """A list for one folder has the sessions that `fits` says."""
 
         @self.breaks(name)
         class Listing(Exemplar):
-            def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+            def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
                 return cwd is None or fits(kept, cwd)
 
-    def describes(self, name: str, changes: Callable[[Kept], Json]) -> None:
+    def describes(self, name: str, changes: Callable[[ExemplarSession], Json]) -> None:
         """What a list says of a session has these members instead."""
 
         @self.breaks(name)
         class Describing(Exemplar):
-            def listed(self, session_id: str, kept: Kept) -> Json:
+            def listed(self, session_id: str, kept: ExemplarSession) -> Json:
                 return {**super().listed(session_id, kept), **changes(kept)}
 
     def replays(self, name: str, replayed: Callable[[list[Json]], list[Json]]) -> None:
@@ -129,7 +129,7 @@ class Faults(dict[str, Broken]):
 
         @self.breaks(name)
         class Replaying(Exemplar):
-            def replayed(self, kept: Kept) -> list[Json]:
+            def replayed(self, kept: ExemplarSession) -> list[Json]:
                 return replayed(kept.history)
 
     def tells(self, name: str, kind: str, changed: Callable[[Json], Json]) -> None:

@@ -68,6 +68,37 @@ class _KeepsItForItself(Exemplar):
         return "something"
 
 
+@FAULTS.breaks("mcp.own-session")
+class _CallsAnyServer(Exemplar):
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        return await super().call_tool(next(id for id in self.links if self.links[id]), tool)
+
+
+@FAULTS.breaks("mcp.own-session:without-servers")
+class _LendsServers(Exemplar):
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        own = [session_id, *reversed(self.links)]
+        return await super().call_tool(next(id for id in own if self.links.get(id)), tool)
+
+
+@FAULTS.breaks("mcp.closed")
+class _KeepsServersOpen(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        links = self.links.get(params["sessionId"], [])
+        self.links[params["sessionId"]] = []
+        closed = await super().close_session(params)
+        self.links[params["sessionId"]] = links
+        return closed
+
+
+@FAULTS.breaks("mcp.closed:all")
+class _ClosesAllServers(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        closed = await super().close_session(params)
+        await self.end_servers()
+        return closed
+
+
 @FAULTS.breaks("mcp.ended")
 class _LeavesServers(Exemplar):
     async def end_servers(self) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
+from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar_turns import ExemplarSession, ExemplarTurn, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 from acphold.rpc.transport import Transport
@@ -73,7 +73,7 @@ class _TellsTooEarly(Exemplar):
 class _OneMemory(Exemplar):
     """Recalls what was said in any session."""
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         known = next((it for it in map(self.recalled, self.memory.sessions) if it), "")
         own = made.recalled
@@ -148,7 +148,7 @@ FAULTS.passes_over(
 
 @FAULTS.breaks("list.known-session")
 class _ListsTheOthers(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+    def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         is_first = kept is self.memory.sessions.get("session-1")
         return super().fits_filter(kept, cwd) and not is_first
 
@@ -159,7 +159,7 @@ class _ListsItsOwn(Exemplar):
         super().__init__(transport, memory)
         self.before = {**memory.sessions}
 
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+    def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         is_old = any(it is kept for it in self.before.values())
         is_lost = is_old and "/work" in kept.cwd
         return super().fits_filter(kept, cwd) and not is_lost
@@ -187,6 +187,18 @@ class _ForgetsTheFilter(Exemplar):
 
 
 FAULTS.lists("list.no-match", lambda kept, cwd: kept.cwd == cwd or "nobody" in cwd)
+
+
+@FAULTS.breaks("list.page-size")
+class _OnePageForAll(Exemplar):
+    """Keeps many sessions of a folder that nobody asks for by name."""
+
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        if params.get("cwd") is None and "nextCursor" not in found:
+            more = {"cwd": "/old", "updatedAt": "2025-01-01T00:00:00Z"}
+            found["sessions"] += [{"sessionId": f"old-{n}", **more} for n in range(1001)]
+        return found
 
 
 @FAULTS.breaks("list.pages")
@@ -262,7 +274,7 @@ class _LoadsItsOwn(Exemplar):
 
     async def load_session(self, params: Json) -> Json:
         if params["sessionId"] in self.before:
-            raise RefusedError(INTERNAL_ERROR, "it was lost")
+            raise ExemplarError(INTERNAL_ERROR, "it was lost")
         return await super().load_session(params)
 
 
@@ -303,7 +315,7 @@ FAULTS.replays(
 )
 
 
-class _Opener(Exemplar):
+class Opener(Exemplar):
     """Knows which sessions were opened again in its process."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
@@ -321,10 +333,10 @@ class _Opener(Exemplar):
 
 
 @FAULTS.breaks("load.folder")
-class _LoadsElsewhere(_Opener):
+class _LoadsElsewhere(Opener):
     """Works in the folder of its process in sessions that it has loaded."""
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if turn.session_id in self.loaded:
             made.absolute = lambda what: f"/{what.lstrip('/')}"  # type: ignore[method-assign]
@@ -332,7 +344,7 @@ class _LoadsElsewhere(_Opener):
 
 
 @FAULTS.breaks("load.grows")
-class _ForgetsWhatFollows(_Opener):
+class _ForgetsWhatFollows(Opener):
     """What is said in a session that was loaded is not written down."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
@@ -352,8 +364,9 @@ class _AnswersTooSoon(Exemplar):
         for update in history:
             self.update(session_id, update, remembered=False)
         again = [
-            {"sessionUpdate": "agent_thought_chunk", "content": update.get("content")}
+            {"sessionUpdate": "agent_thought_chunk", "content": update["content"]}
             for update in history[-1:]
+            if isinstance(update.get("content"), dict)
         ]
         self.start(tell_later(self, 0.0, session_id, *again))
         return self.settings(session_id)
@@ -377,19 +390,29 @@ class _RemembersReplays(Exemplar):
         return loaded
 
 
+@FAULTS.breaks("load.again:open")
+class _ReplaysOnce(Opener):
+    """What is open here already is not replayed."""
+
+    async def load_session(self, params: Json) -> Json:
+        if params["sessionId"] in self.loaded:
+            return self.settings(params["sessionId"])
+        return await super().load_session(params)
+
+
 @FAULTS.breaks("load.goes-on")
-class _ReadOnly(_Opener):
+class _ReadOnly(Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
         if params["sessionId"] in self.loaded and len(params["prompt"][0]["text"]) < 60:
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise ExemplarError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
 @FAULTS.breaks("load.remembers")
-class _Forgetful(_Opener):
+class _Forgetful(Opener):
     """Knows nothing of what was said before a load."""
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if turn.session_id in self.loaded:
             made.recalled = lambda: ""  # type: ignore[method-assign]
@@ -423,8 +446,8 @@ FAULTS.refuses("resume.after-restart", "session/resume", lambda it: "mcpServers"
 
 
 @FAULTS.breaks("resume.remembers")
-class _ResumesEmpty(_Opener):
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+class _ResumesEmpty(Opener):
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if turn.session_id in self.resumed:
             made.recalled = lambda: ""  # type: ignore[method-assign]
@@ -446,10 +469,10 @@ class _ReplaysSoonAfter(Exemplar):
 
 
 @FAULTS.breaks("resume.goes-on")
-class _ResumesNothing(_Opener):
+class _ResumesNothing(Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
         if params["sessionId"] in self.resumed:
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise ExemplarError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
@@ -462,13 +485,29 @@ class _CannotCloseIdle(Exemplar):
     async def close_session(self, params: Json) -> Json:
         history = self.kept(params["sessionId"]).history
         if not history:
-            raise RefusedError(INTERNAL_ERROR, "nothing to close")
+            raise ExemplarError(INTERNAL_ERROR, "nothing to close")
         return await super().close_session(params)
 
 
 FAULTS.passes_over(
     "close.cancels", "session/close", lambda agent, it: not is_unknown(agent, it), {}
 )
+
+
+@FAULTS.breaks("cancel-request.code")
+class _EndsWithErrorOfItsOwn(Exemplar):
+    """The prompt of a session that is closed is answered with an error."""
+
+    closed = ""
+
+    async def close_session(self, params: Json) -> Json:
+        self.closed = params["sessionId"]
+        return await super().close_session(params)
+
+    def end_of(self, turn: ExemplarTurn) -> Json:
+        if turn.session_id == self.closed:
+            raise ExemplarError(INTERNAL_ERROR, "The request was cancelled.")
+        return super().end_of(turn)
 
 
 @FAULTS.breaks("close.no-other")
@@ -497,7 +536,7 @@ class _ClosesForGood(Exemplar):
 
     async def load_session(self, params: Json) -> Json:
         if params["sessionId"] == self.closed:
-            raise RefusedError(INTERNAL_ERROR, "it is closed")
+            raise ExemplarError(INTERNAL_ERROR, "it is closed")
         return await super().load_session(params)
 
 
@@ -519,14 +558,14 @@ FAULTS.passes_over("delete.gone", "session/delete", lambda _, it: True, {})
 class _HidesInItsFolder(Exemplar):
     def __init__(self, transport: Transport, memory: Memory) -> None:
         super().__init__(transport, memory)
-        self.hidden: list[Kept] = []
+        self.hidden: list[ExemplarSession] = []
 
     async def delete_session(self, params: Json) -> Json:
         if params["sessionId"] in self.memory.sessions:
             self.hidden.append(self.memory.sessions[params["sessionId"]])
         return {}
 
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+    def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         is_hidden = any(it is kept for it in self.hidden)
         return super().fits_filter(kept, cwd) and not (is_hidden and cwd)
 

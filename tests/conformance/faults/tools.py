@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import InVainError, Memory, Script, Turn
+from acphold.conformance.exemplar_turns import ExemplarTurn, InVainError, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from acphold.rpc.transport import Transport
@@ -36,6 +36,63 @@ class _Silent(Script):
             super().change(call, **fields)
 
 
+@FAULTS.scripted("tool.root-set")
+class _WritesAnywhere(Script):
+    """Asks for permission only within the folders of the session."""
+
+    is_outside = False
+
+    async def write(self, what: str, text: str) -> None:
+        self.is_outside = what.startswith("/var/tmp")
+        await super().write(what, text)
+
+    async def permitted(self, call: str) -> bool:
+        return self.is_outside or await super().permitted(call)
+
+
+class PlansWithTool(Script):
+    """Makes plans with a tool, and tells them as `told` has it."""
+
+    def told(self, number: int, plan: Json) -> Json | None:
+        return plan
+
+    async def plan(self) -> None:
+        for number, status in enumerate(("pending", "in_progress", "completed")):
+            steps = [{"content": step, "status": status} for step in ("Knead", "Bake")]
+            call = self.tool("Plan", "think", rawInput={"todos": steps})
+            entries = [{**step, "priority": "high"} for step in steps]
+            plan = self.told(number, {"sessionUpdate": "plan", "entries": entries})
+            if plan is not None:
+                self.agent.update(self.session_id, plan)
+            self.change(call, status="completed")
+        self.say("That is all.")
+
+
+@FAULTS.scripted("plan.told")
+class _PlansUntold(PlansWithTool):
+    def told(self, number: int, plan: Json) -> None:
+        return None
+
+
+@FAULTS.scripted("plan.updated")
+class _PlansToldOnce(PlansWithTool):
+    def told(self, number: int, plan: Json) -> Json | None:
+        return plan if number == 0 else None
+
+
+@FAULTS.breaks("plan.complete")
+class _TellsChangesOfPlans(Exemplar):
+    plan: tuple[Json, ...] = ()
+
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+        if update["sessionUpdate"] == "plan" and remembered:
+            before, self.plan = self.plan, tuple(update["entries"])
+            is_new = all(it["status"] == "pending" for it in self.plan)
+            entries = [it for it in self.plan if is_new or it not in before]
+            update = {**update, "entries": entries}
+        super().update(session_id, update, remembered=remembered)
+
+
 @FAULTS.scripted("tool.folder")
 class _WhereItWasStarted(Script):
     def absolute(self, what: str) -> str:
@@ -52,7 +109,7 @@ class _OneFolderForAll(Exemplar):
         self.folder = params["cwd"]
         return await super().new_session(params)
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         made.absolute = lambda what: os.path.join(self.folder, what)  # type: ignore[method-assign]
         return made
@@ -89,7 +146,7 @@ class _CountsAnew(Exemplar):
         super().__init__(transport, memory)
         self.calls: dict[str, int] = {}
 
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+    def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         made._calls = self.calls.get(turn.session_id, 0)
         tools = "tool for" in made.words or "Run the" in made.words
@@ -151,6 +208,18 @@ class _DoesItAnyhow(Script):
     async def permitted(self, call: str) -> bool:
         await super().permitted(call)
         return not self.is_cancelled()
+
+
+@FAULTS.scripted("permission.once")
+class _AsksTwice(Script):
+    async def permitted(self, call: str) -> bool:
+        return await super().permitted(call) and await super().permitted(call)
+
+
+@FAULTS.scripted("permission.once:refused")
+class _InsistsOnce(Script):
+    async def permitted(self, call: str) -> bool:
+        return await super().permitted(call) or await super().permitted(call)
 
 
 @FAULTS.scripted("permission.cancelled-is-no-yes")
@@ -250,7 +319,9 @@ FAULTS.offers_modes(
 )
 FAULTS.tells("modes.known-updates", "current_mode_update", lambda _: {"currentModeId": "secret"})
 FAULTS.refuses("modes.set", "session/set_mode", lambda it: it["modeId"] == "code", METHOD_NOT_FOUND)
-FAULTS.passes_over("modes.unknown", "session/set_mode", lambda _, it: True, {})
+FAULTS.passes_over(
+    "modes.unknown", "session/set_mode", lambda _, it: it["modeId"] == "check-no-such-mode", {}
+)
 # -- options ----------------------------------------------------------------------------------
 
 
@@ -387,10 +458,11 @@ class _NoticesForAll(Exemplar):
 FAULTS.tells("extension.members", "usage_update", lambda _: {"percent": 1})
 
 
-@FAULTS.breaks("extension.members:drafted")
-class _UsageAtTheRoot(Exemplar):
-    def end_of(self, turn: Turn) -> Json:
-        return {**super().end_of(turn), "usage": {"inputTokens": 1, "outputTokens": 1}}
+FAULTS.tells(
+    "extension.members:below",
+    "agent_message_chunk",
+    lambda it: {"content": {**it["content"], "tone": "warm"}},
+)
 
 
 @FAULTS.breaks("extension.methods")

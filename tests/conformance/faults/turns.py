@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import Memory, Script, Turn
+from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar_turns import ExemplarTurn, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR
 from acphold.rpc.transport import Transport
@@ -21,7 +21,7 @@ def has_block(kind: str, params: Json) -> bool:
 
 @FAULTS.breaks("prompt.answer")
 class _NoReason(Exemplar):
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         return {**super().end_of(turn), "stopReason": "done"}
 
 
@@ -29,7 +29,7 @@ class _NoReason(Exemplar):
 class _CancelledFirst(Exemplar):
     prompts = 0
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         self.prompts += 1
         return {"stopReason": "cancelled"} if self.prompts == 1 else super().end_of(turn)
 
@@ -43,7 +43,7 @@ class _OneTurnOnly(Exemplar):
         said = [it for it in history if it["sessionUpdate"] == "user_message_chunk"]
         if len(said) == 1 and not self.refused:
             self.refused = True
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise ExemplarError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
@@ -73,7 +73,7 @@ class _OneSessionAtATime(Exemplar):
         await asyncio.sleep(0.001)
         try:
             if self.prompts > 1:
-                raise RefusedError(INTERNAL_ERROR, "a turn runs in another session")
+                raise ExemplarError(INTERNAL_ERROR, "a turn runs in another session")
             return await super().prompt(request, params)
         finally:
             self.prompts -= 1
@@ -107,13 +107,13 @@ class _LateChunk(Exemplar):
 
     seconds = 0.7
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         if self.speaks_after(turn):
             by_the_way = chunk("By the way.")
             self.start(tell_later(self, self.seconds, turn.session_id, by_the_way))
         return super().end_of(turn)
 
-    def speaks_after(self, turn: Turn) -> bool:
+    def speaks_after(self, turn: ExemplarTurn) -> bool:
         return not turn.cancelled and not self.offers_files()
 
     def offers_files(self) -> bool:
@@ -124,14 +124,14 @@ class _LateChunk(Exemplar):
 class _SpeaksAfterGreetings(_LateChunk):
     spoke = False
 
-    def speaks_after(self, turn: Turn) -> bool:
+    def speaks_after(self, turn: ExemplarTurn) -> bool:
         spoke, self.spoke = self.spoke, True
         return not spoke and turn.session_id == "session-1" and super().speaks_after(turn)
 
 
 @FAULTS.breaks("prompt.updates-first:after-tools")
 class _SpeaksAfterTools(_LateChunk):
-    def speaks_after(self, turn: Turn) -> bool:
+    def speaks_after(self, turn: ExemplarTurn) -> bool:
         return not turn.cancelled and self.offers_files()
 
 
@@ -165,7 +165,7 @@ class _PaysInSigns(Script):
 
 @FAULTS.breaks("cancel.stop-reason")
 class _EndsAsEver(Exemplar):
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         return {"stopReason": "end_turn"}
 
 
@@ -181,15 +181,15 @@ class _CancelIsAnError(Exemplar):
         super().cancel_request(request_id)
         self.cancelled = ""
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         if turn.cancelled and self.cancelled:
-            raise RefusedError(INTERNAL_ERROR, "AbortError: the operation was aborted")
+            raise ExemplarError(INTERNAL_ERROR, "AbortError: the operation was aborted")
         return super().end_of(turn)
 
 
 @FAULTS.breaks("cancel.updates-first")
 class _GoesOnSpeaking(Exemplar):
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         if turn.cancelled:
             self.start(tell_later(self, 0.05, turn.session_id, chunk("I was not ready.")))
         return super().end_of(turn)
@@ -199,7 +199,7 @@ class _GoesOnSpeaking(Exemplar):
 class _SpeaksAfterCancels(_LateChunk):
     seconds = 1.2
 
-    def speaks_after(self, turn: Turn) -> bool:
+    def speaks_after(self, turn: ExemplarTurn) -> bool:
         return turn.cancelled and not self.offers_files()
 
 
@@ -237,7 +237,7 @@ class _Slow(Exemplar):
 class _StaysCancelled(Exemplar):
     was_cancelled = False
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         found = super().end_of(turn)
         if self.was_cancelled and not turn.cancelled:
             found = {"stopReason": "cancelled"}
@@ -254,7 +254,7 @@ class _KeepsTheCancel(Exemplar):
             self.kept_cancel = session_id
         super().cancel(session_id)
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         if self.kept_cancel == turn.session_id:
             self.kept_cancel = ""
             return {"stopReason": "cancelled"}
@@ -276,11 +276,11 @@ class _StrangeCode(Exemplar):
                 self.odd = turn
                 self.cancel(turn.session_id)
 
-    odd: Turn | None = None
+    odd: ExemplarTurn | None = None
 
-    def end_of(self, turn: Turn) -> Json:
+    def end_of(self, turn: ExemplarTurn) -> Json:
         if self.odd is turn:
-            raise RefusedError(INTERNAL_ERROR, "aborted")
+            raise ExemplarError(INTERNAL_ERROR, "aborted")
         return super().end_of(turn)
 
 
@@ -290,6 +290,10 @@ class _AnswersCancelRequests(Exemplar):
         if request_id not in [turn.request["id"] for turn in self.turns.values()]:
             self.send({"id": None, "error": {"code": -32602, "message": "no such request"}})
         super().cancel_request(request_id)
+
+
+FAULTS.replays("pressure.long-replay", lambda history: history[:200])
+FAULTS.replays("pressure.long-replay:end", lambda history: history[-200:])
 
 
 @FAULTS.scripted("pressure.slow-client")

@@ -71,7 +71,7 @@ async def fill(journal: Journal) -> None:
             )
         ]
         await journal.take_in(lease, past)
-    assert await journal.catch_up(60) == 0
+    assert await journal.index.catch_up(60) == 0
 
 
 @pytest.mark.parametrize("rank", [False, True])
@@ -87,7 +87,7 @@ async def test_both_stores_find_the_same_with_the_same_marks_in_the_same_order(
             some = 0
             for words in SOUGHT:
                 sought = Sought(words, part=part, rank=rank, unsettled=False, limit=50)  # type: ignore[arg-type]
-                one, other = [await journal.search(sought) for journal in stores]
+                one, other = [await journal.index.search(sought) for journal in stores]
                 assert one == other, words
                 some += bool(one)
             assert some > 40

@@ -24,7 +24,7 @@ from acphold.errors import (
     ReadOnlyJournalError,
 )
 from acphold.journal import At, Gone, Journal
-from acphold.journal.postgresql import database, upkeep
+from acphold.journal.postgresql import database
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
@@ -86,7 +86,7 @@ async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(
         pieces += 1
         return True  # there is more, for ever
 
-    monkeypatch.setattr(upkeep, "settle_piece", piece)
+    monkeypatch.setattr("acphold.journal.sql.settled_rows.settle_piece", piece)
     async with opened(location) as journal:
         lease = await begun(journal)
         settling = asyncio.create_task(journal.settle(lease, 1))
@@ -280,7 +280,7 @@ async def test_a_role_that_may_make_nothing_runs_and_leaves_migrations_to_the_ow
             lease = await begun(journal)
             await journal.append(lease, [("prompt", [b'[{"type":"text","text":"word"}]'])])
             await journal.settle(lease, 1)
-            assert [hit.seq for hit in await journal.search("word")] == [1]
+            assert [hit.seq for hit in await journal.index.search("word")] == [1]
             assert await journal.delete("s1") == ["s1"]
         execute(location, "CREATE TABLE acphold.of_an_update (session_id text PRIMARY KEY)")
         may = f"SELECT has_table_privilege('{role}', 'acphold.of_an_update', 'INSERT')"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from acphold.journal import ListFilter, NewSession, Sought
-from acphold.journal.postgresql import list_page, ranking, search
+from acphold.journal.postgresql import list_page, ranks, search
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.postgresql.words import MOST_PLACES
 from acphold.testing.journal_promises.scenes import append, chunk, turn
@@ -30,11 +30,11 @@ async def test_what_is_sought_is_found_newest_first_however_rare_it_is(
             await journal.settle(lease, lease.next_seq - 1)
         newest = [f"s{number}" for number in reversed(range(8))]
         for limit, agents in product((1, 3, 20), ((), ("a",))):
-            found = await journal.search(Sought("common", limit=limit, agents=agents))
+            found = await journal.index.search(Sought("common", limit=limit, agents=agents))
             wanted = [name for name in newest if not agents or int(name[1]) % 2 == 0]
             assert [hit.session_id for hit in found] == wanted[:limit]
-        assert [hit.session_id for hit in await journal.search("rare")] == ["s0"]
-        assert await journal.search("absent") == []
+        assert [hit.session_id for hit in await journal.index.search("rare")] == ["s0"]
+        assert await journal.index.search("absent") == []
         await journal.aclose()
 
 
@@ -129,6 +129,6 @@ def test_of_a_word_it_is_known_how_often_it_stands_in_a_document(databases: Data
             "SELECT width_bucket(ts_rank('{1, 1, 1, 1}', words, 'it')::float8, %s::float8[])"
             " FROM generate_series(0, %s) AS n, LATERAL (SELECT setweight(to_tsvector("
             " 'simple', 'one ' || repeat('it a b ', n)), 'B') AS words) AS document ORDER BY n",
-            (ranking._RANKS, MOST_PLACES),
+            (ranks._RANKS, MOST_PLACES),
         ).fetchall()
     assert [count for (count,) in counts] == [*range(MOST_PLACES + 1)]

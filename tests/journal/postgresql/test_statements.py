@@ -105,7 +105,7 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
             await journal.append(lease, [("update", [encode(chunk("agent_message", "word"))])])
         await journal.append_all([Append(lease, [("update", [b"1"])]) for lease in leases])
         for lease in leases:
-            await journal.link(lease, "a", f"their {lease.session_id}")
+            await journal.links.link(lease, "a", f"their {lease.session_id}")
             await journal.settle(lease, lease.next_seq - 1)
             await journal.change(lease, RowChange(title="U"))
             await journal.owner(lease.session_id)
@@ -114,7 +114,7 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
             await journal.acquire(lease.session_id)
         await journal.renew(leases)
         assert len(await journal.page(ListFilter())) == 4
-        assert len(await journal.search("word")) == 4
+        assert len(await journal.index.search("word")) == 4
         deleting = len(executed)
         await journal.delete(*names)
     finally:
@@ -142,7 +142,7 @@ async def test_many_sessions_are_deleted_by_few_statements(
     try:
         leases = [await journal.create(NewSession(name, "a", "/w")) for name in names]
         for number, lease in enumerate(leases):
-            await journal.link(lease, "a", f"their {number}")
+            await journal.links.link(lease, "a", f"their {number}")
             if number not in (7, 8):
                 await journal.release(lease)
         executed.clear()
@@ -151,12 +151,12 @@ async def test_many_sessions_are_deleted_by_few_statements(
         assert len(executed) <= 4 * 20
         assert gone == [name for name in names if name not in ("session 7", "session 8")]
         assert await journal.count() == 2
-        assert await journal.linked("a", ["their 1", "their 7"]) == {
+        assert await journal.links.linked("a", ["their 1", "their 7"]) == {
             "their 1": None,
             "their 7": "session 7",
         }
         assert await journal.delete("session 7", leases[8]) == ["session 7", "session 8"]
-        assert await journal.linked("a", ["their 8"]) == {}
+        assert await journal.links.linked("a", ["their 8"]) == {}
     finally:
         await journal.aclose()
 

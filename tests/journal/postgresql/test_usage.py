@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 from acphold.journal.journal import Grouping
-from acphold.journal.postgresql import migrations, upkeep, usage
+from acphold.journal.postgresql import migrations, usage
 from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.postgresql.tables import PostgresqlTables
+from acphold.journal.sql import usage_rows
 from acphold.journal.token_reports import SessionUsage
 from acphold.journal.usage_slots import Slot, are_alike, slots
 from tests.journal.postgresql.test_migrations import taken_back
@@ -86,8 +88,10 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
     random = Random(seed)
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         for some in in_any_order(random):
-            upkeep.keep_usage(line, "s", some)
-            assert are_alike(kept(line, "s"), slots(usage.reports_of(line, "s"), {}))
+            usage_rows.keep(PostgresqlTables(line), "s", some)
+            assert are_alike(
+                kept(line, "s"), slots(usage_rows.reports_of(PostgresqlTables(line), "s"), {})
+            )
         before = kept(line, "s")
         assert len(before) > 10
         taken_back(line)

@@ -170,7 +170,7 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
     await journal.attend(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
     await journal.append(lease, [("update", [b"{}"])])  # the log begins anew with it
     assert log_bytes(path) == flooded
-    await journal.tidy(0)
+    await journal.index.tidy(0)
     assert log_bytes(path) <= 100_000
     (last,) = await journal.read(lease.session_id, lease.next_seq - 2)
     assert last.raw == b"{}"
@@ -215,11 +215,11 @@ async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM segments").fetchone()
-    await journal.tidy(0)
+    await journal.index.tidy(0)
     assert log_bytes(path) > 1_000_000
     reader.execute("COMMIT")
     reader.close()
-    await journal.tidy(0)
+    await journal.index.tidy(0)
     assert log_bytes(path) <= 100_000
     await journal.aclose()
 
@@ -248,7 +248,7 @@ QUESTIONS: dict[str, Ask] = {
     "who owns it": lambda journal, _: journal.owner("s1"),
     "write": lambda journal, _: journal.change("s1", RowChange(given="T")),
     "create": lambda journal, _: begun(journal, "s2"),
-    "in the background": lambda journal, _: journal.search("word"),
+    "in the background": lambda journal, _: journal.index.search("word"),
     "in pieces": lambda journal, _: journal.delete("s1"),
 }
 

@@ -31,7 +31,7 @@ async def test_a_deleted_session_is_gone_with_all_its_words(
     await journal.settle(other, kept)
     assert await journal.delete("s1") == ["s1"]
     assert await journal.delete("s1") == []
-    assert [hit.session_id for hit in await journal.search("Hi")] == ["s2"]
+    assert [hit.session_id for hit in await journal.index.search("Hi")] == ["s2"]
     tables = ("segments", "documents", "sessions", "leases", "deleted")
     database = sqlite3.connect(path)
     rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
@@ -54,7 +54,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
     database.execute("INSERT INTO deleted VALUES (?, '')", (lease.number,))
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
-    assert await journal.search("Hi") == []
+    assert await journal.index.search("Hi") == []
     await journal.settle(again, 0)
     assert database.execute("SELECT * FROM segments").fetchall() == []
     database.close()
@@ -143,7 +143,7 @@ async def remember(journal: SqliteJournal, session_id: str, at: int, *, held: bo
     lease = await journal.create(NewSession(session_id, "a", "/", created_at=at))
     await journal.append(lease, [("update", [encode(chunk("agent_message", f"word{session_id}"))])])
     await journal.settle(lease, lease.next_seq - 1)
-    await journal.link(lease, "a", f"agents-{session_id}")
+    await journal.links.link(lease, "a", f"agents-{session_id}")
     await journal.change(lease, RowChange(prompted=True, updated_at=at))
     if not held:
         await journal.release(lease)
@@ -160,8 +160,8 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
     assert await journal.delete("s0", "s1", "s2", "no such", idle_since=5000) == ["s0", "s1", "s2"]
     assert await ids(journal) == ["s4", "s3"]
     assert await is_forgotten(journal, "a", "agents-s1")
-    assert await journal.search("words1") == []
-    assert len(await journal.search("words3")) == 1
+    assert await journal.index.search("words1") == []
+    assert len(await journal.index.search("words3")) == 1
     await journal.aclose()
     assert b"words1" not in await asyncio.to_thread(path.read_bytes)
 
@@ -232,7 +232,7 @@ async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_a
         pass
     assert one_by_one <= {8, 9, 10, 11}
     assert len(volumes - {*database.execute("SELECT number FROM volumes")}) == 1
-    assert [hit.session_id for hit in await journal.search("word*")] == ["s11"]
+    assert [hit.session_id for hit in await journal.index.search("word*")] == ["s11"]
     assert not [name for name in names[:-1] if f"word{name}".encode() in left(path)]
     database.close()
     await journal.aclose()

@@ -30,7 +30,7 @@ from acphold.errors import (
 from acphold.history import Segment
 from acphold.journal import Lease, NewSession, state_of
 from acphold.journal.sqlite import file as journal_file
-from acphold.journal.sqlite.connection import Access, Connection, connect
+from acphold.journal.sqlite.connection import Connection, OpenMode, connect
 from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
 
@@ -640,7 +640,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
     left.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
     await killed.aclose()
 
-    def connect_late(path: str, patience: float, *, access: Access) -> Connection:
+    def connect_late(path: str, patience: float, *, access: OpenMode) -> Connection:
         other = sqlite3.connect(path)
         other.execute("SELECT * FROM meta").fetchall()
         other.close()  # the last one: all is copied, and the log is removed with its index

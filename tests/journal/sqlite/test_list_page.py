@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
+from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.list_page import page
 from acphold.journal.sqlite.store import SqliteJournal
@@ -89,11 +89,11 @@ async def test_a_page_is_one_walk_along_an_index(
     index: str,
 ) -> None:
     statements: list[str] = []
-    database = sqlite3.connect(path)
+    database = connect(str(path), 1.0)
     database.set_trace_callback(statements.append)
     page(database, replace(more, agents=agents, cwd=cwd), after, 50)
     database.set_trace_callback(None)
-    plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[-1]}"))
+    plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[0]}"))
     database.close()
     assert f"SEARCH sessions USING INDEX {index}" in plan
     assert "TEMP B-TREE" not in plan

@@ -40,6 +40,7 @@ STEPS = (
     "ab83c7264ee38e2d",
     "3a4b3e101a495f43",
     "23ee5d7caa35c365",
+    "1abe636eb8922e80",
 )
 """What each step does, as the beginning of its SHA-256: there are files that have been through it.
 A new step is one more line here; no line ever changes."""
@@ -151,12 +152,12 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
         await journal.release(lease)
     rows = {row.session_id: row for row in await journal.page(ListFilter())}
     assert {it: row.message_count for it, row in rows.items()} == {"s1": 3, "s2": 3}
-    await journal.catch_up(60)
+    await journal.index.catch_up(60)
     for words in ("apple", "pear", "plum"):
-        found = await journal.search(words)
+        found = await journal.index.search(words)
         assert {hit.session_id for hit in found} == {"s1", "s2"}
     assert [report.cost for it in await usage_reports(journal) for report in it.reports] == [2, 2]
-    assert await journal.tidy(60) == 0
+    assert await journal.index.tidy(60) == 0
     for session_id in ("s1", "s2"):
         assert len((await state_of(journal, session_id)).timeline) == 5
     assert await journal.file.damage() == []
@@ -191,11 +192,11 @@ async def test_a_session_whose_index_says_less_is_deleted_without_harm_to_the_in
     database.close()
     journal = SqliteJournal.open(path)
     assert await journal.delete("s1") == ["s1"]
-    await journal.catch_up(60)
+    await journal.index.catch_up(60)
     for word in ("make", "zebrafish"):
-        assert {hit.session_id for hit in await journal.search(word)} == {"s2"}
+        assert {hit.session_id for hit in await journal.index.search(word)} == {"s2"}
     assert await journal.delete("s2") == ["s2"]
-    assert await journal.tidy(60) == 0
+    assert await journal.index.tidy(60) == 0
     assert await journal.file.damage() == []
     await journal.aclose()
     database = sqlite3.connect(path)

@@ -190,7 +190,7 @@ async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(
     make_file(Path(f"{path}-owners"))
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
-    assert await journal.linked("a", []) == {}
+    assert await journal.links.linked("a", []) == {}
 
 
 async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_went_back(

@@ -16,10 +16,11 @@ from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
 from acphold.journal import Lease, NewSession, RowChange, history, state_of
 from acphold.journal.compression import zstd
+from acphold.journal.frames import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
 from acphold.journal.in_file import Repaired
-from acphold.journal.packing import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
-from acphold.journal.sqlite import packed_rows
+from acphold.journal.sql import packed_rows
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 from tests.journal.earlier_release import taken_back
 
@@ -47,7 +48,8 @@ async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -
 
 def years_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, what was said so far is old."""
-    monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
+    for module in ("store", "index"):
+        monkeypatch.setattr(f"acphold.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * OLD_MS)
 
 
 async def segments(journal: SqliteJournal, session_id: str = "s1") -> list[Segment]:
@@ -84,7 +86,7 @@ def test_a_packed_row_says_the_same_and_takes_less_room() -> None:
 
 async def test_what_is_new_stays_as_it_is(journal: SqliteJournal, path: Path) -> None:
     await held(journal, TURN)
-    assert await journal.tidy(0) == 0
+    assert await journal.index.tidy(0) == 0
     assert not [raw for raw in rows(path) if raw.startswith(FRAME)]
 
 
@@ -94,11 +96,11 @@ async def test_what_is_old_is_packed_and_read_as_before(
     await held(journal, TURN)
     before = await segments(journal), await state_of(journal, "s1"), await journal.session("s1")
     years_later(monkeypatch)
-    assert await journal.tidy(9) == 0
+    assert await journal.index.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await segments(journal) == before[0]
     assert (await state_of(journal, "s1"), await journal.session("s1")) == before[1:]
-    assert [hit.seq for hit in await journal.search("word7")] == [2]
+    assert [hit.seq for hit in await journal.index.search("word7")] == [2]
 
 
 @given(CONVERSATIONS, CONVERSATIONS)
@@ -110,7 +112,7 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         for kind, raws in two:
             await journal.append(lease, [(kind, raws)])
         before = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
-        while await journal.attend(lambda db: packed_rows.pack_piece(db, 1)):
+        while await journal.attend(lambda db: packed_rows.pack_piece(SqliteTables(db), 1)):
             pass
         after = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         assert after == before
@@ -135,7 +137,7 @@ async def test_the_plain_words_are_gone_from_the_file_once_they_are_packed(
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.tidy(9)
+    await journal.index.tidy(9)
     await journal.aclose()
     assert b"word7  word8" not in contents(path)
 
@@ -145,7 +147,7 @@ async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.tidy(9)
+    await journal.index.tidy(9)
     frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
     assert frame[:64] in contents(path)
     await journal.delete("s1")
@@ -153,7 +155,7 @@ async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
     assert frame[:64] not in found
     assert frame[-64:] not in found
     assert b"needle" not in found
-    assert await journal.search("word7") == []
+    assert await journal.index.search("word7") == []
 
 
 async def test_an_import_of_old_turns_is_packed_at_once(journal: SqliteJournal, path: Path) -> None:
@@ -171,8 +173,8 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 ) -> None:
     lease = await held(journal, TURN)
     years_later(monkeypatch)
-    monkeypatch.setattr("acphold.journal.sqlite.upkeep.now_ms", lambda: NOW + 3 * OLD_MS)
-    monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
+    monkeypatch.setattr("acphold.journal.sqlite.tables.now_ms", lambda: NOW + 3 * OLD_MS)
+    years_later(monkeypatch)
     for kind, raws in TURN:
         await journal.append(lease, [(kind, raws)])
     await journal.change(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
@@ -194,8 +196,8 @@ async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.Monkey
         await held(one, TURN * 3, f"s{number}")
     before = [await state_of(one, f"s{number}") for number in range(6)]
     years_later(monkeypatch)
-    await asyncio.gather(one.tidy(20), two.tidy(20))
-    assert await one.tidy(20) == 0
+    await asyncio.gather(one.index.tidy(20), two.index.tidy(20))
+    assert await one.index.tidy(20) == 0
     assert [await state_of(two, f"s{number}") for number in range(6)] == before
     assert sum(raw.startswith(FRAME) for raw in rows(path)) == 18
     for journal in (one, two):
@@ -217,7 +219,7 @@ async def test_a_row_that_was_made_void_meanwhile_is_not_packed_over(
         return packed(raw)
 
     monkeypatch.setattr(packed_rows, "packed", void_first)
-    await journal.attend(lambda db: packed_rows.pack_piece(db, lease.number))
+    await journal.attend(lambda db: packed_rows.pack_piece(SqliteTables(db), lease.number))
     assert rows(path)[0] == b""
 
 
@@ -226,7 +228,7 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.tidy(9)
+    await journal.index.tidy(9)
     frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
     wrong = frame[:-10] + bytes([frame[-10] ^ 1]) + frame[-9:]
     claims = (1000 - 256).to_bytes(2, "little")
@@ -262,7 +264,7 @@ async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
     taken_back(path, 4)
     years_later(monkeypatch)
     again = SqliteJournal.open(path)
-    assert await again.tidy(9) == 0
+    assert await again.index.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await state_of(again, "s1") == before
     await again.aclose()

@@ -11,7 +11,7 @@ import pytest
 
 from acphold.journal import NewSession, RowChange
 from acphold.journal.in_file import Repaired
-from acphold.journal.sqlite import upkeep
+from acphold.journal.sqlite import checks
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode
 
@@ -39,7 +39,7 @@ def spoil(path: Path, *statements: str) -> None:
 
 async def repaired(journal: SqliteJournal) -> Repaired:
     done = await journal.file.repair()
-    while await journal.catch_up(1.0):
+    while await journal.index.catch_up(1.0):
         pass
     return done
 
@@ -49,7 +49,7 @@ async def test_what_is_right_stays_as_it_is(path: Path) -> None:
     before = [await journal.session(name) for name in ("s1", "s2")]
     assert await repaired(journal) == Repaired((), 0)
     assert [await journal.session(name) for name in ("s1", "s2")] == before
-    assert len(await journal.search("needles1")) == 1
+    assert len(await journal.index.search("needles1")) == 1
     await journal.aclose()
 
 
@@ -75,9 +75,9 @@ async def test_a_flipped_bit_of_a_summary_is_seen_and_the_summary_is_made_anew(
         turned = bytearray(kept)
         turned[place % len(kept)] ^= 1
         file.execute("UPDATE summaries SET summary = ? WHERE session = 1", (bytes(turned),))
-    assert await journal.attend(upkeep.spoiled_summaries) == ["s1"]
+    assert await journal.attend(checks.spoiled_summaries) == ["s1"]
     assert await repaired(journal) == Repaired(("s1",), 0)
-    assert await journal.attend(upkeep.spoiled_summaries) == []
+    assert await journal.attend(checks.spoiled_summaries) == []
     assert await journal.summary("s1") == summary
     await journal.aclose()
 
@@ -85,9 +85,9 @@ async def test_a_flipped_bit_of_a_summary_is_seen_and_the_summary_is_made_anew(
 async def test_a_lost_index_is_made_anew(path: Path) -> None:
     journal = await filled(path, "s1", "s2")
     spoil(path, "INSERT INTO words_1 (words_1) VALUES ('delete-all')", "DELETE FROM documents")
-    assert await journal.search("needles2") == []
+    assert await journal.index.search("needles2") == []
     await repaired(journal)
-    assert [hit.session_id for hit in await journal.search("needles2")] == ["s2"]
+    assert [hit.session_id for hit in await journal.index.search("needles2")] == ["s2"]
     await journal.aclose()
 
 

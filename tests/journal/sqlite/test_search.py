@@ -72,7 +72,7 @@ async def test_what_is_newer_than_many_sessions_of_one_moment_is_found_first(
         await said(journal, f"old {number}", *texts)
     monkeypatch.setattr(sqlite, "now_ms", lambda: at + 60_000)
     await said(journal, "new", chunk("agent_message", "flaky again"))
-    hits = await journal.search(Sought("flaky", limit=100))
+    hits = await journal.index.search(Sought("flaky", limit=100))
     assert hits[0].session_id == "new"
     assert len(hits) == 71
 
@@ -171,9 +171,9 @@ async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJourn
         "diffs": [("s2", 2, "diff")],
     }
     for part, expected in where.items():
-        hits = await journal.search(Sought("word", part=part))  # type: ignore[arg-type]
+        hits = await journal.index.search(Sought("word", part=part))  # type: ignore[arg-type]
         assert [(hit.session_id, hit.seq, hit.speaker) for hit in hits] == expected
-    (changed,) = await journal.search("changed")
+    (changed,) = await journal.index.search("changed")
     assert (changed.speaker, changed.tool, changed.excerpt) == ("diff", "word", "/a a changed word")
 
 
@@ -188,22 +188,22 @@ async def test_the_newest_sessions_are_caught_up_with_first(
         new = NewSession(f"s{number}", "a", "/w", created_at=1000 * (number % 3))
         lease = await journal.create(new)
         await journal.take_in(lease, [PastEntry("prompt", 1, b'[{"type":"text","text":"word"}]')])
-    assert await journal.catch_up(0) == 4
-    assert await journal.catch_up(1e-9) == 3
-    assert [hit.session_id for hit in await journal.search("word")] == ["s2"]
-    assert await journal.catch_up(9, since=1000) == 2
-    assert await journal.catch_up(9, since=1000) == 2
-    assert {hit.session_id for hit in await journal.search("word")} == {"s1", "s2"}
-    assert await journal.catch_up(9) == 0
-    assert len(await journal.search("word")) == 4
+    assert await journal.index.catch_up(0) == 4
+    assert await journal.index.catch_up(1e-9) == 3
+    assert [hit.session_id for hit in await journal.index.search("word")] == ["s2"]
+    assert await journal.index.catch_up(9, since=1000) == 2
+    assert await journal.index.catch_up(9, since=1000) == 2
+    assert {hit.session_id for hit in await journal.index.search("word")} == {"s1", "s2"}
+    assert await journal.index.catch_up(9) == 0
+    assert len(await journal.index.search("word")) == 4
 
 
 async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, path: Path) -> None:
     await said(journal, "s1", chunk("agent_message", "word"), chunk("agent_thought", "word"))
     await forget_index(path)
     assert await found(journal, "word") == []
-    assert await journal.catch_up(0) == 1
-    assert await journal.catch_up(9) == 0
+    assert await journal.index.catch_up(0) == 1
+    assert await journal.index.catch_up(9) == 0
     assert await found(journal, "word") == [("s1", 2), ("s1", 1)]
 
 
@@ -213,15 +213,15 @@ async def test_what_is_in_several_volumes_is_found_newest_or_best_first(
     monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
     for name, times in (("s1", (3000, 9000)), ("s2", (4000, 8000)), ("s3", (2000, 5000, 7000))):
         await told(journal, name, *times)
-        await journal.catch_up(9)
+        await journal.index.catch_up(9)
     volumes = await journal.attend(
         lambda db: db.execute("SELECT number, untidy FROM volumes").fetchall()
     )
     assert volumes == [(1, 0), (2, 0), (3, 0)]
-    hits = await journal.search("word*")
+    hits = await journal.index.search("word*")
     assert [hit.at for hit in hits] == [9000, 8000, 7000, 5000, 4000, 3000, 2000]
-    assert [hit.at for hit in await journal.search(Sought("word*", limit=2))] == [9000, 8000]
-    assert [hit.at for hit in await journal.search(Sought("word*", since=6000))] == [
+    assert [hit.at for hit in await journal.index.search(Sought("word*", limit=2))] == [9000, 8000]
+    assert [hit.at for hit in await journal.index.search(Sought("word*", since=6000))] == [
         *(9000, 8000, 7000)
     ]
     assert await found(journal, "word2") == [("s3", 3)]
@@ -235,7 +235,7 @@ async def test_ranks_of_documents_in_several_volumes_can_be_compared(
         monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1 << 20 if name != "s3" else 1)
         await said(journal, name, *[chunk("agent_message", word) for word in ("other", "text")])
         await said(journal, f"{name}-more", chunk("agent_message", text))
-    ranked = await journal.search(Sought("flaky", rank=True))
+    ranked = await journal.index.search(Sought("flaky", rank=True))
     assert [hit.session_id for hit in ranked] == [
         *(f"s{number}-more" for number in (1, 2, 3, 20, 40))
     ]
@@ -248,7 +248,7 @@ async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
     monkeypatch.setattr(search_index, "CHARACTERS_AT_ONCE", 1)
     for number in range(40):
         await told(journal, f"s{number}", number * 1000)
-    await journal.catch_up(9)
+    await journal.index.catch_up(9)
     database = sqlite3.connect(path)
 
     def parts() -> dict[int, list[tuple[int, bytes]]]:
@@ -271,7 +271,7 @@ async def test_a_volume_of_which_nothing_is_left_is_dropped(
     monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
     for number in range(3):
         await told(journal, f"s{number}", number * 1000)
-        await journal.catch_up(9)
+        await journal.index.catch_up(9)
     await journal.delete("s1")
     tables = await journal.attend(
         lambda db: db.execute(
@@ -279,7 +279,7 @@ async def test_a_volume_of_which_nothing_is_left_is_dropped(
         ).fetchall()
     )
     assert tables == [("words_1",), ("words_3",)]
-    assert len(await journal.search("word*")) == 2
+    assert len(await journal.index.search("word*")) == 2
 
 
 async def test_small_sessions_are_indexed_many_at_once(
@@ -300,8 +300,8 @@ async def test_two_processes_that_catch_up_put_nothing_in_twice(
 ) -> None:
     other = SqliteJournal.open(path)
     await told(journal, "s1", *range(1000, 1_000_000, 1000))
-    await asyncio.gather(journal.catch_up(9), other.catch_up(9))
-    assert len(await journal.search(Sought("word*", limit=5000))) == 999
+    await asyncio.gather(journal.index.catch_up(9), other.index.catch_up(9))
+    assert len(await journal.index.search(Sought("word*", limit=5000))) == 999
     await other.aclose()
 
 
@@ -310,10 +310,10 @@ async def test_what_is_half_indexed_can_be_deleted(
 ) -> None:
     monkeypatch.setattr(search_index, "PIECE_BYTES", 1)
     await told(journal, "s1", 1000, 2000, 3000)
-    await journal.catch_up(1e-9)
-    assert await journal.catch_up(0) == 1
+    await journal.index.catch_up(1e-9)
+    assert await journal.index.catch_up(0) == 1
     assert await journal.delete("s1")
-    assert (await journal.catch_up(0), await found(journal, "word*")) == (0, [])
+    assert (await journal.index.catch_up(0), await found(journal, "word*")) == (0, [])
     assert await journal.file.damage() == []
 
 
@@ -324,8 +324,8 @@ async def test_a_journal_with_an_index_of_earlier_releases_is_searched_after_its
     await journal.aclose()
     taken_back(path, 2)
     again = SqliteJournal.open(path)
-    assert await again.catch_up(0) == 1
-    assert await again.catch_up(9) == 0
+    assert await again.index.catch_up(0) == 1
+    assert await again.index.catch_up(9) == 0
     assert await found(again, "word") == [("s1", 1)]
     await again.aclose()
 
@@ -370,14 +370,14 @@ async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_ot
 ) -> None:
     await imported(journal, "small", "small", 5)
     await imported(journal, "shared", "big", 5)
-    await journal.keep_share(Share("shared", "small", prompts=False))
+    await journal.access.keep_share(Share("shared", "small", prompts=False))
     await imported(journal, "big", "big", 5)
-    await journal.catch_up(60)
+    await journal.index.catch_up(60)
     few = await steps_of(journal, sought)
     await imported(journal, "bigger", "big", 3000)
     for number in range(100):
         await imported(journal, f"other {number}", "big", 1)
-    assert await journal.catch_up(60) == 0
+    assert await journal.index.catch_up(60) == 0
     assert await steps_of(journal, sought) <= 1.5 * few + 20
 
 
@@ -396,7 +396,7 @@ def test_no_word_of_what_is_taken_out_is_left(
         take_step(database, step)
     session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
-    segments.insert(database, session, found)
+    segments.Of(database, session).insert(found)
     last = found[-1].last_seq if found else 0
     database.execute("UPDATE sessions SET settled_through = ?", (last,))
     with pytest.MonkeyPatch.context() as patched:

@@ -13,9 +13,11 @@ import pytest
 from acphold.history.entries import Segment
 from acphold.journal import NewSession, RowChange, Tokens
 from acphold.journal.in_file import Repaired
-from acphold.journal.sqlite import search_index, token_usage
+from acphold.journal.sql import usage_rows
+from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import MOST, Report, reports
 from acphold.journal.usage_slots import SLOT_MS
 from tests.journal.conversations import cost, encode, usage_reports, used
@@ -88,8 +90,8 @@ async def rebuilt(journal: SqliteJournal, path: Path) -> None:
     for _ in search_index.forget(other):
         pass
     other.close()
-    assert await journal.catch_up(0) == 1
-    await journal.catch_up(9)
+    assert await journal.index.catch_up(0) == 1
+    await journal.index.catch_up(9)
 
 
 def in_any_order(random: Random) -> Iterator[list[Report]]:
@@ -124,8 +126,8 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
     await SqliteJournal.open(path).aclose()
     database = connect(str(path), 60.0)
     for some in in_any_order(Random(seed)):
-        token_usage.keep(database, 7, some)
-        assert token_usage.has_right_sums(database, 7)
+        usage_rows.keep(SqliteTables(database), 7, some)
+        assert usage_rows.has_right_sums(SqliteTables(database), 7)
     (kept,) = database.execute("SELECT count(*) FROM usage_slots").fetchone()
     assert kept > 10
     database.close()
@@ -133,7 +135,7 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
     await SqliteJournal.open(path).aclose()
     database = connect(str(path), 60.0)
     assert database.execute("SELECT count(*) FROM usage_slots").fetchone() == (kept,)
-    assert token_usage.has_right_sums(database, 7)
+    assert usage_rows.has_right_sums(SqliteTables(database), 7)
     database.close()
 
 
@@ -148,4 +150,4 @@ async def test_wrong_sums_are_seen_and_made_anew(journal: SqliteJournal, path: P
     assert await journal.file.spoiled() == ["s"]
     assert await journal.file.repair() == Repaired(("s",), 0)
     assert await journal.file.spoiled() == []
-    assert (await journal.usage("agent")).total.costs == {"USD": 2.0}
+    assert (await journal.index.usage("agent")).total.costs == {"USD": 2.0}

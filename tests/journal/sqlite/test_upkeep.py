@@ -14,7 +14,7 @@ from acphold.history import Segment
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.journal import NewSession, RowChange, session_of, state_of
-from acphold.journal.sqlite import upkeep
+from acphold.journal.sql import settled_rows
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import (
     CONVERSATIONS,
@@ -77,7 +77,7 @@ def test_settling_never_changes_the_state_of_a_session(
 async def test_a_long_turn_is_settled_in_pieces(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(settled_rows, "PIECE_BYTES", 1000)
     lease = await begun(journal)
     said = [chunk("agent_message", f"word{n} ") for n in range(200)]
     last = await append(journal, lease, turn("Hi", *said))
@@ -97,13 +97,13 @@ async def test_the_last_of_those_that_are_settled_at_once_sees_to_the_whole_jour
         tidied.append(seconds)
         return 0
 
-    monkeypatch.setattr(journal, "tidy", noted)
+    monkeypatch.setattr(journal.index, "tidy", noted)
     leases = [await journal.create(NewSession(f"s{number}", "a", "/")) for number in range(3)]
     lasts = [await append(journal, lease, turn(f"word{lease.number}")) for lease in leases]
     await asyncio.gather(*map(journal.settle, leases, lasts))
     assert len(tidied) == 1
     for lease in leases:
-        assert [hit.session_id for hit in await journal.search(f"word{lease.number}")] == [
+        assert [hit.session_id for hit in await journal.index.search(f"word{lease.number}")] == [
             lease.session_id
         ]
 
@@ -115,7 +115,7 @@ async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
     row, segments = await journal.session("s1"), await history(journal)
     await asyncio.gather(*[journal.settle(lease, last) for _ in range(3)])
     assert (await journal.session("s1"), await history(journal)) == (row, segments)
-    assert len(await journal.search("One")) == 1
+    assert len(await journal.index.search("One")) == 1
 
 
 async def _summary_equals_the_whole_fold(pieces: Pieces, settle_after: int) -> None:
@@ -171,9 +171,9 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.message_count) == ("T", 4000, True, 2)
     assert await session_of(journal, "a", "d1") == "s1"
-    assert await journal.catch_up(0) == 1
-    assert await journal.catch_up(9) == 0
-    assert [hit.at for hit in await journal.search("words")] == [3000]
+    assert await journal.index.catch_up(0) == 1
+    assert await journal.index.catch_up(9) == 0
+    assert [hit.at for hit in await journal.index.search("words")] == [3000]
     assert [segment.at for segment in await history(journal)] == [1000, 2000, 3000, 4000]
     assert (await journal.summary("s1")).turn == "idle"
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 5

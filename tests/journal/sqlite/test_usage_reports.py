@@ -26,7 +26,7 @@ async def told(
     for number, entries in enumerate(days, 1):
         past = [PastEntry(kind, number * DAY, raw) for kind, raw in entries]
         await journal.take_in(lease, past, RowChange(updated_at=number * DAY, prompted=True))
-        await journal.catch_up(9)
+        await journal.index.catch_up(9)
     (found,) = await usage_reports(journal)
     return found
 
@@ -74,7 +74,7 @@ async def test_what_was_held_with_another_agent_is_its_own(journal: SqliteJourna
     lease = await journal.create(NewSession("s", "second", "/w", origins=origins))
     past = [PastEntry(kind, DAY, raw) for kind, raw in (answer(**used(7)), answer(**used(9)))]
     await journal.take_in(lease, past, RowChange(prompted=True))
-    await journal.catch_up(9)
+    await journal.index.catch_up(9)
     (found,) = await usage_reports(journal)
     assert [report.agent for report in found.reports] == ["first", "second"]
 

@@ -18,6 +18,7 @@ from acphold.history import PastEntry
 from acphold.journal import Journal, NewSession, Origin, RowChange
 from acphold.journal.journal import Grouping, Tokens, UsageSum
 from acphold.journal.sqlite import usage_sums
+from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
@@ -81,7 +82,7 @@ async def fill(journal: Journal, random: Random) -> list[int]:
             await journal.append(lease, [("turn_end", [usage])])
         if random.randrange(8) == 0:
             await journal.delete(lease)
-    await journal.catch_up(30)
+    await journal.index.catch_up(30)
     return times
 
 
@@ -134,7 +135,7 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), sinces)
     for by, agent, cwd, since in wanted:
         reported = await usage_reports(journal, cwd=cwd, since=since)
-        sums = await journal.usage(by, agents=(agent,) if agent else (), cwd=cwd, since=since)
+        sums = await journal.index.usage(by, agents=(agent,) if agent else (), cwd=cwd, since=since)
         assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
         of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
         assert sums.total.sessions == len(of_all)
@@ -169,14 +170,14 @@ async def test_what_is_older_is_not_read_to_add_up_what_was_reported_since(
     updates = ({"sessionUpdate": "usage_update", "cost": cost} for cost in costs)
     past = [PastEntry("update", HOUR, json.dumps(update).encode()) for update in updates]
     await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
-    await journal.catch_up(30)
+    await journal.index.catch_up(30)
     steps = 0
 
     def count() -> None:
         nonlocal steps
         steps += 1
 
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(connect(str(path), 60.0)) as connection:
         (reports,) = connection.execute("SELECT count(*) FROM usage").fetchone()
         assert reports == OLD_REPORTS
         connection.set_progress_handler(count, 1)
@@ -207,11 +208,11 @@ async def test_the_sums_of_many_sessions_are_held_in_a_few_bytes_each(
             ),
         ]
         await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
-    await journal.catch_up(30)
-    await journal.usage("agent")
+    await journal.index.catch_up(30)
+    await journal.index.usage("agent")
     tracemalloc.start()
     try:
-        sums = await journal.usage("session")
+        sums = await journal.index.usage("session")
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -5,10 +5,13 @@ import { test } from "node:test";
 const MODEL = "../../../src/acphold/web/page/model";
 const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
 const { markdown, Prose } = await import(`${MODEL}/prose.js`);
-const { byProject, standing } = await import(`${MODEL}/rows.js`);
+const { news } = await import(`${MODEL}/news.js`);
+const { patchLines } = await import(`${MODEL}/patches.js`);
+const { grouping, standing } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
+const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
-const { ago } = await import(`${MODEL}/times.js`);
+const { ago, dayOf } = await import(`${MODEL}/times.js`);
 
 const place = { seq: 0, at: "" };
 const text = (words) => ({ type: "text", text: words });
@@ -51,15 +54,66 @@ test("a failed session looks failed, seen or not", () => {
   const row = { outcome: "failed", unseen: true, live: null };
   assert.deepEqual(standing(row), ["unseen failed", "failed"]);
   assert.deepEqual(standing({ ...row, unseen: false }), ["failed", "failed"]);
-  assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you looked"]);
-  assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waits for you"]);
+  assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you last looked"]);
+  assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waiting for you"]);
 });
 
+const now = new Date(2026, 2, 11, 15).getTime();  // a Wednesday
+const at = (...then) => new Date(...then).toISOString();
+const listed = (sessionId, updatedAt, more = {}) => ({ sessionId, cwd: "/w", title: sessionId, updatedAt, createdAt: updatedAt, live: null, outcome: null, unseen: false, ...more });
+const days = (rows) => grouping()(rows, now)[0].days.map(({ name, places }) => [name, ...places.map(({ row, depth }) => ">".repeat(depth) + row.sessionId)]);
+
 test("projects with something that waits come first", () => {
-  const row = (cwd, live = null) => ({ cwd, live, outcome: null, unseen: false });
-  const groups = byProject([row("/a/one"), row("/a/two"), row("/a/two", { state: "waiting" })]);
+  let count = 0;
+  const row = (cwd, live = null) => listed(`${count++}`, at(2026, 2, 11), { cwd, live });
+  const groups = grouping()([row("/a/one"), row("/a/two"), row("/a/two", { state: "waiting" })]);
   assert.deepEqual(groups.map((group) => group.name), ["two", "one"]);
-  assert.equal(standing(groups[0].rows[0])[0], "waiting");
+  assert.equal(standing(groups[0].days[0].places[0].row)[0], "waiting");
+  assert.deepEqual(grouping()([row("/a/app"), row("/b/app"), row("/b/c")]).map((group) => group.name), ["a/app", "b/app", "c"]);
+});
+
+test("of a list that has changed only the projects with something else in them are made anew", () => {
+  const byProject = grouping();
+  const rows = ["/a/one", "/a/one", "/b/two", "/c/three"].map((cwd, n) => listed(`s${n}`, at(2026, 2, 11, n), { cwd }));
+  const before = byProject(rows, now);
+  const after = byProject(rows.with(2, { ...rows[2], live: { state: "running" } }), now + 60_000);
+  assert.deepEqual(after.map(({ cwd }) => cwd), ["/b/two", "/a/one", "/c/three"]);
+  assert.deepEqual(after.map((project) => before.includes(project)), [false, true, true]);
+  assert.ok(!before.includes(byProject(rows, now + 86_400_000)[0]));  // what was today is yesterday
+  const [, , again] = byProject([...rows.slice(0, 3), listed("other", at(2026, 2, 11), { cwd: "/x/one" })], now);
+  assert.equal(again.name, "x/one");
+  assert.deepEqual(byProject([], now), []);
+});
+
+test("a day has the name that people give it", () => {
+  const names = [[2026, 2, 11, 0, 1], [2026, 2, 10, 23, 59], [2026, 2, 9], [2026, 2, 5], [2026, 2, 4], [2025, 2, 4]].map((then) => dayOf(at(...then), now));
+  assert.deepEqual(names, ["Today", "Yesterday", "Monday", "Thursday", "Mar 4", "Mar 4, 2025"]);
+  assert.equal(dayOf(at(2026, 2, 12), now), "Today");  // of a clock that is ahead
+});
+
+test("sessions of a project stand by day, and what is new before them", () => {
+  assert.deepEqual(
+    days([listed("a", at(2026, 2, 11, 9)), listed("old", at(2026, 2, 9, 9)), listed("new", at(2026, 2, 9, 9), { unseen: true }), listed("b", at(2026, 2, 11, 12)), listed("c", at(2026, 2, 10, 12))]),
+    [["", "new"], ["Today", "b", "a"], ["Yesterday", "c"], ["Monday", "old"]],
+  );
+});
+
+test("a fork stands below its origin, on the day of the one that changed last", () => {
+  const fork = (sessionId, origin, ...then) => listed(sessionId, at(...then), { origins: [{ sessionId: "first" }, { sessionId: origin }] });
+  const rows = [listed("one", at(2026, 2, 9, 9)), fork("two", "one", 2026, 2, 11, 9), fork("three", "two", 2026, 2, 10, 9), fork("alone", "gone", 2026, 2, 10, 9)];
+  assert.deepEqual(days(rows), [["Today", "one", ">two", ">>three"], ["Yesterday", "alone"]]);
+  const moved = listed("moved", at(2026, 2, 11), { origins: [{ sessionId: "moved" }] });
+  assert.deepEqual(days([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).flat().length, 4);  // each once
+});
+
+test("sessions of one name in a project are told apart by when they began, or by their ids", () => {
+  const twin = (sessionId, ...then) => listed(sessionId, at(2026, 2, 11), { title: "Twin", createdAt: at(...then) });
+  const rows = [twin("id-000001", 2026, 1, 3, 9, 30), twin("id-000002", 2026, 1, 4, 9, 30), twin("id-000003", 2026, 1, 4, 9, 30), listed("other", at(2026, 2, 11))];
+  const told = Object.fromEntries(grouping()(rows, now)[0].days[0].places.map(({ row, apart }) => [row.sessionId, apart]));
+  assert.match(told["id-000001"], /^started Feb 3, 09:30/);
+  assert.match(told["id-000002"], /^started Feb 4, 09:30.*, 000002$/);
+  assert.equal(new Set(Object.values(told)).size, 4);
+  assert.equal(told.other, "");
 });
 
 test("a fence is code while it is open, and a text is cut at its paragraphs", () => {
@@ -152,4 +206,40 @@ test("what is far above is dropped, and read again it is where it was", () => {
   timeline.prepend(older);
   assert.equal(timeline.items.length, 10);
   assert.deepEqual(timeline.items[0].fields, { title: "x".repeat(10), status: "failed" });
+});
+
+test("a patch becomes lines with the numbers of both sides, and nothing in it moves what is around it", () => {
+  const patch = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -4,2 +4,3 @@\n one\n-two\r\n+2\u202e\n+\ra\n@@ -20,1 +21,0 @@\n--- old\n\\ No newline at end of file\n";
+  assert.deepEqual(patchLines(patch).map(({ sign, text, before, after }) => [sign, text, before, after]), [
+    [" ", "one", 4, 4], ["-", "two", 5, 0], ["+", "2\\u202e", 0, 5], ["+", "\u240da", 0, 6], ["@", "", 0, 0], ["-", "-- old", 20, 0],
+  ]);
+  assert.ok(patchLines(patch, false).every(({ before, after }) => before === 0 && after === 0));
+  assert.deepEqual(patchLines(""), []);
+});
+
+test("news are what waits, what failed and what is done unseen; the latest others follow while there is room", () => {
+  const row = (sessionId, more) => ({ sessionId, outcome: null, unseen: false, live: null, ...more });
+  const rows = [row("a"), row("done", { unseen: true }), row("b"), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" } })];
+  const ids = (found) => found.map((each) => each.sessionId);
+  assert.deepEqual(ids(news(rows).news), ["asks", "bad", "done"]);
+  assert.deepEqual(ids(news(rows).others), ["a", "b"]);
+  const many = Array.from({ length: 30 }, (_, at) => row(`${at}`, { unseen: at % 2 === 0 }));
+  assert.equal(news(many).news.length, 15);
+  assert.equal(news(many).others.length, 0);
+  assert.equal(news(many.map((each) => ({ ...each, unseen: false }))).others.length, 8);
+});
+
+test("a bar that is a thousand times longer is cut, and the others keep their lengths among each other", () => {
+  const found = bars([50, 42_000, 100, 25, 0]);
+  assert.deepEqual(found.lengths, [37.5, 100, 75, 18.75, 0]);
+  assert.deepEqual([50, 42_000].map(found.isCut), [false, true]);
+  assert.equal(found.longest, 100);
+  assert.deepEqual(bars([10, 20, 5]).lengths, [50, 100, 25]);  // nothing is cut without need
+  assert.deepEqual(bars([1000, 1]).lengths, [100, 0.1]);  // one of two is no exception
+  assert.deepEqual(bars([]).lengths, []);
+  assert.deepEqual(bars([0, 0]).lengths, [0, 0]);
+});
+
+test("a share says when it is nearly nothing, or nearly all", () => {
+  assert.deepEqual([share(1, 4), share(1, 1000), share(999, 1000), share(5, 5), share(0, 5), share(0, 0)], ["25%", "<1%", ">99%", "100%", "0%", "0%"]);
 });

@@ -45,7 +45,7 @@ test("the model and the wire know no view", () => {
 });
 
 test("no text becomes HTML or a script, and nothing is compared loosely", () => {
-  const refused = /\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|dangerouslySetInnerHTML|debugger)\b|[^=!]==[^=]|!=[^=]|^\s*var /m;
+  const refused = /\balert\(|\bconfirm\(|\bprompt\("|\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|vibrate|dangerouslySetInnerHTML|debugger)\b|[^=!]==[^=]|!=[^=]|^\s*var /m;
   for (const [path, text] of sources) {
     const code = text.replace(/\/\*[^]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, "");
     assert.equal(refused.exec(code)?.[0], undefined, path);

@@ -12,11 +12,14 @@ from acphold.conformance.rules import (
     messages_fit,
     network,
     new_sessions,
+    plans,
     pressure,
     prompt_turns,
     selections,
+    streams,
     tool_reports,
     tool_servers,
+    working_hours,
 )
 
 MODULES = (
@@ -29,11 +32,14 @@ MODULES = (
     selections,
     listings,
     loads,
+    working_hours,
+    plans,
     endings,
     tool_servers,
     messages_fit,
     json_rpc,
     network,
+    streams,
     pressure,
 )
 """The rules' modules in playing order: simplest first, those that may end the agent last.

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
-from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import COUNT, GREET
-from acphold.conformance.record import Line
+from acphold.conformance.record import Record, WireLine, result_of, said
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage, begin_prompt
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.stage import CheckedSession, Stage, begin_prompt
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
 
 RULES = Rules()
 
-CANCELLATION = Source("Prompt Turn", "Cancellation")
-CANCEL_REQUEST = Source("Cancellation", "`$/cancel_request` Notification")
+CANCELLATION = RuleSource("Prompt Turn", "Cancellation")
+CANCEL_REQUEST = RuleSource("Cancellation", "`$/cancel_request` Notification")
 
 SOON_SECONDS = 5.0
 """Seconds for an agent to end a cancelled turn before people think it is not listening."""
@@ -35,7 +37,7 @@ TURN_UPDATES = {
 """Updates that are part of a turn; titles, usage, modes and commands may come at any time."""
 
 
-def is_of_turn(line: Line) -> bool:
+def is_of_turn(line: WireLine) -> bool:
     """Return True if an update is part of a turn."""
     return line.update_kind in TURN_UPDATES
 
@@ -43,19 +45,19 @@ def is_of_turn(line: Line) -> bool:
 class Cancelled(Struct, frozen=True):
     """A turn that was cancelled while it ran; `cancel` is the line that did it."""
 
-    session: Session
-    asked: Line
-    cancel: Line
-    answer: Answer
-    late: tuple[Line, ...]
+    session: CheckedSession
+    asked: WireLine
+    cancel: WireLine
+    answer: AnswerLine
+    late: tuple[WireLine, ...]
     seconds: float
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[WireLine, ...]:
         return self.asked, self.cancel, self.answer.line
 
 
-async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
+async def begun(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> SentRequest:
     """Begin a long turn and wait for its first update; raises NotObservable if it ends before."""
     call = begin_prompt(dialogue, session, COUNT)
 
@@ -75,7 +77,7 @@ async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
     return call
 
 
-def cancel(dialogue: Dialogue, session: Session) -> Line:
+def cancel(dialogue: Dialogue, session: CheckedSession) -> WireLine:
     """Cancel the turn of a session, and answer its pending questions."""
     told = dialogue.tell("session/cancel", {"sessionId": session.id})
     dialogue.host.release()
@@ -85,10 +87,10 @@ def cancel(dialogue: Dialogue, session: Session) -> Line:
 class Busy(Struct, frozen=True):
     """A running turn, and whether another request was answered meanwhile, as `lines` show."""
 
-    session: Session
-    call: Call
+    session: CheckedSession
+    call: SentRequest
     answered_meanwhile: bool
-    lines: tuple[Line, ...]
+    lines: tuple[WireLine, ...]
 
 
 async def busy_turn(stage: Stage) -> Busy:
@@ -111,7 +113,7 @@ async def busy_turn(stage: Stage) -> Busy:
     "prompt.alive-meanwhile",
     "While a turn runs, other requests are answered.",
     EXPECTED,
-    Source("Overview", "Communication Model"),
+    RuleSource("Overview", "Communication Model"),
 )
 async def alive_meanwhile(stage: Stage) -> None:
     busy = await stage.given(busy_turn)
@@ -274,6 +276,29 @@ async def request_answered(stage: Stage) -> None:
         )
 
 
+@RULES.observer(
+    "cancel-request.code",
+    "An error that says of a request that it was cancelled has the code -32800.",
+    SHOULD,
+    RuleSource("Cancellation", "Internal Cancellation"),
+    unless="no error says so",
+)
+def cancelled_code(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "agent"):
+        error = line.message.get("error")
+        if isinstance(error, dict) and SAYS_CANCELLED.fullmatch(str(error.get("message"))):
+            witness.saw()
+            if error.get("code") != REQUEST_CANCELLED:
+                witness.accuse(f"the code is {error.get('code')!r}", line)
+
+
+SAYS_CANCELLED = re.compile(
+    r"((the|this) )?((request|operation|prompt|turn) )?((was|is|has been) )?"
+    r"(cancell?ed|aborted)\W*",
+    re.IGNORECASE,
+)
+
+
 @RULES.case(
     "cancel-request.unknown",
     "`$/cancel_request` for a request that does not exist is not answered, and does no harm.",
@@ -292,6 +317,30 @@ async def request_unknown(stage: Stage) -> None:
     answer = await dialogue.ask("check/no_such_method", {})
     if answer.code not in (None, METHOD_NOT_FOUND):
         raise Violation("what is asked next is answered differently", told, *answer.lines)
+
+
+@RULES.observer(
+    "cancel.only-asked",
+    "A turn that nobody has cancelled is not answered `cancelled`.",
+    EXPECTED,
+    RuleSource("Prompt Turn", "Stop Reasons"),
+    unless="no prompt was answered",
+)
+def only_asked(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("client", "session/prompt"):
+            if exchange.answer is None:
+                continue
+            witness.saw()
+            meanwhile = record.lines[exchange.request.number : exchange.answer.number]
+            if exchange.result.get("stopReason") == "cancelled" and not any(map(_ends, meanwhile)):
+                witness.accuse("nobody did", *exchange.lines)
+
+
+def _ends(line: WireLine) -> bool:
+    """Return True for a line of the client that may end a turn; a refused permission ends some."""
+    ending = ("session/cancel", "$/cancel_request", "session/close", "session/delete")
+    return line.by == "client" and (line.method in ending or "outcome" in result_of(line))
 
 
 RULES.unseen(

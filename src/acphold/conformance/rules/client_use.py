@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from acphold.conformance.catalogue import MUST, Rules, Witness
-from acphold.conformance.record import Line, Record, calls, objects
-from acphold.conformance.verdicts import Source
+from acphold.conformance.record import Record, WireLine, calls, objects
+from acphold.conformance.verdicts import RuleSource
 from acphold.schema.update_kinds import offered
 
 RULES = Rules()
@@ -21,16 +21,16 @@ def _offered_only(
 ) -> None:
     """Accuse each call of a method that the client did not offer; count turns without one."""
     for record in records:
+        missing = any(not offered(record.offers, *it) for it in methods.values())
         for line in record.lines:
             path = next((it for name, it in methods.items() if _is(line, name)), None)
             if line.by == "agent" and path is not None and not offered(record.offers, *path):
                 witness.accuse(f"{'.'.join(path)} was not offered", line)
-            missing = any(not offered(record.offers, *it) for it in methods.values())
             if line.by == "client" and line.method == "session/prompt" and missing:
                 witness.saw()
 
 
-def _is(line: Line, name: str) -> bool:
+def _is(line: WireLine, name: str) -> bool:
     return line.method is not None and (line.method == name or line.method.startswith(f"{name}/"))
 
 
@@ -41,7 +41,7 @@ NO_TURN = "no turn ran whose client offers less"
     "fs.offered",
     "Files are read and written through clients only where they offer it.",
     MUST,
-    Source(FILES, "Checking Support"),
+    RuleSource(FILES, "Checking Support"),
     unless=NO_TURN,
 )
 def files_offered(records: Sequence[Record], witness: Witness) -> None:
@@ -56,7 +56,7 @@ def files_offered(records: Sequence[Record], witness: Witness) -> None:
     "terminal.offered",
     "Terminals are used only where clients offer them.",
     MUST,
-    Source(TERMINALS, "Checking Support"),
+    RuleSource(TERMINALS, "Checking Support"),
     unless=NO_TURN,
 )
 def terminals_offered(records: Sequence[Record], witness: Witness) -> None:
@@ -67,7 +67,7 @@ def terminals_offered(records: Sequence[Record], witness: Witness) -> None:
     "elicitation.offered",
     "Forms and URLs are shown only by clients that offer it.",
     MUST,
-    Source(ELICITATION, "Checking support"),
+    RuleSource(ELICITATION, "Checking support"),
     unless=NO_TURN,
 )
 def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
@@ -86,7 +86,7 @@ def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
     "fs.absolute",
     "The paths of files are absolute.",
     MUST,
-    Source("Overview", "Argument requirements"),
+    RuleSource("Overview", "Argument requirements"),
     unless="the agent used no file of its client",
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
@@ -100,7 +100,7 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     "fs.lines",
     "The first line of a file is line 1.",
     MUST,
-    Source("Overview", "Argument requirements"),
+    RuleSource("Overview", "Argument requirements"),
     unless="the agent read no file from a line on",
 )
 def first_line(records: Sequence[Record], witness: Witness) -> None:
@@ -116,7 +116,7 @@ def first_line(records: Sequence[Record], witness: Witness) -> None:
     "terminal.absolute",
     "The folder of a terminal is absolute.",
     MUST,
-    Source(TERMINALS, "Executing Commands"),
+    RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent named no folder for a terminal",
 )
 def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
@@ -132,7 +132,7 @@ def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
     "terminal.released",
     "Each terminal is released.",
     MUST,
-    Source(TERMINALS, "Executing Commands"),
+    RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent made no terminal",
 )
 def released(records: Sequence[Record], witness: Witness) -> None:
@@ -153,7 +153,7 @@ def released(records: Sequence[Record], witness: Witness) -> None:
     "terminal.known-id",
     "A terminal is used from when it is made until it is released, and embedded meanwhile.",
     MUST,
-    Source(TERMINALS, "Releasing Terminals"),
+    RuleSource(TERMINALS, "Releasing Terminals"),
     unless="the agent made no terminal",
 )
 def known_terminals(records: Sequence[Record], witness: Witness) -> None:
@@ -181,7 +181,7 @@ def known_terminals(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse("a terminal is shown that was never made", line)
 
 
-def _embedded(line: Line) -> list[object]:
+def _embedded(line: WireLine) -> list[object]:
     """Return the terminals that a tool call shows."""
     content = objects(line.update.get("content"))
     return [it.get("terminalId") for it in content if it.get("type") == "terminal"]
@@ -204,4 +204,4 @@ for _id, _says, _why in (
         "no agent asks for one on request",
     ),
 ):
-    RULES.unseen(_id, _says, MUST, Source(ELICITATION, "Responses"), _why)
+    RULES.unseen(_id, _says, MUST, RuleSource(ELICITATION, "Responses"), _why)

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import base64
+import posixpath
+import re
 from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.grammar import Message, custom_member, odd_kind, problem, spoken
-from acphold.conformance.record import Json, Line, Record, calls, id_of, objects, said, sessions_in
-from acphold.conformance.verdicts import Source
+from acphold.conformance.grammar import (
+    DRAFTED_METHODS,
+    NEEDS,
+    TypedMessage,
+    odd_kind,
+    odd_members,
+    problem,
+    spoken,
+    told_capabilities,
+)
+from acphold.conformance.record import (
+    Json,
+    Record,
+    RecordedExchange,
+    WireLine,
+    calls,
+    id_of,
+    objects,
+    said,
+    sessions_in,
+)
+from acphold.conformance.rules.client_answers import RULES as ANSWERS
+from acphold.conformance.rules.client_answers import goes_on, was_given_up
+from acphold.conformance.verdicts import RuleSource
+from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
 from acphold.schema import AGENT_METHODS, PROTOCOL_METHODS
 from acphold.schema.update_kinds import offered
 
 RULES = Rules()
 
-INITIALIZATION = Source("Initialization", "")
+INITIALIZATION = RuleSource("Initialization", "")
 SETUP = "Session Setup"
-STDIO = Source("Transports", "stdio")
+STDIO = RuleSource("Transports", "stdio")
 SILENT = "the client said nothing"
 
 # -- lines and messages -----------------------------------------------------------------------
@@ -41,7 +66,7 @@ def messages(records: Sequence[Record], witness: Witness) -> None:
     "client.schema",
     "All that the client says fits the schema.",
     MUST,
-    Source("Schema", ""),
+    RuleSource("Schema", ""),
     unless=SILENT,
 )
 def schema(records: Sequence[Record], witness: Witness) -> None:
@@ -55,17 +80,20 @@ def schema(records: Sequence[Record], witness: Witness) -> None:
     "client.members",
     "Custom members stand in `_meta`, not beside those of the protocol.",
     MUST,
-    Source("Extensibility", "The `_meta` Field"),
+    RuleSource("Extensibility", "The `_meta` Field"),
     unless=SILENT,
 )
 def members(records: Sequence[Record], witness: Witness) -> None:
     for message in _known(records):
         witness.saw()
-        if path := custom_member(message):
-            witness.accuse(f"{path} is no part of the protocol", message.line)
+        custom, drafted = odd_members(message)
+        if custom:
+            witness.accuse(f"{custom} is no part of the protocol", message.line)
+        for path in drafted:
+            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
 
 
-def _known(records: Sequence[Record]) -> Iterator[Message]:
+def _known(records: Sequence[Record]) -> Iterator[TypedMessage]:
     for record in records:
         yield from spoken(record, "client")
 
@@ -74,7 +102,7 @@ def _known(records: Sequence[Record]) -> Iterator[Message]:
     "client.methods",
     "Methods that the protocol does not have begin with an underscore.",
     MUST,
-    Source("Extensibility", "Extension Methods"),
+    RuleSource("Extensibility", "Extension Methods"),
     unless=SILENT,
 )
 def methods(records: Sequence[Record], witness: Witness) -> None:
@@ -82,7 +110,9 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
         if line.method is not None:
             witness.saw()
             known = line.method in AGENT_METHODS or line.method in PROTOCOL_METHODS
-            if not known and not line.method.startswith("_"):
+            if line.method in DRAFTED_METHODS:
+                witness.remark(f"{line.method} is in a draft of the protocol alone")
+            elif not known and not line.method.startswith("_"):
                 witness.accuse(f"{line.method!r} does not", line)
 
 
@@ -90,16 +120,16 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
     "client.answers",
     "Each request of the agent is answered once, with a result or an error.",
     MUST,
-    Source("Overview", "Error Handling"),
+    RuleSource("Overview", "Error Handling"),
     unless="the agent asked nothing",
 )
 def answers(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("agent", *UNATTENDED):
-            if exchange.answer is None and _was_given_up(record, exchange.request):
+            if exchange.answer is None and was_given_up(record, exchange.request):
                 witness.accuse("it was not answered while its turn ran", exchange.request)
         asked = {id_of(line) for line in record.by("agent") if line.is_request}
-        answered: dict[bytes, Line] = {}
+        answered: dict[bytes, WireLine] = {}
         for line in record.by("client"):
             if not line.is_response:
                 continue
@@ -124,21 +154,11 @@ UNATTENDED = (
 """Requests a client answers by itself; a person, or a command, may take any time."""
 
 
-def _was_given_up(record: Record, asked: Line) -> bool:
-    """Return True if a question was still open when its turn was over."""
-    return any(
-        it.request.session_id == asked.session_id
-        and it.answer is not None
-        and it.request.number < asked.number < it.answer.number
-        for it in record.exchanges("client", "session/prompt")
-    )
-
-
 @RULES.observer(
     "client.kinds",
     "What asks for an answer has an id, and a notification has none.",
     MUST,
-    Source("Overview", "Communication Model"),
+    RuleSource("Overview", "Communication Model"),
     unless=SILENT,
 )
 def kinds(records: Sequence[Record], witness: Witness) -> None:
@@ -147,6 +167,80 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
             witness.saw()
             if wrong := odd_kind(line):
                 witness.accuse(wrong, line)
+
+
+@RULES.observer(
+    "client.request-ids",
+    "The id of a request is a string or a whole number.",
+    MUST,
+    RuleSource("Schema", "RequestId"),
+    unless=SILENT,
+)
+def request_ids(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "client"):
+        if line.is_request:
+            witness.saw()
+            id = line.message["id"]
+            # The schema allows null, and JSON-RPC advises against it.
+            is_whole = isinstance(id, int) and not isinstance(id, bool)
+            if not (id is None or isinstance(id, str) or is_whole):
+                witness.accuse(f"{id!r} is neither", line)
+
+
+@RULES.observer(
+    "client.unique-ids",
+    "No two requests that wait for an answer have the same id.",
+    EXPECTED,
+    RuleSource("Overview", "Communication Model"),
+    unless=SILENT,
+)
+def unique_ids(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        waiting: dict[bytes, WireLine] = {}
+        for line in record.lines:
+            if line.by == "agent" and line.is_response:
+                waiting.pop(id_of(line), None)
+            elif line.by == "client" and line.is_request:
+                witness.saw()
+                if (before := waiting.get(id_of(line))) is not None:
+                    witness.accuse("two requests with one id wait", before, line)
+                waiting[id_of(line)] = line
+
+
+@RULES.observer(
+    "client.errors",
+    "An error has a `code`, which is a whole number, and a `message`, which is a text.",
+    MUST,
+    RuleSource("Overview", "Error Handling"),
+    unless="the client answered nothing with an error",
+)
+def errors(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "client"):
+        if line.is_response and "error" in line.message:
+            witness.saw()
+            error = line.message["error"]
+            told = error if isinstance(error, dict) else {}
+            if type(told.get("code")) is not int or not isinstance(told.get("message"), str):
+                witness.accuse(f"this error has not: {error!r}", line)
+
+
+@RULES.observer(
+    "client.trace-context",
+    "`traceparent` in `_meta` is the one of the W3C's trace context.",
+    SHOULD,
+    RuleSource("Extensibility", "The `_meta` Field"),
+    unless="the client sent none",
+)
+def trace_context(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "client"):
+        meta = line.params.get("_meta")
+        if isinstance(meta, dict) and "traceparent" in meta:
+            witness.saw()
+            if not TRACEPARENT.fullmatch(str(meta["traceparent"])):
+                witness.accuse(f"{meta['traceparent']!r} is not", line)
+
+
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
 # -- introduction -----------------------------------------------------------------------------
@@ -161,21 +255,59 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
 )
 def initialize_first(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        answered = False
-        for line in record.lines:
-            if line.by == "agent":
-                answered = answered or line.is_response
-            elif line.method is not None:
+        hello = next(iter(record.exchanges("client", "initialize")), None)
+        answered = hello.answer.number if hello and hello.answer else len(record.lines)
+        for line in record.by("client"):
+            if line.method is not None:
                 witness.saw()
-                if line.method != "initialize" and not answered:
+                if line.method != "initialize" and line.number < answered:
                     witness.accuse(f"{line.method} came before", line)
+
+
+@RULES.observer(
+    "client.initialize-once",
+    "A connection is initialized once.",
+    EXPECTED,
+    INITIALIZATION,
+    unless="the client did not introduce itself",
+)
+def initialize_once(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        taken = [
+            it.request
+            for it in record.exchanges("client", "initialize")
+            if it.answer is None or "result" in it.answer.message
+        ]
+        for _ in taken:
+            witness.saw()
+        if len(taken) > 1:
+            witness.accuse("it came again", *taken[:2])
+
+
+@RULES.observer(
+    "client.closes",
+    "A client that does not speak the agent's version closes the connection.",
+    SHOULD,
+    RuleSource("Initialization", "Version Negotiation"),
+    unless="the agent spoke the client's version; `--offers version` speaks another one",
+)
+def closes(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("client", "initialize"):
+            answered = exchange.result.get("protocolVersion")
+            if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
+                continue
+            witness.saw()
+            for line in record.by("client"):
+                if line.number > exchange.answer.number and line.method is not None:
+                    witness.accuse("it goes on", exchange.answer, line)
 
 
 @RULES.observer(
     "client.info",
     "The client tells its name and version.",
     SHOULD,
-    Source("Initialization", "Implementation Information"),
+    RuleSource("Initialization", "Implementation Information"),
     unless="the client did not introduce itself",
 )
 def info(records: Sequence[Record], witness: Witness) -> None:
@@ -188,35 +320,17 @@ def info(records: Sequence[Record], witness: Witness) -> None:
 
 # -- capabilities ----------------------------------------------------------------------------
 
-NEEDS = {
-    "session/load": ("loadSession",),
-    "session/list": ("sessionCapabilities", "list"),
-    "session/resume": ("sessionCapabilities", "resume"),
-    "session/close": ("sessionCapabilities", "close"),
-    "session/delete": ("sessionCapabilities", "delete"),
-    "logout": ("auth", "logout"),
-}
-"""The capability that an agent has to advertise for each method."""
-
-
-def _can(record: Record) -> Json:
-    """Return the capabilities the agent advertised."""
-    for exchange in record.exchanges("client", "initialize"):
-        can = exchange.result.get("agentCapabilities")
-        return can if isinstance(can, dict) else {}
-    return {}
-
 
 @RULES.observer(
     "client.advertised-methods",
     "Methods that the agent did not advertise are not called.",
     MUST,
-    Source(SETUP, "Checking Support"),
+    RuleSource(SETUP, "Checking Support"),
     unless=SILENT,
 )
 def advertised_methods(records: Sequence[Record], witness: Witness) -> None:
     for line_record in records:
-        can = _can(line_record)
+        can = told_capabilities(line_record)
         for line in line_record.by("client"):
             path = NEEDS.get(line.method or "")
             if line.method is not None:
@@ -233,7 +347,7 @@ NO_SESSION = "the client opened no session"
     "client.advertised-servers",
     "MCP servers over HTTP and SSE are named only where the agent advertises them.",
     MUST,
-    Source(SETUP, "Checking Transport Support"),
+    RuleSource(SETUP, "Checking Transport Support"),
     unless=NO_SESSION,
 )
 def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
@@ -241,11 +355,13 @@ def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
         witness.saw()
         for server in _servers(line):
             kind = server.get("type")
-            if kind in ("http", "sse") and not offered(_can(record), "mcpCapabilities", kind):
+            if kind in ("http", "sse") and not offered(
+                told_capabilities(record), "mcpCapabilities", kind
+            ):
                 witness.accuse(f"mcpCapabilities.{kind} was not advertised", line)
 
 
-def _servers(line: Line) -> list[Json]:
+def _servers(line: WireLine) -> list[Json]:
     return objects(line.params.get("mcpServers"))
 
 
@@ -253,13 +369,15 @@ def _servers(line: Line) -> list[Json]:
     "client.advertised-directories",
     "Additional folders are named only where the agent advertises them.",
     MUST,
-    Source(SETUP, "Additional Workspace Roots"),
+    RuleSource(SETUP, "Additional Workspace Roots"),
     unless=NO_SESSION,
 )
 def advertised_directories(records: Sequence[Record], witness: Witness) -> None:
     for record, line in calls(records, "client", *SETUPS):
         witness.saw()
-        advertised = offered(_can(record), "sessionCapabilities", "additionalDirectories")
+        advertised = offered(
+            told_capabilities(record), "sessionCapabilities", "additionalDirectories"
+        )
         if line.params.get("additionalDirectories") and not advertised:
             witness.accuse("additionalDirectories was not advertised", line)
 
@@ -271,7 +389,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     "client.advertised-content",
     "Prompts hold images, sounds and files only where the agent advertises them.",
     MUST,
-    Source("Prompt Turn", "1. User Message"),
+    RuleSource("Prompt Turn", "1. User Message"),
     unless="the client sent no prompt",
 )
 def advertised_content(records: Sequence[Record], witness: Witness) -> None:
@@ -279,8 +397,30 @@ def advertised_content(records: Sequence[Record], witness: Witness) -> None:
         witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
-            if name is not None and not offered(_can(record), "promptCapabilities", name):
+            if name is not None and not offered(
+                told_capabilities(record), "promptCapabilities", name
+            ):
                 witness.accuse(f"promptCapabilities.{name} was not advertised", line)
+
+
+@RULES.observer(
+    "client.content",
+    "The data of images, sounds and files in a prompt is base64.",
+    EXPECTED,
+    RuleSource("Content", "Content Types"),
+    unless="no prompt had any",
+)
+def content(records: Sequence[Record], witness: Witness) -> None:
+    for _, line in calls(records, "client", "session/prompt"):
+        for block in objects(line.params.get("prompt")):
+            held = block.get("resource")
+            data = held.get("blob") if isinstance(held, dict) else block.get("data")
+            if isinstance(data, str):
+                witness.saw()
+                try:
+                    base64.b64decode(data, validate=True)
+                except ValueError:
+                    witness.accuse("this is not", line)
 
 
 # -- sessions ---------------------------------------------------------------------------------
@@ -290,7 +430,7 @@ def advertised_content(records: Sequence[Record], witness: Witness) -> None:
     "client.absolute",
     "Folders, and the commands of MCP servers, are absolute paths.",
     MUST,
-    Source(SETUP, "Working Directory"),
+    RuleSource(SETUP, "Working Directory"),
     unless=NO_SESSION,
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
@@ -308,9 +448,9 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
 
 @RULES.observer(
     "client.known-sessions",
-    "The client speaks of sessions that it has from the agent.",
+    "The client prompts, cancels and sets in sessions that it has begun, loaded or resumed.",
     MUST,
-    Source(SETUP, "Session ID"),
+    RuleSource(SETUP, "Session ID"),
     unless="the client spoke of no session",
 )
 def known_sessions(records: Sequence[Record], witness: Witness) -> None:
@@ -319,20 +459,32 @@ def known_sessions(records: Sequence[Record], witness: Witness) -> None:
         known: set[object] = set()
         for line in record.lines:
             if (exchange := answers.get(line.number)) is not None:
-                known |= {exchange.result.get("sessionId"), exchange.request.session_id}
-                known |= {entry.get("sessionId") for entry in sessions_in(exchange)}
-            # A session that is opened may be known from an earlier run.
-            elif line.by == "client" and line.session_id and line.method not in SETUPS:
+                if "result" not in line.message:
+                    continue
+                if exchange.request.method in ("session/close", "session/delete"):
+                    known.discard(exchange.request.session_id)
+                elif exchange.request.method in SETUPS:
+                    known |= {exchange.result.get("sessionId"), exchange.request.session_id}
+            # One that is opened, closed or deleted may be known from an earlier run, or a list.
+            elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
                 witness.saw()
                 if line.session_id not in known:
-                    witness.accuse("it has no session with this id", line)
+                    witness.accuse("no session with this id is open", line)
+
+
+OF_OPEN_SESSIONS = (
+    "session/prompt",
+    "session/cancel",
+    "session/set_mode",
+    "session/set_config_option",
+)
 
 
 @RULES.observer(
     "client.same-folder",
     "A session is opened again in its own folder.",
     MUST,
-    Source(SETUP, "Additional Workspace Roots"),
+    RuleSource(SETUP, "Additional Workspace Roots"),
     unless="no session was opened again whose folder is known",
 )
 def same_folder(records: Sequence[Record], witness: Witness) -> None:
@@ -345,29 +497,70 @@ def same_folder(records: Sequence[Record], witness: Witness) -> None:
             line = exchange.request
             if line.method in ("session/load", "session/resume") and line.session_id in folders:
                 witness.saw()
-                if line.params.get("cwd") != folders[line.session_id]:
+                if not _is_same(line.params.get("cwd"), folders[line.session_id]):
                     witness.accuse(f"its folder is {folders[line.session_id]!r}", line)
 
 
 @RULES.observer(
-    "client.cursors",
-    "Cursors come back as they were given, with the same filter.",
+    "client.listed-roots",
+    "A session is not opened with folders that an older list had, and the newest has not.",
     MUST,
-    Source("Session List", "Pagination"),
+    RuleSource("Session List", "Listing Sessions"),
+    unless="no session was opened whose folders have changed from list to list",
+)
+def listed_roots(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        older: dict[object, set[object]] = {}
+        newest: dict[object, set[object]] = {}
+        own: set[object] = set()
+        for exchange in record.exchanges("client", *SETUPS, "session/list"):
+            for it in sessions_in(exchange):
+                id = it.get("sessionId")
+                older[id] = older.get(id, set()) | newest.get(id, set())
+                newest[id] = _roots(it)
+            line = exchange.request
+            old = older.get(line.session_id, set()) - newest.get(line.session_id, set()) - own
+            if line.method in ("session/load", "session/resume") and old:
+                witness.saw()
+                if taken := old & _roots(line.params):
+                    witness.accuse(f"{sorted(map(str, taken))[0]} is of an older list", line)
+                    continue
+            own |= _roots(line.params)
+
+
+def _roots(of: Json) -> set[object]:
+    roots = of.get("additionalDirectories")
+    return {it for it in roots if isinstance(it, str)} if isinstance(roots, list) else set()
+
+
+def _is_same(path: object, other: object) -> bool:
+    """Return True for one folder, with a slash at its end or without."""
+    if not (isinstance(path, str) and isinstance(other, str)):
+        return path == other
+    return posixpath.normpath(path) == posixpath.normpath(other)
+
+
+@RULES.observer(
+    "client.cursors",
+    "Cursors come back as they were given on this connection, and none behind the last page.",
+    MUST,
+    RuleSource("Session List", "Pagination"),
     unless="no second page was asked for",
 )
 def cursors(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        given: dict[object, object] = {}
+        given: set[object] = set()
+        asked: list[object] = []
         for exchange in record.exchanges("client", "session/list"):
-            cursor, cwd = (exchange.request.params.get(name) for name in ("cursor", "cwd"))
+            cursor = exchange.request.params.get("cursor")
+            asked.append(cursor)
             if cursor is not None:
                 witness.saw()
                 if cursor not in given:
                     witness.accuse("this cursor was not given", exchange.request)
-                elif given[cursor] != cwd:
-                    witness.accuse("this cursor is one of another filter", exchange.request)
-            given[exchange.result.get("nextCursor")] = cwd
+                elif asked[-3:] == [cursor] * 3:
+                    witness.accuse("the same page is asked for over and over", exchange.request)
+            given.add(exchange.result.get("nextCursor"))
 
 
 # -- turns ------------------------------------------------------------------------------------
@@ -377,12 +570,12 @@ def cursors(records: Sequence[Record], witness: Witness) -> None:
     "client.one-turn",
     "A session gets its next prompt when the one before is answered.",
     EXPECTED,
-    Source("Prompt Turn", "Cancellation"),
+    RuleSource("Prompt Turn", "Cancellation"),
     unless="the client sent no prompt",
 )
 def one_turn(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        last: dict[object, Line | None] = {}
+        last: dict[object, WireLine | None] = {}
         for exchange in record.exchanges("client", "session/prompt"):
             line = exchange.request
             witness.saw()
@@ -394,10 +587,58 @@ def one_turn(records: Sequence[Record], witness: Witness) -> None:
 
 
 @RULES.observer(
+    "client.permission",
+    "A client can be asked for permission: `session/request_permission` is no unknown method.",
+    MUST,
+    RuleSource("Overview", "Baseline Methods"),
+    unless="no permission was answered",
+)
+def permission(records: Sequence[Record], witness: Witness) -> None:
+    _known_here(records, witness, "session/request_permission")
+
+
+def _known_here(records: Sequence[Record], witness: Witness, *methods: str) -> None:
+    """Accuse answers that say that there is no such method."""
+    for record in records:
+        for exchange in record.exchanges("agent", *methods):
+            if exchange.answer is not None:
+                witness.saw()
+                error = exchange.answer.message.get("error")
+                if isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND:
+                    witness.accuse(f"{exchange.request.method} is unknown to it", *exchange.lines)
+
+
+@RULES.observer(
+    "client.offers",
+    "What the client offers in `initialize` is there: files, terminals, forms.",
+    MUST,
+    RuleSource("Initialization", "Client Capabilities"),
+    unless="nothing that the client offers was used",
+)
+def offers(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for name, path in OFFERED.items():
+            if offered(record.offers, *path):
+                _known_here([record], witness, name)
+
+
+OFFERED = {
+    "fs/read_text_file": ("fs", "readTextFile"),
+    "fs/write_text_file": ("fs", "writeTextFile"),
+    **{
+        f"terminal/{name}": ("terminal",)
+        for name in ("create", "output", "wait_for_exit", "kill", "release")
+    },
+    "elicitation/create": ("elicitation",),
+}
+"""Methods of clients, and the capability that each needs."""
+
+
+@RULES.observer(
     "client.permission-options",
     "A permission is answered with one of its options, or `cancelled`.",
     MUST,
-    Source("Tool Calls", "Requesting Permission"),
+    RuleSource("Tool Calls", "Requesting Permission"),
     unless="no permission was answered",
 )
 def permission_options(records: Sequence[Record], witness: Witness) -> None:
@@ -417,7 +658,7 @@ def permission_options(records: Sequence[Record], witness: Witness) -> None:
     "client.permission-cancelled",
     "When a turn is cancelled, each permission that waits is answered `cancelled`.",
     MUST,
-    Source("Prompt Turn", "Cancellation"),
+    RuleSource("Prompt Turn", "Cancellation"),
     unless="no turn was cancelled while a permission waited",
 )
 def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
@@ -429,19 +670,44 @@ def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
             witness.saw()
             outcome = exchange.result.get("outcome")
             said = outcome.get("outcome") if isinstance(outcome, dict) else None
-            if said != "cancelled":
+            if said != "cancelled" and not _was_called_off(record, exchange):
                 lines = (exchange.request, cancelled, *exchange.lines[1:])
                 answered = "not answered" if exchange.answer is None else f"answered {said!r}"
                 witness.accuse(f"it was {answered}", *lines)
 
 
-def _cancel_within(record: Record, asked: Line, answer: Line | None) -> Line | None:
+def _was_called_off(record: Record, exchange: RecordedExchange) -> bool:
+    """Return True if the agent itself cancelled its request, and is told that this was done."""
+    error = exchange.answer.message.get("error") if exchange.answer else None
+    return (
+        isinstance(error, dict)
+        and error.get("code") == REQUEST_CANCELLED
+        and any(
+            line.method == "$/cancel_request"
+            and line.params.get("requestId") == exchange.request.message["id"]
+            for line in record.by("agent")
+        )
+    )
+
+
+def _cancel_within(record: Record, asked: WireLine, answer: WireLine | None) -> WireLine | None:
     """Return the cancel of a session between a request and its answer."""
     last = len(record.lines) if answer is None else answer.number
     for line in record.lines[asked.number : last]:
         if line.method == "session/cancel" and line.session_id == asked.session_id:
             return line
     return None
+
+
+@RULES.observer(
+    "client.late-updates",
+    "Updates of tool calls that come after a cancel do no harm.",
+    SHOULD,
+    RuleSource("Prompt Turn", "Cancellation"),
+    unless="the client cancelled no turn",
+)
+def late_updates(records: Sequence[Record], witness: Witness) -> None:
+    goes_on(records, witness, "late")
 
 
 # -- choices ----------------------------------------------------------------------------------
@@ -451,7 +717,7 @@ def _cancel_within(record: Record, asked: Line, answer: Line | None) -> Line | N
     "client.known-choices",
     "Modes, options and values are set that the agent has.",
     MUST,
-    Source("Session Modes", "From the Client"),
+    RuleSource("Session Modes", "From the Client"),
     unless="the client set no mode and no option",
 )
 def known_choices(records: Sequence[Record], witness: Witness) -> None:
@@ -463,10 +729,26 @@ def known_choices(records: Sequence[Record], witness: Witness) -> None:
 
 
 @RULES.observer(
+    "client.options-alone",
+    "A client that sets config options does not set modes beside them.",
+    SHOULD,
+    RuleSource("Session Config Options", "Relationship to Session Modes"),
+    unless="the client set no option",
+)
+def options_alone(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        modes = list(record.exchanges("client", "session/set_mode"))
+        for exchange in record.exchanges("client", "session/set_config_option"):
+            witness.saw()
+            if modes:
+                witness.accuse("it sets both", exchange.request, modes[0].request)
+
+
+@RULES.observer(
     "client.sign-in-methods",
     "`authenticate` gets the id of a method that was advertised, and is no terminal's.",
     MUST,
-    Source("Authentication", "Protocol-driven authentication"),
+    RuleSource("Authentication", "Protocol-driven authentication"),
     unless="the client did not sign in",
 )
 def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
@@ -482,21 +764,24 @@ def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse(f"{method_id!r} is none of those", exchange.request)
 
 
-for _id, _says, _source, _why in (
-    (
-        "client.marks-cancelled",
-        "Tool calls that are not over are marked as cancelled at once.",
-        Source("Prompt Turn", "Cancellation"),
-        "what a client shows is not seen from here",
-    ),
-    (
-        "client.closes",
-        "A client that does not speak the agent's version closes the connection.",
-        Source("Initialization", "Version Negotiation"),
-        "the agent here speaks what every client speaks",
-    ),
-):
-    RULES.unseen(_id, _says, SHOULD, _source, _why)
+@RULES.observer(
+    "client.signed-out",
+    "A prompt that is refused after a logout, because it wants a sign-in, does no harm.",
+    SHOULD,
+    RuleSource("Authentication", "Active Sessions"),
+    unless="the client sent no prompt behind a logout",
+)
+def signed_out(records: Sequence[Record], witness: Witness) -> None:
+    goes_on(records, witness, "signed-out")
 
-CHECKS = tuple(RULES)
+
+RULES.unseen(
+    "client.marks-cancelled",
+    "Tool calls that are not over are marked as cancelled at once.",
+    SHOULD,
+    RuleSource("Prompt Turn", "Cancellation"),
+    "what a client shows is not seen from here",
+)
+
+CHECKS = (*RULES, *ANSWERS)
 """Every check of a client."""

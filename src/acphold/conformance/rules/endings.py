@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer
+from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.errands import GREET
-from acphold.conformance.record import Line, Record
+from acphold.conformance.record import Record, WireLine
 from acphold.conformance.rules.cancellations import ATTEMPTS, begun, cancel, is_of_turn
 from acphold.conformance.rules.listings import entries, pages, pages_after_restart
 from acphold.conformance.rules.new_sessions import plain_session
-from acphold.conformance.rules.past_sessions import load, past, restarted
+from acphold.conformance.rules.past_sessions import load, past, restarted, said
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse
 
 RULES = Rules()
 
-CLOSING = Source("Session Setup", "Closing a Session")
-DELETING = Source("Session Delete", "Deleting a Session")
-SEMANTICS = Source("Session Delete", "Semantics")
+CLOSING = RuleSource("Session Setup", "Closing a Session")
+DELETING = RuleSource("Session Delete", "Deleting a Session")
+SEMANTICS = RuleSource("Session Delete", "Semantics")
 
 # -- close ----------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ async def close_answer(stage: Stage) -> None:
     answer.fitting(CloseSessionResponse)
 
 
-Closed = tuple[Answer, Answer, tuple[Line, ...]]
+Closed = tuple[AnswerLine, AnswerLine, tuple[WireLine, ...]]
 """The answers to a prompt and to closing its session, and the lines."""
 
 
@@ -115,7 +115,7 @@ def silent(records: Sequence[Record], witness: Witness) -> None:
             for exchange in record.exchanges("client", "session/close")
             if exchange.answer is not None and "result" in exchange.answer.message
         }
-        closed: dict[str | None, Line] = {}
+        closed: dict[str | None, WireLine] = {}
         for line in record.lines:
             if line.number in answers:
                 witness.saw()
@@ -140,13 +140,36 @@ async def load_again(stage: Stage) -> None:
     session = await stage.new_session(dialogue)
     await stage.prompt(dialogue, session, GREET)
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
-    await load(stage, dialogue, session)
+    loaded = await load(stage, dialogue, session)
+    if "".join(GREET.words.split()) not in said(loaded.replay, "user_message_chunk"):
+        raise Violation("nothing is replayed", loaded.asked, *loaded.replay, loaded.answer.line)
+
+
+@RULES.case(
+    "close.listed",
+    "A session that was closed is listed as before.",
+    EXPECTED,
+    CLOSING,
+    "close",
+    "list",
+)
+async def listed(stage: Stage) -> None:
+    await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    await stage.prompt(dialogue, session, GREET)
+    if session.id not in entries(await pages(dialogue, cwd=session.cwd)):
+        raise NotObservable("it was not listed before, either")
+    (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
+    found = await pages(dialogue, cwd=session.cwd)
+    if session.id not in entries(found):
+        raise Violation("it is not listed any more", *found[0].answer.lines)
 
 
 # -- delete ---------------------------------------------------------------------------------
 
 
-async def deleted(stage: Stage) -> Answer:
+async def deleted(stage: Stage) -> AnswerLine:
     """Delete the other session of `past` in another process."""
     dialogue = await stage.given(restarted)
     session = (await stage.given(past)).other

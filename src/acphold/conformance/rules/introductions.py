@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer
+from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.record import Json, Record, objects, twice
 from acphold.conformance.stage import Stage, introduce, introduced, understood
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import AUTH_REQUIRED
 from acphold.schema import InitializeResponse
 
@@ -16,11 +16,11 @@ RULES = Rules()
 
 PAGE = "Initialization"
 SIGN_IN = "Authentication"
-INITIALIZATION = Source(PAGE, "")
-VERSIONS = Source(PAGE, "Version Negotiation")
-CAPABLE = Source(PAGE, "Capabilities")
-WHO = Source(PAGE, "Implementation Information")
-ADVERTISED = Source(SIGN_IN, "Advertising Authentication")
+INITIALIZATION = RuleSource(PAGE, "")
+VERSIONS = RuleSource(PAGE, "Version Negotiation")
+CAPABLE = RuleSource(PAGE, "Capabilities")
+WHO = RuleSource(PAGE, "Implementation Information")
+ADVERTISED = RuleSource(SIGN_IN, "Advertising Authentication")
 
 UNKNOWN_VERSION = 65535
 """The highest version that the schema allows: no agent supports it."""
@@ -51,17 +51,17 @@ async def same_version(stage: Stage) -> None:
         raise Violation(f"version 1 was asked for, and {version} chosen", *answer.lines)
 
 
-async def strange_introduction(stage: Stage) -> Answer:
+async def strange_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` as a client of the far future."""
     return await _introduction(stage, UNKNOWN_VERSION)
 
 
-async def next_introduction(stage: Stage) -> Answer:
+async def next_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with the version after the one used elsewhere."""
     return await _introduction(stage, NEXT_VERSION)
 
 
-async def _introduction(stage: Stage, version: int) -> Answer:
+async def _introduction(stage: Stage, version: int) -> AnswerLine:
     dialogue = await stage.connect(f"a client of version {version}")
     try:
         return await introduce(dialogue, version=version)
@@ -92,7 +92,7 @@ async def other_version(stage: Stage) -> None:
         raise Violation(why, *next_one.lines)
 
 
-def _version(answer: Answer) -> int:
+def _version(answer: AnswerLine) -> int:
     """Return the version in an answer to `initialize`; raises NotObservable without one."""
     version = answer.result.get("protocolVersion")
     if not isinstance(version, int) or isinstance(version, bool):
@@ -100,7 +100,7 @@ def _version(answer: Answer) -> int:
     return version
 
 
-async def plain_introduction(stage: Stage) -> Answer:
+async def plain_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with nothing but a version."""
     dialogue = await stage.connect("a client that says little")
     try:
@@ -122,7 +122,7 @@ async def few_members(stage: Stage) -> None:
     (await stage.judge(plain_introduction)).fitting(InitializeResponse)
 
 
-async def rich_introduction(stage: Stage) -> Answer:
+async def rich_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with capabilities and members that are not known yet."""
     dialogue = await stage.connect("a client of a time to come")
     offers: Json = {
@@ -185,12 +185,12 @@ async def info(stage: Stage) -> None:
 # -- signing in -----------------------------------------------------------------------------
 
 
-def _methods(record: Record) -> list[tuple[Answer, list[Json]]]:
+def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
     found = []
     for exchange in record.exchanges("client", "initialize"):
         methods = objects(exchange.result.get("authMethods"))
         if exchange.answer is not None and methods:
-            found.append((Answer(exchange.request, exchange.answer), methods))
+            found.append((AnswerLine(exchange.request, exchange.answer), methods))
     return found
 
 
@@ -213,7 +213,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     "auth.terminal-offered",
     "Methods of type `terminal` are advertised only to clients that offer terminal sign-in.",
     MUST,
-    Source(SIGN_IN, "Authentication method types"),
+    RuleSource(SIGN_IN, "Authentication method types"),
     unless="the agent advertises no authentication methods",
 )
 def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
@@ -227,10 +227,27 @@ def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
 
 
 @RULES.observer(
+    "auth.terminal-arguments",
+    "A method of type `terminal` has arguments, or variables, by which a sign-in is begun.",
+    SHOULD,
+    RuleSource(SIGN_IN, "Terminal authentication"),
+    unless="the agent advertises no method of type `terminal`",
+)
+def terminal_arguments(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for answer, methods in _methods(record):
+            for method in methods:
+                if method.get("type") == "terminal":
+                    witness.saw()
+                    if not (method.get("args") or method.get("env")):
+                        witness.accuse("without them the agent itself is started", *answer.lines)
+
+
+@RULES.observer(
     "auth.methods-for-sign-in",
     "An agent that wants a sign-in advertises how.",
     EXPECTED,
-    Source(SIGN_IN, "Protocol-driven authentication"),
+    RuleSource(SIGN_IN, "Protocol-driven authentication"),
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(records: Sequence[Record], witness: Witness) -> None:
@@ -248,7 +265,7 @@ def methods_for_sign_in(records: Sequence[Record], witness: Witness) -> None:
     "auth.unknown-method",
     "`authenticate` with a method that was not advertised is refused.",
     EXPECTED,
-    Source(SIGN_IN, "Protocol-driven authentication"),
+    RuleSource(SIGN_IN, "Protocol-driven authentication"),
 )
 async def unknown_method(stage: Stage) -> None:
     if not (await stage.hello()).auth_methods:
@@ -262,7 +279,7 @@ async def unknown_method(stage: Stage) -> None:
     "auth.signed-in",
     "After a successful sign-in, sessions can be made.",
     MUST,
-    Source(SIGN_IN, "Protocol-driven authentication"),
+    RuleSource(SIGN_IN, "Protocol-driven authentication"),
 )
 async def signed_in(stage: Stage) -> None:
     if stage.settings.sign_in is None:
@@ -281,16 +298,19 @@ async def signed_in(stage: Stage) -> None:
 
 @RULES.case(
     "auth.logout",
-    "`logout` is answered with an empty result.",
+    "`logout` is answered with an empty result; a session refused after it wants a sign-in.",
     MUST,
-    Source(SIGN_IN, "Logging Out"),
+    RuleSource(SIGN_IN, "Logging Out"),
     "logout",
     destructive=True,
 )
 async def logout(stage: Stage) -> None:
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
+    made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None
     await stage.leave(dialogue)
     answer.succeeded()
     if not isinstance(answer.result or {}, dict):
         raise Violation("the result is no object", *answer.lines)
+    if made is not None and made.code not in (None, AUTH_REQUIRED):
+        raise Violation(f"a session is refused with {made.code}", *answer.lines, *made.lines)

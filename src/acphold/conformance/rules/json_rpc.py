@@ -7,17 +7,26 @@ from collections.abc import Sequence
 import msgspec
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer, Gone, Silence
+from acphold.conformance.dialogue import AgentGone, AnswerLine, Silence
 from acphold.conformance.grammar import odd_kind
-from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, likeness, said
+from acphold.conformance.record import (
+    NOT_UTF_8,
+    Json,
+    Record,
+    WireLine,
+    array_in,
+    id_of,
+    likeness,
+    said,
+)
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
 from acphold.conformance.verdicts import (
     NotObservable,
     Reach,
+    RuleSource,
     Signal,
     SignInNeeded,
-    Source,
     Violation,
 )
 from acphold.errors import (
@@ -32,16 +41,16 @@ from acphold.errors import (
 
 RULES = Rules()
 
-STDIO = Source("Transports", "stdio")
-ENCODING = Source("Transports", "")
-OVERVIEW = Source("Overview", "Communication Model")
-ERRORS = Source("Overview", "Error Handling")
-CUSTOM = Source("Extensibility", "Custom Requests")
+STDIO = RuleSource("Transports", "stdio")
+ENCODING = RuleSource("Transports", "")
+OVERVIEW = RuleSource("Overview", "Communication Model")
+ERRORS = RuleSource("Overview", "Error Handling")
+CUSTOM = RuleSource("Extensibility", "Custom Requests")
 
 
-def json_rpc(section: str) -> Source:
+def json_rpc(section: str) -> RuleSource:
     """Return a section of the JSON-RPC specification as a source."""
-    return Source("JSON-RPC 2.0", section)
+    return RuleSource("JSON-RPC 2.0", section)
 
 
 RESPONSE = json_rpc("5 Response object")
@@ -75,10 +84,19 @@ def utf_8(records: Sequence[Record], witness: Witness) -> None:
     unless=ALWAYS,
 )
 def only_messages(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
-        witness.saw()
-        if line.problem and line.problem != NOT_UTF_8:
-            witness.accuse(line.problem, line)
+    for record in records:
+        # The checker sends one, and JSON-RPC answers it with another.
+        asked_by_array = any(array_in(line) for line in record.by("client"))
+        for line in record.by("agent"):
+            witness.saw()
+            if line.problem in ("", NOT_UTF_8):
+                continue
+            if not asked_by_array or not all(map(_is_response, array_in(line) or [None])):
+                witness.accuse(line.problem, line)
+
+
+def _is_response(message: object) -> bool:
+    return isinstance(message, dict) and "id" in message and bool({"result", "error"} & {*message})
 
 
 @RULES.observer(
@@ -120,7 +138,7 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
 )
 def own_ids(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        waiting: dict[str, Line] = {}
+        waiting: dict[str, WireLine] = {}
         for line in record.lines:
             if line.by == "client" and line.is_response:
                 waiting.pop(likeness(line), None)
@@ -191,7 +209,7 @@ def same_id(records: Sequence[Record], witness: Witness) -> None:
 )
 def one_answer(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        answered: dict[str, Line] = {}
+        answered: dict[str, WireLine] = {}
         for line in record.by("agent"):
             if line.is_response and line.message.get("id") is not None:
                 witness.saw()
@@ -250,7 +268,7 @@ def error_codes(records: Sequence[Record], witness: Witness) -> None:
             witness.accuse(f"{code} is reserved and means nothing", line)
 
 
-def _errors(records: Sequence[Record]) -> list[tuple[Line, Json]]:
+def _errors(records: Sequence[Record]) -> list[tuple[WireLine, Json]]:
     return [
         (line, line.message["error"])
         for line in said(records, "agent")
@@ -301,7 +319,7 @@ async def large_id(stage: Stage) -> None:
 # -- what cannot be answered ----------------------------------------------------------------
 
 
-async def unknown_request(stage: Stage) -> Answer:
+async def unknown_request(stage: Stage) -> AnswerLine:
     """Send a request that no agent knows, without a leading underscore."""
     dialogue = await stage.main()
     return await dialogue.ask("check/no_such_method", {"some": "thing"})
@@ -320,7 +338,7 @@ async def unknown_method(stage: Stage) -> None:
         raise Violation(f"it was answered with {said}", *answer.lines)
 
 
-async def misfits(stage: Stage) -> list[Answer]:
+async def misfits(stage: Stage) -> list[AnswerLine]:
     """Send requests whose parameters do not fit."""
     dialogue = await stage.main()
     asked: list[tuple[str, Json]] = [
@@ -478,7 +496,7 @@ async def long_lines(stage: Stage) -> None:
 # -- invalid messages -------------------------------------------------------------------------
 
 
-async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
+async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLine]]:
     """Send something that is no message; return it and the responses.
 
     Raises Violation if the agent does not go on.
@@ -491,7 +509,7 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
         garbage = dialogue.write(raw)
         try:
             await dialogue.ask("check/no_such_method", {})
-        except (Gone, Silence) as violation:
+        except (AgentGone, Silence) as violation:
             raise Violation(f"after it, {violation.why}", garbage, *violation.lines) from None
         await dialogue.hush_briefly()
         return garbage, dialogue.record.all_unasked(before)
@@ -499,12 +517,12 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
         await stage.leave(dialogue)
 
 
-async def broken_json(stage: Stage) -> tuple[Line, list[Line]]:
+async def broken_json(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     """Send a line that is not JSON."""
     return await _after_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
 
 
-async def no_request(stage: Stage) -> tuple[Line, list[Line]]:
+async def no_request(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     """Send JSON that is no request."""
     return await _after_garbage(stage, b'{"foo": "bar"}')
 
@@ -561,7 +579,7 @@ async def array(stage: Stage) -> None:
     await _after_garbage(stage, b"[1, 2, 3]")
 
 
-def _judge_replies(garbage: Line, replies: list[Line], code: int) -> None:
+def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> None:
     if not replies:
         raise NotObservable("it was not answered, which is the agent's to choose", garbage)
     for line in replies:

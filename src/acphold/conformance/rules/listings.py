@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer, Dialogue
-from acphold.conformance.record import Exchange, Json, Line, Record, objects, sessions_in, twice
+from acphold.conformance.dialogue import AnswerLine, Dialogue
+from acphold.conformance.errands import GREET
+from acphold.conformance.record import (
+    Json,
+    Record,
+    RecordedExchange,
+    WireLine,
+    objects,
+    sessions_in,
+    time_of_day,
+    twice,
+)
+from acphold.conformance.rules.new_sessions import RELATIVE
 from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.stage import CheckedSession, Stage, introduced
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema import ListSessionsResponse
 
 RULES = Rules()
 
 PAGE = "Session List"
-LISTING = Source(PAGE, "Listing Sessions")
-PAGES = Source(PAGE, "Pagination")
-OTHERS = Source(PAGE, "Interaction with Other Session Methods")
+LISTING = RuleSource(PAGE, "Listing Sessions")
+PAGES = RuleSource(PAGE, "Pagination")
+OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
 MAX_PAGES = 30
 """Pages that are read: somebody may have thousands of sessions."""
 
 
+MAX_SESSIONS = 1000
+"""No page says which size is reasonable; nobody looks through more."""
+
+
 class Page(Struct, frozen=True):
     """One answer, and its sessions, undecoded."""
 
-    answer: Answer
+    answer: AnswerLine
     sessions: tuple[Json, ...]
     cursor: str | None
 
@@ -42,7 +58,7 @@ async def page(dialogue: Dialogue, **params: str) -> Page:
     return _page(await dialogue.ask("session/list", params))
 
 
-def _page(answer: Answer) -> Page:
+def _page(answer: AnswerLine) -> Page:
     fitting = answer.fitting(ListSessionsResponse)
     sessions = answer.result.get("sessions")
     if not isinstance(sessions, list):
@@ -56,6 +72,24 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     while found[-1].cursor is not None and len(found) < MAX_PAGES:
         found.append(await page(dialogue, **params, cursor=found[-1].cursor))
     return found
+
+
+@RULES.observer(
+    "list.page-size",
+    "A page of a list has no more than a thousand sessions.",
+    SHOULD,
+    PAGES,
+    "list",
+    unless="every list had one page of fewer",
+)
+def page_size(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("client", "session/list"):
+            number = len(sessions_in(exchange))
+            if number > MAX_SESSIONS or exchange.result.get("nextCursor") is not None:
+                witness.saw()
+            if number > MAX_SESSIONS:
+                witness.accuse(f"this one has {number}", exchange.request)
 
 
 def entries(found: Sequence[Page]) -> dict[str, Json]:
@@ -92,10 +126,27 @@ async def answer(stage: Stage) -> None:
 
 
 @RULES.case(
+    "initialize.capabilities",
+    "An agent that lists sessions does not leave `agentCapabilities` out.",
+    MUST,
+    RuleSource("Initialization", ""),
+)
+async def capabilities(stage: Stage) -> None:
+    hello = await stage.given(introduced)
+    if "agentCapabilities" in hello.result:
+        return
+    await stage.given(plain_turn)
+    listed = await (await stage.main()).ask("session/list", {})
+    if objects(listed.result.get("sessions")):
+        raise Violation("it lists sessions, and did not say so", *hello.lines, *listed.lines)
+    raise NotObservable("it names no capabilities, and does not list sessions", *hello.lines)
+
+
+@RULES.case(
     "list.known-session",
     "A session in which something was said is listed, with its folder.",
     EXPECTED,
-    Source(PAGE, ""),
+    RuleSource(PAGE, ""),
     "list",
 )
 async def known_session(stage: Stage) -> None:
@@ -104,7 +155,7 @@ async def known_session(stage: Stage) -> None:
     _is_listed(session, found)
 
 
-def _is_listed(session: Session, found: Sequence[Page]) -> None:
+def _is_listed(session: CheckedSession, found: Sequence[Page]) -> None:
     listed = entries(found).get(session.id)
     lines = [line for one in found for line in one.answer.lines]
     if listed is None:
@@ -126,17 +177,33 @@ def _same_folder(one: object, other: str) -> bool:
 )
 async def last_activity(stage: Stage) -> None:
     session = (await stage.given(plain_turn)).session
-    found = await pages(await stage.main(), cwd=session.cwd)
-    listed = entries(found).get(session.id, {})
-    at = listed.get("updatedAt")
+    dialogue = await stage.main()
+    before, _ = await _time_of(dialogue, session)
+    await asyncio.sleep(A_WHILE)
+    await stage.prompt(dialogue, session, GREET)
+    await dialogue.caught_up()
+    then, listed = await _time_of(dialogue, session)
+    if abs(time_of_day(asyncio.get_running_loop()) - then) > JUST:
+        raise Violation(f"it is listed with {then.isoformat()}", *listed.answer.lines)
+    if then <= before and (then.second or then.microsecond):  # minutes are fine enough for people
+        why = f"it is listed with {then.isoformat()}, as before the last prompt"
+        raise Violation(why, *listed.answer.lines)
+
+
+async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetime, Page]:
+    """Return the time with which a session is listed, and the first page."""
+    found = await pages(dialogue, cwd=session.cwd)
+    at = entries(found).get(session.id, {}).get("updatedAt")
     if not isinstance(at, str) or not _is_time(at):
         raise NotObservable("it is listed without a time")
     then = datetime.fromisoformat(at)
     if then.tzinfo is None:
         raise NotObservable("its time has no zone")
-    if abs(datetime.now(UTC) - then) > JUST:
-        raise Violation(f"it is listed with {at}", *found[0].answer.lines)
+    return then, found[0]
 
+
+A_WHILE = 1.5
+"""Seconds that a list with whole seconds shows."""
 
 JUST = timedelta(minutes=30)
 """Longer than a check takes, and shorter than the offset of most time zones."""
@@ -146,7 +213,7 @@ JUST = timedelta(minutes=30)
     "list.after-restart",
     "After a restart of the agent its sessions are listed as before.",
     EXPECTED,
-    Source(PAGE, ""),
+    RuleSource(PAGE, ""),
     "list",
 )
 async def after_restart(stage: Stage) -> None:
@@ -256,7 +323,7 @@ async def only_lists(stage: Stage) -> None:
 NO_LIST = "no list was answered"
 
 
-def _listed(records: Sequence[Record]) -> list[tuple[Exchange, Json]]:
+def _listed(records: Sequence[Record]) -> list[tuple[RecordedExchange, Json]]:
     return [
         (exchange, entry)
         for record in records
@@ -270,6 +337,8 @@ def _listed(records: Sequence[Record]) -> list[tuple[Exchange, Json]]:
 )
 def absolute_folders(records: Sequence[Record], witness: Witness) -> None:
     for exchange, entry in _listed(records):
+        if entry.get("cwd") == RELATIVE:
+            continue  # another rule is about an agent that has taken it
         witness.saw()
         more = entry.get("additionalDirectories")
         for path in (entry.get("cwd"), *(more if isinstance(more, list) else ())):
@@ -306,12 +375,12 @@ def _is_time(text: str) -> bool:
     "list.titles",
     "The list has the title that was told last.",
     EXPECTED,
-    Source(PAGE, "Updating Session Metadata"),
+    RuleSource(PAGE, "Updating Session Metadata"),
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
     # A title outlives its process, and two clients of a server are told one after the other.
-    told: dict[object, tuple[Line, object]] = {}
+    told: dict[object, tuple[WireLine, object]] = {}
     listed = (
         exchange for record in records for exchange in record.exchanges("client", "session/list")
     )
@@ -325,7 +394,7 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _compare_titles(
-    exchange: Exchange, told: dict[object, tuple[Line, object]], witness: Witness
+    exchange: RecordedExchange, told: dict[object, tuple[WireLine, object]], witness: Witness
 ) -> None:
     for entry in sessions_in(exchange):
         if entry.get("sessionId") not in told:

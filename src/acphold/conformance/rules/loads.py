@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import takewhile
 
+from msgspec import Struct
+
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules
-from acphold.conformance.dialogue import Answer, Dialogue
+from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
-from acphold.conformance.record import Json, Line
+from acphold.conformance.record import Json, WireLine
 from acphold.conformance.rules.cancellations import begun, is_of_turn
 from acphold.conformance.rules.past_sessions import (
     CODE_WORD,
     OTHER_WORD,
     USER,
     Loaded,
-    Told,
+    ToldConversation,
     load,
     loaded_after_restart,
     newest,
@@ -29,16 +33,16 @@ from acphold.conformance.rules.past_sessions import (
     tool_calls,
 )
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage, chunk_text
-from acphold.conformance.verdicts import NotObservable, Reach, Source, Violation
+from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, chunk_text
+from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
 from acphold.schema.session_requests import ResumeSessionResponse
 
 RULES = Rules()
 
 PAGE = "Session Setup"
-SUPPORT = Source(PAGE, "Loading Sessions")
-LOADING = Source(PAGE, "Loading a Session")
-RESUMING = Source(PAGE, "Resuming a Session")
+SUPPORT = RuleSource(PAGE, "Loading Sessions")
+LOADING = RuleSource(PAGE, "Loading a Session")
+RESUMING = RuleSource(PAGE, "Resuming a Session")
 
 # -- load -----------------------------------------------------------------------------------
 
@@ -76,7 +80,7 @@ async def agent_messages(stage: Stage) -> None:
     live = something(said(told.live, "agent_message_chunk"), "said")
     replayed = said(told.loaded.replay, "agent_message_chunk")
     if live != replayed:
-        raise Violation(_differs("said", live, replayed), *_some(told.loaded))
+        raise Violation(_differs("said", live, replayed), *_apart(told, "agent_message_chunk"))
 
 
 @RULES.case(
@@ -100,7 +104,7 @@ async def exact_text(stage: Stage) -> None:
     for kind in ("agent_message_chunk", "agent_thought_chunk"):
         live, again = said_exactly(told.live, kind), said_exactly(replay, kind)
         if live != again and said(told.live, kind) == said(replay, kind):
-            raise Violation(_differs("told", live, again), *_some(told.loaded))
+            raise Violation(_differs("told", live, again), *_apart(told, kind))
 
 
 @RULES.case("load.thoughts", "A load replays what the agent thought.", EXPECTED, LOADING, "load")
@@ -109,7 +113,7 @@ async def thoughts(stage: Stage) -> None:
     live = something(said(told.live, "agent_thought_chunk"), "thought")
     replayed = said(told.loaded.replay, "agent_thought_chunk")
     if live != replayed:
-        raise Violation(_differs("thought", live, replayed), *_some(told.loaded))
+        raise Violation(_differs("thought", live, replayed), *_apart(told, "agent_thought_chunk"))
 
 
 @RULES.case(
@@ -123,20 +127,20 @@ async def replayed_tool_calls(stage: Stage) -> None:
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
     if more := replayed.keys() - live.keys():
-        raise Violation(f"there was no tool call {min(more)}", *_some(told.loaded))
+        raise Violation(f"there was no tool call {min(more)}", *_of_call(told, min(more)))
     for id, fields in live.items():
         if id not in replayed:
-            raise Violation(f"the tool call {id} is not replayed", *_some(told.loaded))
+            raise Violation(f"the tool call {id} is not replayed", *_of_call(told, id))
         status, again = fields.get("status"), replayed[id].get("status")
         if status in ENDED and again != status:
             why = f"the tool call {id} was {status}, and is {again} in the replay"
-            raise Violation(why, *_some(told.loaded))
+            raise Violation(why, *_of_call(told, id))
 
 
 ENDED = ("completed", "failed")
 
 
-def _both_tool_calls(told: Told) -> tuple[dict[str, Json], dict[str, Json]]:
+def _both_tool_calls(told: ToldConversation) -> tuple[dict[str, Json], dict[str, Json]]:
     """Return the tool calls as seen live, and as replayed."""
     live = tool_calls(told.live)
     if not live:
@@ -161,7 +165,7 @@ async def tool_details(stage: Stage) -> None:
         for name in ("title", "kind", "content", "locations"):
             if name in live[id] and live[id][name] != replayed[id].get(name):
                 why = f"the {name} of the tool call {id} is another one"
-                raise Violation(why, *_some(told.loaded))
+                raise Violation(why, *_of_call(told, id))
 
 
 @RULES.case("load.plan", "A load replays the plan as it stood.", EXPECTED, LOADING, "load")
@@ -187,7 +191,12 @@ async def order(stage: Stage) -> None:
     replay = told.loaded.replay
     if not any(is_of_turn(line) for line in replay):
         raise NotObservable("nothing is replayed")
-    live = [it for turn in told.turns for it in (USER, *sequence(turn.updates))]
+    # An agent may echo the prompt in its turn.
+    live = [
+        it
+        for turn in told.turns
+        for it in (USER, *(part for part in sequence(turn.updates) if part != USER))
+    ]
     again = sequence(replay)
     # Another rule is about missing or changed text; the rest must still be in order.
     replayed = said(replay, "user_message_chunk")
@@ -213,17 +222,6 @@ async def replay_first(stage: Stage) -> None:
         raise Violation("a part of the conversation came behind", *told.loaded.lines, late[0])
     if not any(is_of_turn(line) for line in told.loaded.replay):
         raise NotObservable("nothing is replayed")
-
-
-@RULES.case("load.again", "A second load replays the same.", EXPECTED, LOADING, "load")
-async def again(stage: Stage) -> None:
-    first = await stage.given(loaded_after_restart)
-    dialogue = await stage.meet("second load", is_restart=True)
-    second = await load(stage, dialogue, (await stage.given(past)).session)
-    await stage.leave(dialogue)
-    for kind in ("user_message_chunk", "agent_message_chunk"):
-        if said(first.replay, kind) != said(second.replay, kind):
-            raise Violation("the second load replays something else", *_some(second))
 
 
 @RULES.case("load.goes-on", "A loaded session takes prompts.", MUST, LOADING, "load")
@@ -265,7 +263,7 @@ async def _knows_code_word(stage: Stage) -> None:
     "session.own-context",
     "What was said in one session is not known in another.",
     MUST,
-    Source(PAGE, ""),
+    RuleSource(PAGE, ""),
 )
 async def own_context(stage: Stage) -> None:
     await stage.given(_knows_code_word)
@@ -273,6 +271,41 @@ async def own_context(stage: Stage) -> None:
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
     if CODE_WORD in turn.text:
         raise Violation("it tells a word of another session", turn.asked, *turn.updates)
+
+
+class Grown(Struct, frozen=True):
+    """A session that was loaded, prompted once more in `turn`, and loaded again.
+
+    Each load is in a process of its own, and no other has the session open.
+    """
+
+    session: CheckedSession
+    first: Loaded
+    turn: CheckedTurn
+    second: Loaded
+
+
+async def grown(stage: Stage) -> Grown:
+    """Let a session grow behind a load."""
+    await stage.given(loaded_after_restart)
+    # A new session: others are open elsewhere, and may get this one's updates.
+    dialogue = await stage.meet("begins a session")
+    session = await stage.new_session(dialogue)
+    await stage.prompt(dialogue, session, GREET)
+    await _left(stage, dialogue)
+    dialogue = await stage.meet("goes on after a load", is_restart=True)
+    first = await load(stage, dialogue, session)
+    turn = await stage.prompt(dialogue, session, GROWING)
+    await _left(stage, dialogue)
+    dialogue = await stage.meet("load of what went on", is_restart=True)
+    second = await load(stage, dialogue, session)
+    await _left(stage, dialogue)
+    return Grown(session, first, turn, second)
+
+
+async def _left(stage: Stage, dialogue: Dialogue) -> None:
+    await dialogue.hang_up(5.0)
+    await stage.leave(dialogue)
 
 
 @RULES.case(
@@ -283,37 +316,43 @@ async def own_context(stage: Stage) -> None:
     "load",
 )
 async def grows(stage: Stage) -> None:
-    await stage.given(loaded_after_restart)
-    # A new session: others are open elsewhere, and may get this one's updates.
-    dialogue = await stage.meet("begins a session")
-    session = await stage.new_session(dialogue)
-    await stage.prompt(dialogue, session, GREET)
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
-    dialogue = await stage.meet("goes on after a load", is_restart=True)
-    first = await load(stage, dialogue, session)
-    turn = await stage.prompt(dialogue, session, GROWING)
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
-    other = await stage.meet("load of what went on", is_restart=True)
-    second = await load(stage, other, session)
-    await stage.leave(other)
+    now = await stage.judge(grown)
     for kind, new in (
         ("user_message_chunk", "".join(GROWING.split())),
-        ("agent_message_chunk", said(turn.updates, "agent_message_chunk")),
+        ("agent_message_chunk", said(now.turn.updates, "agent_message_chunk")),
     ):
-        before, after = said(first.replay, kind), said(second.replay, kind)
-        grown = after[len(before) :]
+        before, after = said(now.first.replay, kind), said(now.second.replay, kind)
+        more = after[len(before) :]
         # It may be more: a remark on the load itself is no part of the conversation.
-        if not after.startswith(before) or grown not in new or bool(grown) != bool(new):
-            raise Violation(_differs("said", before + new, after), *_some(second))
+        if not after.startswith(before) or more not in new or bool(more) != bool(new):
+            raise Violation(_differs("said", before + new, after), *_some(now.second))
+
+
+@RULES.case("load.again", "A second load replays the same.", EXPECTED, LOADING, "load")
+async def again(stage: Stage) -> None:
+    now = await stage.given(grown)
+    dialogue = await stage.meet("another load", is_restart=True)
+    other = await load(stage, dialogue, now.session)
+    _same(now.second, other)
+    third: Loaded | None = None
+    with suppress(Violation):  # a session that is open need not be opened again
+        third = await load(stage, dialogue, now.session)
+    await stage.leave(dialogue)
+    if third is not None:
+        _same(other, third)
+
+
+def _same(first: Loaded, second: Loaded) -> None:
+    for kind in ("user_message_chunk", "agent_message_chunk"):
+        if said(first.replay, kind) != said(second.replay, kind):
+            raise Violation("the second load replays something else", *_some(second))
 
 
 @RULES.case(
     "load.folder",
     "A relative path in a session that was loaded is one in its folder.",
     MUST,
-    Source(PAGE, "Working Directory"),
+    RuleSource(PAGE, "Working Directory"),
     "load",
 )
 async def folder(stage: Stage) -> None:
@@ -351,9 +390,46 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
     answer.refused("it was answered with a result")
 
 
-def _some(loaded: Loaded) -> tuple[Line, ...]:
+def _some(loaded: Loaded) -> tuple[WireLine, ...]:
     """Return the request, the replay and the answer."""
     return (loaded.asked, *loaded.replay, loaded.answer.line)
+
+
+SIDE_LINES = 12
+"""Lines of each side, live and replayed, that a difference shows."""
+
+
+def _apart(told: ToldConversation, kind: str) -> tuple[WireLine, ...]:
+    """Return the chunks of a kind from the first that differs: live ones, and their replay."""
+    sides = told.live, told.loaded.replay
+    texts = (said_exactly(lines, kind) for lines in sides)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    live, replayed = (_behind(lines, kind, same) for lines in sides)
+    return _both_sides(told, live, replayed)
+
+
+def _behind(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
+    """Return the chunks of a kind without those that lie in the first characters."""
+    chunks = [line for line in lines if line.update_kind == kind]
+    while chunks and len(chunk_text(chunks[0])) <= length:
+        length -= len(chunk_text(chunks.pop(0)))
+    return chunks
+
+
+def _of_call(told: ToldConversation, id: str) -> tuple[WireLine, ...]:
+    """Return what was reported of a tool call, live and in the replay."""
+    live, replayed = (
+        [line for line in lines if line.update.get("toolCallId") == id]
+        for lines in (told.live, told.loaded.replay)
+    )
+    return _both_sides(told, live, replayed)
+
+
+def _both_sides(
+    told: ToldConversation, live: list[WireLine], replayed: list[WireLine]
+) -> tuple[WireLine, ...]:
+    loaded = told.loaded
+    return (*live[:SIDE_LINES], loaded.asked, *replayed[:SIDE_LINES], loaded.answer.line)
 
 
 def _differs(what: str, live: str, replayed: str) -> str:
@@ -439,7 +515,9 @@ async def after_kill_in_turn(stage: Stage) -> None:
 # -- resume ---------------------------------------------------------------------------------
 
 
-async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer, tuple[Line, ...]]:
+async def resumed(
+    stage: Stage,
+) -> tuple[Dialogue, CheckedSession, AnswerLine, tuple[WireLine, ...]]:
     """Resume the other session of `past` in another process; return also its unasked updates."""
     dialogue = await stage.given(restarted)
     session = (await stage.given(past)).other
@@ -455,7 +533,7 @@ async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer, tuple[Line, 
     "resume.after-restart",
     "A session can be resumed after a restart of the agent, with or without MCP servers.",
     MUST,
-    Source(PAGE, "Resuming Sessions"),
+    RuleSource(PAGE, "Resuming Sessions"),
     "resume",
 )
 async def resume_after_restart(stage: Stage) -> None:

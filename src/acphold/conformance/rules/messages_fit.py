@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer
-from acphold.conformance.grammar import Message, custom_member, problem, said
+from acphold.conformance.dialogue import AnswerLine
+from acphold.conformance.grammar import (
+    DRAFTED_METHODS,
+    NEEDS,
+    TypedMessage,
+    odd_members,
+    problem,
+    said,
+    told_capabilities,
+)
 from acphold.conformance.record import Record
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.schema import CLIENT_METHODS, PROTOCOL_METHODS
 from acphold.schema.update_kinds import UPDATE_KINDS, offered
 
 RULES = Rules()
 
-SCHEMA = Source("Schema", "")
+SCHEMA = RuleSource("Schema", "")
 EXTENSIBILITY = "Extensibility"
-CUSTOM = Source(EXTENSIBILITY, "Custom Requests")
+CUSTOM = RuleSource(EXTENSIBILITY, "Custom Requests")
 
 
-def _judge(message: Message, witness: Witness) -> None:
+def _judge(message: TypedMessage, witness: Witness) -> None:
     witness.saw()
     if wrong := problem(message):
         witness.accuse(f"{message.method}: {wrong}", message.line)
+
+
+def _results(record: Record) -> Iterator[TypedMessage]:
+    """Yield the results of methods that the agent has; others may be answered in any way."""
+    can = told_capabilities(record)
+    for message in said(record):
+        needed = NEEDS.get(message.method)
+        if message.is_result and (needed is None or offered(can, *needed)):
+            yield message
 
 
 @RULES.observer(
@@ -37,9 +54,8 @@ def _judge(message: Message, witness: Witness) -> None:
 )
 def results(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        for message in said(record):
-            if message.is_result:
-                _judge(message, witness)
+        for message in _results(record):
+            _judge(message, witness)
 
 
 @RULES.observer(
@@ -51,8 +67,8 @@ def results(records: Sequence[Record], witness: Witness) -> None:
 )
 def empty_results(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        for message in said(record):
-            if message.is_result and message.method != "session/load":
+        for message in _results(record):
+            if message.method != "session/load":
                 witness.saw()
                 if message.value is None:
                     witness.accuse(f"the result of {message.method} is null", message.line)
@@ -90,22 +106,25 @@ def requests(records: Sequence[Record], witness: Witness) -> None:
     "extension.members",
     "Custom members stand in `_meta`, not beside those of the protocol.",
     MUST,
-    Source(EXTENSIBILITY, "The `_meta` Field"),
+    RuleSource(EXTENSIBILITY, "The `_meta` Field"),
     unless="the agent said nothing that the schema knows",
 )
 def members(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for message in said(record):
             witness.saw()
-            if path := custom_member(message):
-                witness.accuse(f"{path} is no part of the protocol", message.line)
+            custom, drafted = odd_members(message)
+            if custom:
+                witness.accuse(f"{custom} is no part of the protocol", message.line)
+            for path in drafted:
+                witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
 
 
 @RULES.observer(
     "extension.methods",
     "Methods that the protocol does not have begin with an underscore.",
     MUST,
-    Source(EXTENSIBILITY, "Extension Methods"),
+    RuleSource(EXTENSIBILITY, "Extension Methods"),
     unless="the agent called no method",
 )
 def methods(records: Sequence[Record], witness: Witness) -> None:
@@ -115,8 +134,11 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
             if method is None:
                 continue
             witness.saw()
-            known = method in CLIENT_METHODS or method in PROTOCOL_METHODS
-            if not known and not method.startswith("_"):
+            if method in DRAFTED_METHODS:
+                witness.remark(f"{method} is in a draft of the protocol alone")
+            elif method in CLIENT_METHODS or method in PROTOCOL_METHODS:
+                continue
+            elif not method.startswith("_"):
                 witness.accuse(f"{method!r} does not", line)
 
 
@@ -124,7 +146,7 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
     "schema.offered-updates",
     "Notices, compactions and sub-agents are told only to clients that offer to show them.",
     MUST,
-    Source("Schema", "SessionUpdate"),
+    RuleSource("Schema", "SessionUpdate"),
     unless="the agent sent no update to a client that does not",
 )
 def offered_updates(records: Sequence[Record], witness: Witness) -> None:
@@ -142,7 +164,7 @@ def offered_updates(records: Sequence[Record], witness: Witness) -> None:
 # -- custom requests ------------------------------------------------------------------------
 
 
-async def custom_request(stage: Stage) -> Answer:
+async def custom_request(stage: Stage) -> AnswerLine:
     """Send a custom request that no agent knows."""
     dialogue = await stage.main()
     return await dialogue.ask("_check.example/no_such_request", {"some": "thing"})
@@ -172,7 +194,7 @@ async def unknown_request(stage: Stage) -> None:
     "extension.unknown-notification",
     "A custom notification that the agent does not know is ignored.",
     SHOULD,
-    Source(EXTENSIBILITY, "Custom Notifications"),
+    RuleSource(EXTENSIBILITY, "Custom Notifications"),
 )
 async def unknown_notification(stage: Stage) -> None:
     await stage.given(plain_session)
@@ -186,10 +208,27 @@ async def unknown_notification(stage: Stage) -> None:
         raise Violation("the agent ended", told)
 
 
-RULES.unseen(
+@RULES.observer(
     "extension.advertised",
-    "Extensions are advertised in the `_meta` of capabilities.",
+    "An agent that sends messages of its own advertises them, in the `_meta` of capabilities.",
     SHOULD,
-    Source(EXTENSIBILITY, "Advertising Custom Capabilities"),
-    "what the agent has besides the protocol is not known here",
+    RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
+    unless="the agent sent no message of its own",
 )
+def advertised(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        can = [
+            it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")
+        ]
+        for line in record.by("agent"):
+            if (line.method or "").startswith("_"):
+                witness.saw()
+                if not any(_has_meta(it) for it in can):
+                    witness.accuse("no capability has a `_meta`", line)
+
+
+def _has_meta(can: object) -> bool:
+    """Return True if capabilities, or some among them, have a `_meta`."""
+    return isinstance(can, dict) and (
+        bool(can.get("_meta")) or any(_has_meta(it) for it in can.values())
+    )

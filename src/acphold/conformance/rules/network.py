@@ -8,178 +8,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
-import httpx2
-import msgspec
-from msgspec import Struct
-from websockets.asyncio import client as websocket
-from websockets.exceptions import WebSocketException
-
-from acphold.conformance.catalogue import MUST, Rules
-from acphold.conformance.errands import GREET
-from acphold.conformance.host import BARE
-from acphold.conformance.record import Json, Line, line
-from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Case, Rules
+from acphold.conformance.http_probe import (
+    CONNECTION_ID,
+    EVENTS,
+    INITIALIZE,
+    NOBODY,
+    SESSION_ID,
+    UNKNOWN,
+    connection,
+    http_of,
+    listening,
+    message_of,
+)
+from acphold.conformance.record import Json, line
 from acphold.conformance.stage import Stage
 from acphold.conformance.subject import ServerSubject
-from acphold.conformance.verdicts import NotAdvertised, NotObservable, Reach, Source, Violation
-from acphold.transports.urls import endpoint_of
+from acphold.conformance.verdicts import Level, NotObservable, Reach, RuleSource, Violation
+
+if TYPE_CHECKING:  # for a server alone, and of an extra: what needs it imports it late
+    from websockets.asyncio.client import ClientConnection
 
 RULES = Rules()
 
+
+def _rule(id: str, says: str, source: RuleSource, level: Level = MUST) -> Callable[[Case], Case]:
+    return RULES.case(id, says, level, source, only=Reach.SERVER)
+
+
 RFD = "RFD: Streamable HTTP & WebSocket Transport"
-ROUTING = Source(RFD, "Unified Endpoint Routing")
-VALIDATION = Source(RFD, "Content Negotiation and Validation")
-FLOW = Source(RFD, "Streamable HTTP Message Flow")
-UPGRADE = Source(RFD, "Connection Establishment (GET with Upgrade)")
-MESSAGING = Source(RFD, "Bidirectional Messaging")
-
-CONNECTION_ID = "Acp-Connection-Id"
-SESSION_ID = "Acp-Session-Id"
-EVENTS = {"Accept": "text/event-stream"}
-NOBODY = {CONNECTION_ID: "00000000-0000-0000-0000-000000000000"}
-INITIALIZE: Json = {"protocolVersion": 1, "clientCapabilities": BARE}
-
-NO_HTTP = (404, 405, 426, 501)
-"""Answers to a POST from a server that only has WebSockets."""
+ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
+VALIDATION = RuleSource(RFD, "Content Negotiation and Validation")
+FLOW = RuleSource(RFD, "Streamable HTTP Message Flow")
+UPGRADE = RuleSource(RFD, "Connection Establishment (GET with Upgrade)")
+MESSAGING = RuleSource(RFD, "Bidirectional Messaging")
 
 
-def _message(method: str, params: Json, id: int = 1) -> bytes:
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-
-
-# -- Streamable HTTP ------------------------------------------------------------------------
-
-
-class Exchange(Struct, frozen=True):
-    """A request in words, and its answer."""
-
-    asked: Line
-    status: int
-    headers: httpx2.Headers
-    body: bytes
-
-    def expect(self, *statuses: int) -> None:
-        """Raise Violation unless the status is one of these."""
-        if self.status not in statuses:
-            wanted = " or ".join(map(str, statuses))
-            raise Violation(f"the status is {self.status}, not {wanted}", *self.lines)
-
-    @property
-    def lines(self) -> tuple[Line, Line]:
-        said = f"{self.status} ".encode() + self.body[:200]
-        return self.asked, line(1, 0.0, "agent", said)
-
-
-class Http:
-    """An HTTP connection to the server; `hello` is its `initialize` and the answer."""
-
-    hello: Exchange
-
-    def __init__(self, url: str, client: httpx2.AsyncClient, seconds: float) -> None:
-        self.url = endpoint_of(url).replace("ws", "http", 1)
-        self.client = client
-        self.seconds = seconds
-        self.connection: dict[str, str] = {}
-
-    async def ask(
-        self, method: str, headers: dict[str, str] | None = None, body: bytes = b""
-    ) -> Exchange:
-        """Send one request; a POST is JSON unless a header says otherwise."""
-        sent = {"Content-Type": "application/json"} if method == "POST" else {}
-        sent |= headers or {}
-        asked = line(0, 0.0, "client", f"{method} {sent} ".encode() + body[:200])
-        try:
-            # A stream that should not have been opened does not end, so it is not read.
-            async with self.client.stream(
-                method, self.url, headers=sent, content=body or None
-            ) as answer:
-                is_events = answer.headers.get("content-type", "").startswith(EVENTS["Accept"])
-                said = b"" if is_events else await answer.aread()
-                return Exchange(asked, answer.status_code, answer.headers, said)
-        except httpx2.HTTPError as error:
-            why = f"{type(error).__name__}: {error}"
-            raise Violation(f"it was not answered ({why})", asked) from None
-
-    async def initialize(self) -> None:
-        """Begin the connection; raises NotAdvertised if the server only has WebSockets."""
-        self.hello = await self.ask("POST", body=_message("initialize", INITIALIZE))
-        if self.hello.status in NO_HTTP:
-            raise NotAdvertised(f"the server has no HTTP: it answers {self.hello.status}")
-        if (id := self.hello.headers.get(CONNECTION_ID)) is not None:
-            self.connection = {CONNECTION_ID: id}
-
-    @asynccontextmanager
-    async def stream(self, **headers: str) -> AsyncIterator[AsyncIterator[Json]]:
-        """Yield the messages of a stream of events."""
-        sent = {**EVENTS, **self.connection, **headers}
-        asked = line(0, 0.0, "client", f"GET {sent}".encode())
-        async with self.client.stream("GET", self.url, headers=sent) as answer:
-            kind = answer.headers.get("content-type", "")
-            if answer.status_code != 200 or not kind.startswith(EVENTS["Accept"]):
-                raise Violation(f"a stream was answered with {answer.status_code} {kind}", asked)
-            yield _messages(answer)
-
-
-async def _messages(answer: httpx2.Response) -> AsyncIterator[Json]:
-    data: list[str] = []
-    async for text in answer.aiter_lines():
-        name, _, value = text.partition(":")
-        if name == "data":
-            data.append(value.removeprefix(" "))
-        elif not text and data:
-            yield line(0, 0.0, "agent", "\n".join(data).encode()).message
-            data.clear()
-
-
-@asynccontextmanager
-async def _http(stage: Stage) -> AsyncIterator[Http]:
-    """Connect for the block; raises NotAdvertised if the server has no HTTP."""
-    subject = stage.subject
-    assert isinstance(subject, ServerSubject)
-    async with httpx2.AsyncClient(
-        headers=subject.route.headers(),
-        verify=subject.route.context() or True,
-        timeout=stage.settings.timeout,
-    ) as client:
-        http = Http(subject.url, client, stage.settings.timeout)
-        await http.initialize()
-        try:
-            yield http
-        finally:
-            with suppress(Violation):
-                await http.ask("DELETE", http.connection)
-
-
-async def _connected(stage: Stage) -> None:
-    """Raise NotObservable if no connection can be begun, which other rules of HTTP need."""
-    async with _http(stage) as http:
-        if not http.connection:
-            raise NotObservable("no connection was begun", *http.hello.lines)
-
-
-async def _next(http: Http, messages: AsyncIterator[Json], wanted: Callable[[Json], bool]) -> Json:
-    """Return the first wanted message of a stream; raises Violation if none comes in time."""
-    try:
-        async with asyncio.timeout(http.seconds):
-            async for message in messages:
-                if wanted(message):
-                    return message
-    except (TimeoutError, httpx2.HTTPError) as error:
-        raise Violation(f"nothing came on the stream: {type(error).__name__}") from None
-    raise Violation("the stream has ended")
-
-
-@RULES.case(
+@_rule(
     "http.initialize",
     "`initialize` is answered with 200, the answer as JSON, and `Acp-Connection-Id`.",
-    MUST,
     FLOW,
-    only=Reach.SERVER,
 )
 async def initialize(stage: Stage) -> None:
-    async with _http(stage) as http:
+    async with http_of(stage) as http:
         found = http.hello
         found.expect(200)
         if not found.headers.get("content-type", "").startswith("application/json"):
@@ -191,157 +65,170 @@ async def initialize(stage: Stage) -> None:
             raise Violation("the body is not the answer", *found.lines)
 
 
-@RULES.case(
+@_rule(
     "http.accepted",
-    "Any other message is answered with 202, and its answer comes on the connection's stream.",
-    MUST,
+    "Any other message is answered with 202 and nothing else; its answer comes on the "
+    "connection's stream.",
     FLOW,
-    only=Reach.SERVER,
 )
 async def accepted(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http, http.stream() as messages:
-        asked = _message("check/no_such_method", {}, id=2)
-        found = await http.ask("POST", http.connection, asked)
+    async with connection(stage) as http, listening(http) as streams:
+        id, found = await http.post("check/no_such_method", {})
         found.expect(202)
-        await _next(http, messages, lambda message: message.get("id") == 2)
+        if found.body.strip():
+            raise Violation("the answer to the POST is not empty", *found.lines)
+        if await streams.answer(id) is None:
+            raise Violation("its answer does not come", *found.lines)
 
 
-@RULES.case(
-    "http.session-stream",
-    "What is said in a session comes on the stream of the session.",
-    MUST,
+@_rule("http.connection-ids", "Each connection has an `Acp-Connection-Id` of its own.", FLOW)
+async def connection_ids(stage: Stage) -> None:
+    async with connection(stage) as http, http_of(stage) as other:
+        if http.connection == other.connection:
+            raise Violation("two connections have the same", *http.hello.lines, *other.hello.lines)
+
+
+@_rule(
+    "http.own-answers",
+    "Connections do not mix: each gets its own answers, whatever ids others use.",
     FLOW,
-    only=Reach.SERVER,
 )
-async def session_stream(stage: Stage) -> None:
-    await stage.given(_connected)
-    await stage.given(plain_turn)
-    async with _http(stage) as http, http.stream() as messages:
-        opening = _message("session/new", stage.params(), id=2)
-        (await http.ask("POST", http.connection, opening)).expect(202)
-        opened = await _next(http, messages, lambda message: message.get("id") == 2)
-        id = (opened.get("result") or {}).get("sessionId")
-        if not isinstance(id, str):
-            raise NotObservable("no session was begun")
-        stage.made[id] = str(stage.work)
-        session = {SESSION_ID: id}
-        async with http.stream(**session) as told:
-            content = [{"type": "text", "text": GREET.words}]
-            prompt = _message("session/prompt", {"sessionId": id, "prompt": content}, id=3)
-            (await http.ask("POST", {**http.connection, **session}, prompt)).expect(202)
-            await _next(http, told, lambda message: message.get("method") == "session/update")
-            # Questions are not answered here; one also appears in the session.
-            await _next(http, told, lambda message: "id" in message)
+async def own_answers(stage: Stage) -> None:
+    async with connection(stage) as http, http_of(stage) as other:
+        if http.connection == other.connection:
+            raise NotObservable("two connections have the same id")
+        async with listening(http) as streams, listening(other) as others:
+            for one in (http, other):
+                await one.post("check/no_such_method", {})
+            id, found = await other.post("check/no_such_method", {})
+            if await others.answer(id) is None or await streams.answer(id - 1) is None:
+                raise NotObservable("requests are not answered", *found.lines)
+            if streams.answers(id) or len(streams.answers(id - 1)) > 1:
+                raise Violation("an answer came on the stream of another connection", *found.lines)
 
 
-@RULES.case(
-    "http.content-type",
-    "A POST that is not `application/json` is answered with 415.",
-    MUST,
+@_rule("http.http2", "The server speaks HTTP/2, or a proxy in front of it does.", ROUTING, SHOULD)
+async def http2(stage: Stage) -> None:
+    async with connection(stage) as http:
+        if http.hello.version != "HTTP/2":
+            raise NotObservable(f"it speaks {http.hello.version} here; a proxy may speak HTTP/2")
+
+
+@_rule(
+    "http.media-types",
+    "`application/json` may have a charset, and `text/event-stream` stand among others.",
     VALIDATION,
-    only=Reach.SERVER,
+    EXPECTED,
+)
+async def media_types(stage: Stage) -> None:
+    async with connection(stage) as http:
+        sent = {**http.connection, "Content-Type": "application/json; charset=utf-8"}
+        (await http.ask("POST", sent, UNKNOWN)).expect(202)
+        sent = {**http.connection, "Accept": "application/json, text/event-stream"}
+        (await http.ask("GET", sent)).expect(200)
+
+
+@_rule(
+    "http.not-json",
+    "A body that is no JSON is answered with 400, or accepted and told of on the stream.",
+    VALIDATION,
+    EXPECTED,
+)
+async def not_json(stage: Stage) -> None:
+    async with connection(stage) as http:
+        (await http.ask("POST", http.connection, b"{check")).expect(400, 422, 202)
+
+
+@_rule(
+    "http.unknown-session",
+    "A GET with an `Acp-Session-Id` that is none is answered with 404.",
+    ROUTING,
+    SHOULD,
+)
+async def unknown_session(stage: Stage) -> None:
+    async with connection(stage) as http:
+        sent = EVENTS | http.connection | {SESSION_ID: "check-no-such-session"}
+        (await http.ask("GET", sent)).expect(404)
+
+
+@_rule(
+    "http.content-type", "A POST that is not `application/json` is answered with 415.", VALIDATION
 )
 async def content_type(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
+    async with connection(stage) as http:
         sent = {**http.connection, "Content-Type": "text/plain"}
-        (await http.ask("POST", sent, _message("check/no_such_method", {}))).expect(415)
+        (await http.ask("POST", sent, UNKNOWN)).expect(415)
 
 
-@RULES.case(
+@_rule(
     "http.accept",
     "A GET that does not accept `text/event-stream` is answered with 406.",
-    MUST,
     VALIDATION,
-    only=Reach.SERVER,
 )
 async def accept(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
+    async with connection(stage) as http:
         sent = {**http.connection, "Accept": "application/json"}
         (await http.ask("GET", sent)).expect(406)
 
 
-@RULES.case(
-    "http.no-connection",
-    "A request without `Acp-Connection-Id` is answered with 400.",
-    MUST,
-    ROUTING,
-    only=Reach.SERVER,
-)
+@_rule("http.no-connection", "A request without `Acp-Connection-Id` is answered with 400.", ROUTING)
 async def no_connection(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
-        (await http.ask("POST", body=_message("check/no_such_method", {}))).expect(400)
+    async with connection(stage) as http:
+        (await http.ask("POST", body=UNKNOWN)).expect(400)
         (await http.ask("GET", EVENTS)).expect(400)
         (await http.ask("DELETE")).expect(400)
 
 
-@RULES.case(
+@_rule(
     "http.unknown-connection",
     "A request with an unknown `Acp-Connection-Id` is answered with 404.",
-    MUST,
     ROUTING,
-    only=Reach.SERVER,
 )
 async def unknown_connection(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
-        (await http.ask("POST", NOBODY, _message("check/no_such_method", {}))).expect(404)
+    async with connection(stage) as http:
+        (await http.ask("POST", NOBODY, UNKNOWN)).expect(404)
         (await http.ask("GET", {**NOBODY, **EVENTS})).expect(404)
 
 
-@RULES.case(
-    "http.batch",
-    "An array of messages is answered with 501.",
-    MUST,
-    VALIDATION,
-    only=Reach.SERVER,
-)
+@_rule("http.batch", "An array of messages is answered with 501.", VALIDATION)
 async def batch(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
-        several = b"[%b]" % _message("check/no_such_method", {}, id=2)
+    async with connection(stage) as http:
+        several = b"[%b]" % message_of("check/no_such_method", {}, id=2)
         (await http.ask("POST", http.connection, several)).expect(501)
 
 
-@RULES.case(
+@_rule(
     "http.delete",
-    "DELETE is answered with 202 and ends the connection: its stream, and all that asks for it.",
-    MUST,
+    "DELETE is answered with 202 and ends the connection, its stream, and no other connection.",
     FLOW,
-    only=Reach.SERVER,
 )
 async def delete(stage: Stage) -> None:
-    await stage.given(_connected)
-    async with _http(stage) as http:
-        async with http.stream() as messages:
+    async with connection(stage) as http, http_of(stage) as other:
+        async with listening(http) as streams:
             (await http.ask("DELETE", http.connection)).expect(202)
-            try:
-                async with asyncio.timeout(http.seconds):
-                    async for _ in messages:
-                        pass
-            except (TimeoutError, httpx2.TimeoutException):
-                raise Violation("the stream goes on") from None
-            except httpx2.HTTPError:
-                pass  # a connection that is cut off has ended, too
-        after = _message("check/no_such_method", {}, id=2)
-        (await http.ask("POST", http.connection, after)).expect(404)
+            if not await streams.until(lambda: "" in streams.ended):
+                raise Violation("the stream goes on")
+        (await http.ask("POST", http.connection, UNKNOWN)).expect(404)
+        if other.connection != http.connection:
+            (await other.ask("POST", other.connection, UNKNOWN)).expect(202)
 
 
 # -- WebSocket ------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def _socket(stage: Stage) -> AsyncIterator[websocket.ClientConnection]:
+async def _socket(stage: Stage) -> AsyncIterator[ClientConnection]:
     subject = stage.subject
     assert isinstance(subject, ServerSubject)
+    from websockets.asyncio import client
+    from websockets.exceptions import WebSocketException
+
+    route = subject.new_route()
     try:
-        async with websocket.connect(
-            endpoint_of(subject.url),
-            additional_headers=subject.route.headers(),
-            ssl=subject.route.context(),
+        async with client.connect(
+            route.socket_url,
+            additional_headers=route.headers(),
+            ssl=route.context(),
             open_timeout=stage.settings.timeout,
         ) as found:
             yield found
@@ -349,13 +236,7 @@ async def _socket(stage: Stage) -> AsyncIterator[websocket.ClientConnection]:
         raise Violation(f"the WebSocket was refused, or lost: {error}") from None
 
 
-@RULES.case(
-    "websocket.connection-id",
-    "The answer to the upgrade has `Acp-Connection-Id`.",
-    MUST,
-    UPGRADE,
-    only=Reach.SERVER,
-)
+@_rule("websocket.connection-id", "The answer to the upgrade has `Acp-Connection-Id`.", UPGRADE)
 async def connection_id(stage: Stage) -> None:
     async with _socket(stage) as socket:
         assert socket.response is not None
@@ -363,25 +244,75 @@ async def connection_id(stage: Stage) -> None:
             raise Violation(f"the header {CONNECTION_ID} is missing")
 
 
-@RULES.case(
-    "websocket.binary",
-    "What is binary is passed over.",
-    MUST,
-    MESSAGING,
-    only=Reach.SERVER,
-)
+@_rule("websocket.connection-ids", "Each WebSocket has an id of its own.", UPGRADE)
+async def socket_ids(stage: Stage) -> None:
+    async with _socket(stage) as socket, _socket(stage) as other:
+        assert socket.response is not None
+        assert other.response is not None
+        ids = [it.headers.get(CONNECTION_ID) for it in (socket.response, other.response)]
+        if None in ids:
+            raise NotObservable(f"the header {CONNECTION_ID} is missing")
+        if ids[0] == ids[1]:
+            raise Violation(f"two have {ids[0]!r}")
+
+
+@_rule("websocket.text", "Each message is one text frame.", MESSAGING)
+async def text_frames(stage: Stage) -> None:
+    async with _socket(stage) as socket:
+        for id, method, params in (
+            (1, "initialize", INITIALIZE),
+            (2, "session/new", stage.params()),
+            (3, "check/no_such_method", {}),
+        ):
+            await socket.send(message_of(method, params, id).decode())
+            try:
+                async with asyncio.timeout(stage.settings.timeout):
+                    while (await _frame(socket)).get("id") != id:
+                        pass
+            except TimeoutError:
+                raise NotObservable(f"{method} was not answered") from None
+
+
+async def _frame(socket: ClientConnection) -> Json:
+    """Return the next message; raises Violation if the frame is none."""
+    said = await socket.recv()
+    told = line(1, 0.0, "agent", _bytes(said))
+    if not isinstance(said, str):
+        raise Violation("it came in a binary frame", told)
+    if told.problem:
+        raise Violation(f"a frame is no message: {told.problem}", told)
+    return told.message
+
+
+@_rule("websocket.binary", "What is binary is passed over.", MESSAGING)
 async def binary(stage: Stage) -> None:
     async with _socket(stage) as socket:
         await socket.send(b"\x00check")
-        asked = _message("initialize", INITIALIZE)
+        await socket.send(message_of("initialize", INITIALIZE, IN_BINARY))
+        asked = message_of("initialize", INITIALIZE)
         await socket.send(asked.decode())
+        loop, is_answered = asyncio.get_running_loop(), False
         try:
-            async with asyncio.timeout(stage.settings.timeout):
-                while line(1, 0.0, "agent", _bytes(await socket.recv())).message.get("id") != 1:
-                    pass
+            async with asyncio.timeout(stage.settings.timeout) as wait:
+                while True:
+                    told = line(1, 0.0, "agent", _bytes(await socket.recv()))
+                    answered = told.message.get("id")
+                    if answered == IN_BINARY:
+                        raise Violation("a request in a binary frame was answered", told)
+                    if answered == 1:
+                        is_answered = True
+                        wait.reschedule(loop.time() + OVERTAKEN_SECONDS)
         except TimeoutError:
-            why = "`initialize` was not answered behind it"
-            raise Violation(why, line(0, 0.0, "client", asked)) from None
+            if not is_answered:
+                why = "`initialize` was not answered behind it"
+                raise Violation(why, line(0, 0.0, "client", asked)) from None
+
+
+OVERTAKEN_SECONDS: Final = 0.5
+"""Requests are answered in any order: the answer to an earlier one may still come this long."""
+
+IN_BINARY: Final = "in a binary frame"
+"""The id of a request that nobody should read."""
 
 
 def _bytes(said: str | bytes) -> bytes:

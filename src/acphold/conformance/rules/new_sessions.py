@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.record import Exchange, Record, sessions_in
-from acphold.conformance.stage import Session, Stage
-from acphold.conformance.verdicts import Source, Violation
+from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
+from acphold.conformance.record import Record, RecordedExchange, sessions_in
+from acphold.conformance.stage import CheckedSession, Stage
+from acphold.conformance.verdicts import RuleSource, Violation
 
 RULES = Rules()
 
 PAGE = "Session Setup"
-CREATING = Source(PAGE, "Creating a Session")
-SESSION_ID = Source(PAGE, "Session ID")
-FOLDER = Source(PAGE, "Working Directory")
-ROOTS = Source(PAGE, "Additional Workspace Roots")
+CREATING = RuleSource(PAGE, "Creating a Session")
+SESSION_ID = RuleSource(PAGE, "Session ID")
+FOLDER = RuleSource(PAGE, "Working Directory")
+ROOTS = RuleSource(PAGE, "Additional Workspace Roots")
 
 
-async def plain_session(stage: Stage) -> Session:
+async def plain_session(stage: Stage) -> CheckedSession:
     """Make a new session in the main process."""
     return await stage.new_session(await stage.main())
 
 
-async def second_session(stage: Stage) -> Session:
+async def second_session(stage: Stage) -> CheckedSession:
     """Make another one, in another folder."""
     first = await stage.given(plain_session)
     second = await stage.new_session(await stage.main(), cwd=stage.new_folder("beside"))
@@ -48,7 +48,7 @@ async def unique_ids(stage: Stage) -> None:
 @RULES.also("new.unique-ids")
 def unique_throughout(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        made: dict[object, Exchange] = {}
+        made: dict[object, RecordedExchange] = {}
         for exchange in record.exchanges("client", "session/new"):
             id = exchange.result.get("sessionId")
             if isinstance(id, str) and id in made:
@@ -56,7 +56,7 @@ def unique_throughout(records: Sequence[Record], witness: Witness) -> None:
             made[id] = exchange
 
 
-async def session_of_another_process(stage: Stage) -> Session:
+async def session_of_another_process(stage: Stage) -> CheckedSession:
     """Make a new session in a separate process."""
     dialogue = await stage.meet("another process", is_restart=True)
     try:
@@ -82,6 +82,18 @@ async def unique_over_restarts(stage: Stage) -> None:
         )
 
 
+@RULES.also("new.unique-over-restarts")
+def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
+    made: dict[object, tuple[Record, RecordedExchange]] = {}
+    for record in records:
+        for exchange in record.exchanges("client", "session/new"):
+            id = exchange.result.get("sessionId")
+            first, earlier = made.setdefault(id, (record, exchange))
+            if isinstance(id, str) and first is not record:
+                why = "a session of another process had this id"
+                witness.accuse(why, *earlier.lines, *exchange.lines)
+
+
 @RULES.case(
     "new.two-at-once", "Two sessions may be asked for at the same time.", EXPECTED, CREATING
 )
@@ -97,7 +109,7 @@ async def two_at_once(stage: Stage) -> None:
     "new.new-members",
     "Members of `session/new` that the agent does not know, and `_meta`, do no harm.",
     MUST,
-    Source("Extensibility", "The `_meta` Field"),
+    RuleSource("Extensibility", "The `_meta` Field"),
 )
 async def new_members(stage: Stage) -> None:
     await stage.given(plain_session)
@@ -128,6 +140,21 @@ async def odd_folder(stage: Stage) -> None:
     await stage.given(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
+
+
+RELATIVE = "check-no-such-folder"
+
+
+@RULES.case(
+    "new.relative-folder",
+    "A folder that is not absolute is refused.",
+    EXPECTED,
+    FOLDER,
+)
+async def relative_folder(stage: Stage) -> None:
+    await stage.given(plain_session)
+    answer = await (await stage.main()).ask("session/new", stage.params(cwd=RELATIVE))
+    answer.refused("it was taken")
 
 
 @RULES.observer(
@@ -191,12 +218,3 @@ async def unknown_id(stage: Stage) -> None:
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}
     answer = await dialogue.ask("session/prompt", params, seconds=2 * dialogue.timeout)
     answer.refused("it was answered with a result")
-
-
-RULES.unseen(
-    "new.root-set",
-    "The folders of a session are a boundary for what tools do with files.",
-    SHOULD,
-    FOLDER,
-    "whether a tool would leave them is the model's to try",
-)

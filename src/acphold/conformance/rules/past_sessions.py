@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from acphold.conformance.dialogue import Answer, Dialogue
+from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import GREET, PLAN, Errand
-from acphold.conformance.record import Json, Line
+from acphold.conformance.record import Json, WireLine
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage, Turn, advertises, chunk_text
+from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, advertises, chunk_text
 from acphold.conformance.verdicts import NotObservable, Violation
 from acphold.schema.session_requests import LoadSessionResponse
 
@@ -30,11 +30,11 @@ NEIGHBOURS = ("elsewhere-more", "elsewhere/inside", "deeper/elsewhere", "ELSEWHE
 class Past(Struct, frozen=True):
     """The sessions of the process that was left; `other` is the one in another folder."""
 
-    session: Session
-    turns: tuple[Turn, ...]
-    other: Session
-    neighbours: tuple[Session, ...]
-    told: tuple[Line, ...]
+    session: CheckedSession
+    turns: tuple[CheckedTurn, ...]
+    other: CheckedSession
+    neighbours: tuple[CheckedSession, ...]
+    told: tuple[WireLine, ...]
     """All updates of `session`."""
 
 
@@ -57,7 +57,9 @@ async def past(stage: Stage) -> Past:
     return Past(session, tuple(turns), other, neighbours, told)
 
 
-async def _neighbours(stage: Stage, dialogue: Dialogue, other: Session) -> tuple[Session, ...]:
+async def _neighbours(
+    stage: Stage, dialogue: Dialogue, other: CheckedSession
+) -> tuple[CheckedSession, ...]:
     """Make sessions in folders whose paths look like that of `other`, if they can be listed."""
     can = await stage.capabilities()
     if not advertises(can, "list"):
@@ -88,17 +90,17 @@ async def restarted(stage: Stage) -> Dialogue:
 class Loaded(Struct, frozen=True):
     """A load: its answer, the replay before it, and the lines after it."""
 
-    asked: Line
-    answer: Answer
-    replay: tuple[Line, ...]
-    behind: tuple[Line, ...]
+    asked: WireLine
+    answer: AnswerLine
+    replay: tuple[WireLine, ...]
+    behind: tuple[WireLine, ...]
 
     @property
-    def lines(self) -> tuple[Line, Line]:
+    def lines(self) -> tuple[WireLine, WireLine]:
         return self.answer.lines
 
 
-async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
+async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loaded:
     """Load a session; raises Violation if it is refused."""
     params = stage.params(sessionId=session.id, cwd=session.cwd)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
@@ -120,11 +122,11 @@ async def loaded_after_restart(stage: Stage) -> Loaded:
     return await load(stage, dialogue, (await stage.given(past)).session)
 
 
-class Told(Struct, frozen=True):
+class ToldConversation(Struct, frozen=True):
     """A conversation, and its replay by a load."""
 
-    turns: tuple[Turn, ...]
-    live: tuple[Line, ...]
+    turns: tuple[CheckedTurn, ...]
+    live: tuple[WireLine, ...]
     loaded: Loaded
 
     @property
@@ -132,35 +134,35 @@ class Told(Struct, frozen=True):
         return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in self.turns)
 
 
-async def told_again(stage: Stage) -> Told:
+async def told_again(stage: Stage) -> ToldConversation:
     """Return the conversation of `past` and its load; if none survives a restart, another one's."""
     before = await stage.given(past)
     try:
         loaded = await stage.judge(loaded_after_restart)
     except Violation:
         return await stage.given(_told_at_once)
-    return Told(before.turns, before.told, loaded)
+    return ToldConversation(before.turns, before.told, loaded)
 
 
-async def _told_at_once(stage: Stage) -> Told:
+async def _told_at_once(stage: Stage) -> ToldConversation:
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
     errands = (Errand("remember", CODE_WORD), PLAN)
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
     await dialogue.caught_up()
     live = tuple(dialogue.record.updates(session.id))
-    return Told(tuple(turns), live, await load(stage, dialogue, session))
+    return ToldConversation(tuple(turns), live, await load(stage, dialogue, session))
 
 
 # -- replayed content -------------------------------------------------------------------------
 
 
-def said(lines: Sequence[Line], kind: str) -> str:
+def said(lines: Sequence[WireLine], kind: str) -> str:
     """Return the text of all chunks of one kind, without white space (see another rule)."""
     return "".join(said_exactly(lines, kind).split())
 
 
-def said_exactly(lines: Sequence[Line], kind: str) -> str:
+def said_exactly(lines: Sequence[WireLine], kind: str) -> str:
     """Return the text of all chunks of one kind."""
     return "".join(chunk_text(line) for line in lines if line.update_kind == kind)
 
@@ -168,7 +170,7 @@ def said_exactly(lines: Sequence[Line], kind: str) -> str:
 USER = "a prompt"
 
 
-def sequence(lines: Sequence[Line]) -> list[str]:
+def sequence(lines: Sequence[WireLine]) -> list[str]:
     """Return the order of prompts, messages between them, and the starts of calls."""
     found: list[str] = []
     for line in lines:
@@ -186,7 +188,7 @@ def sequence(lines: Sequence[Line]) -> list[str]:
     return found
 
 
-def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
+def tool_calls(lines: Sequence[WireLine]) -> dict[str, Json]:
     """Return each tool call, with the newest value of each field."""
     found: dict[str, Json] = {}
     for line in lines:
@@ -197,7 +199,7 @@ def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
     return found
 
 
-def newest(lines: Sequence[Line], kind: str) -> Json | None:
+def newest(lines: Sequence[WireLine], kind: str) -> Json | None:
     """Return the last update of a kind."""
     return next((line.update for line in reversed(lines) if line.update_kind == kind), None)
 

@@ -1,23 +1,23 @@
-"""Rules that no page states and everybody relies on: floods, slow clients, agents that stay
-alive."""
+"""The rules for much at once: floods, slow clients, long replays, agents that stay alive."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from acphold.conformance.catalogue import EXPECTED, Rules, Witness
-from acphold.conformance.dialogue import Call, Dialogue
+from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
+from acphold.conformance.dialogue import Dialogue, SentRequest
 from acphold.conformance.errands import COUNT, GREET
 from acphold.conformance.record import Record
 from acphold.conformance.rules.json_rpc import unknown_request
+from acphold.conformance.rules.past_sessions import load, loaded_after_restart, said_exactly
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Stage, begin_prompt
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.stage import CheckedTurn, Stage, begin_prompt
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 
 RULES = Rules()
 
-STDIO = Source("Transports", "stdio")
+STDIO = RuleSource("Transports", "stdio")
 
 FLOOD = 1000
 """Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
@@ -45,7 +45,7 @@ async def _paused(dialogue: Dialogue) -> None:
         await dialogue.hush_briefly()
 
 
-async def _all_answered(dialogue: Dialogue, calls: Sequence[Call]) -> None:
+async def _all_answered(dialogue: Dialogue, calls: Sequence[SentRequest]) -> None:
     for call in calls:
         await dialogue.answered(call, 2 * dialogue.timeout)
 
@@ -65,13 +65,8 @@ async def notifications(stage: Stage) -> None:
     await stage.leave(dialogue)
 
 
-@RULES.case(
-    "pressure.slow-client",
-    "A client that does not read for a while finds all of a turn afterwards.",
-    EXPECTED,
-    STDIO,
-)
-async def slow_client(stage: Stage) -> None:
+async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
+    """Have the agent count to 300 while nobody reads, and greet; then leave it."""
     await stage.given(plain_turn)
     dialogue = await stage.meet("slow client")
     session = await stage.new_session(dialogue)
@@ -82,15 +77,61 @@ async def slow_client(stage: Stage) -> None:
     dialogue.go_on_reading()
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
+    await dialogue.hang_up(5.0)
     await stage.leave(dialogue)
-    # Found among other words: some agents add greetings or warnings with numbers.
-    counted = {int(number) for number in re.findall(r"\d+", turn.text)} & set(range(1, 301))
+    return turn, after
+
+
+@RULES.case(
+    "pressure.slow-client",
+    "A client that does not read for a while finds all of a turn afterwards.",
+    EXPECTED,
+    STDIO,
+)
+async def slow_client(stage: Stage) -> None:
+    turn, after = await stage.judge(unread_count)
+    counted = _counted(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:
         raise NotObservable("the agent did not count when it was asked to")
     missing = set(range(1, max(counted))) - counted
     if missing:
         why = f"it counted to {max(counted)}, and {min(missing)} is missing"
         raise Violation(why, turn.asked, turn.answer.line)
+
+
+@RULES.case(
+    "pressure.long-replay",
+    "A load replays hundreds of updates to the last one.",
+    MUST,
+    RuleSource("Session Setup", "Loading a Session"),
+    "load",
+)
+async def long_replay(stage: Stage) -> None:
+    turn, after = await stage.given(unread_count)
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.meet("a long replay", is_restart=True)
+    loaded = await load(stage, dialogue, turn.session)
+    await stage.leave(dialogue)
+    counted = _counted(turn.text)
+    if len(counted) < COUNTED:
+        raise NotObservable("the agent did not count when it was asked to")
+    again = said_exactly(loaded.replay, "agent_message_chunk")
+    missing = counted - _counted(again)
+    if missing:
+        why = f"it counted to {max(counted)}, and {min(missing)} is not replayed"
+        raise Violation(why, loaded.asked, *loaded.replay[-3:], loaded.answer.line)
+    if after.text[-FEW:] not in again:
+        why = f"{after.text[-FEW:]!r} was said behind it, and is not replayed"
+        raise Violation(why, loaded.asked, *loaded.replay[-3:], loaded.answer.line)
+
+
+FEW = 10
+"""Letters of the last message that are sought in the replay."""
+
+
+def _counted(text: str) -> set[int]:
+    """Return the numbers in a text, among other words: some agents add warnings with numbers."""
+    return {int(number) for number in re.findall(r"\d+", text)} & set(range(1, 301))
 
 
 COUNTED = 20

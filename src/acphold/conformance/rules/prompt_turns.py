@@ -9,24 +9,24 @@ from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
 from acphold.conformance.errands import GREET
-from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.record import Json, Record, WireLine
 from acphold.conformance.rules.new_sessions import plain_session, second_session
-from acphold.conformance.stage import Stage, Turn, begin_prompt
-from acphold.conformance.verdicts import Source, Violation
+from acphold.conformance.stage import CheckedTurn, Stage, begin_prompt
+from acphold.conformance.verdicts import RuleSource, Violation
 
 RULES = Rules()
 
 PAGE = "Prompt Turn"
-COMPLETION = Source(PAGE, "4. Check for Completion")
-STOP_REASONS = Source(PAGE, "Stop Reasons")
-OUTPUT = Source(PAGE, "3. Agent Reports Output")
-BASELINE = Source("Initialization", "Prompt capabilities")
-CONTENT = Source("Content", "Content Types")
+COMPLETION = RuleSource(PAGE, "4. Check for Completion")
+STOP_REASONS = RuleSource(PAGE, "Stop Reasons")
+OUTPUT = RuleSource(PAGE, "3. Agent Reports Output")
+BASELINE = RuleSource("Initialization", "Prompt capabilities")
+CONTENT = RuleSource("Content", "Content Types")
 
 REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 
 
-async def plain_turn(stage: Stage) -> Turn:
+async def plain_turn(stage: Stage) -> CheckedTurn:
     """Send a first prompt in the main process, then nothing for a while."""
     session = await stage.given(plain_session)
     dialogue = await stage.main()
@@ -49,7 +49,7 @@ async def answer(stage: Stage) -> None:
     "prompt.next",
     "A session takes another prompt when the turn before is over.",
     MUST,
-    Source(PAGE, "Cancellation"),
+    RuleSource(PAGE, "Cancellation"),
 )
 async def next_prompt(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
@@ -114,13 +114,17 @@ async def embedded(stage: Stage) -> None:
 
 
 @RULES.case(
-    "prompt.meta", "A prompt may carry `_meta`.", MUST, Source("Extensibility", "The `_meta` Field")
+    "prompt.meta",
+    "A prompt may carry `_meta`, and so may each of its blocks.",
+    MUST,
+    RuleSource("Extensibility", "The `_meta` Field"),
 )
 async def meta(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
-    call = begin_prompt(dialogue, turn.session, GREET, _meta={**trace, "check.example": [1, None]})
+    block = {"type": "text", "text": GREET.words, "_meta": {"check.example": {"deep": True}}}
+    call = begin_prompt(dialogue, turn.session, block, _meta={**trace, "check.example": [1, None]})
     await stage.turn(dialogue, turn.session, call)
 
 
@@ -128,7 +132,7 @@ async def meta(stage: Stage) -> None:
     "prompt.two-sessions",
     "Two sessions may have a turn each at the same time.",
     EXPECTED,
-    Source("Session Setup", ""),
+    RuleSource("Session Setup", ""),
 )
 async def two_sessions(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
@@ -154,7 +158,7 @@ CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 def updates_first(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         busy: set[object] = set()
-        over: dict[object, Line] = {}
+        over: dict[object, WireLine] = {}
         asked = {
             exchange.answer.number: exchange
             for exchange in record.exchanges("client")
@@ -184,11 +188,12 @@ def updates_first(records: Sequence[Record], witness: Witness) -> None:
     unless="nothing was told in a turn",
 )
 def own_session(records: Sequence[Record], witness: Witness) -> None:
-    opened = ("session/prompt", "session/load", "session/resume")
+    # An agent may say something to a mode or an option that is set.
+    asking = ("session/prompt", "session/load", "session/resume", "session/set_mode")
     for record in records:
         used: set[object] = set()
         for line in record.lines:
-            if line.by == "client" and line.method in opened:
+            if line.by == "client" and line.method in (*asking, "session/set_config_option"):
                 used.add(line.session_id)
             elif line.update_kind in CHUNKS and used:
                 witness.saw()
@@ -196,7 +201,7 @@ def own_session(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse("nothing was asked in this session", line)
 
 
-def _is_cancelled(answer: Line) -> bool:
+def _is_cancelled(answer: WireLine) -> bool:
     """Return True for an error or a cancelled turn, for which there is another rule."""
     result = answer.message.get("result")
     return not isinstance(result, dict) or result.get("stopReason") == "cancelled"
@@ -206,12 +211,12 @@ def _is_cancelled(answer: Line) -> bool:
     "prompt.message-ids",
     "Chunks with one message id belong to one message of one side.",
     MUST,
-    Source(PAGE, "Message IDs"),
+    RuleSource(PAGE, "Message IDs"),
     unless="the agent gives its messages no ids",
 )
 def message_ids(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        kinds: dict[tuple[object, object], Line] = {}
+        kinds: dict[tuple[object, object], WireLine] = {}
         for line in record.updates():
             update = line.update
             kind, message_id = update.get("sessionUpdate"), update.get("messageId")
@@ -220,13 +225,36 @@ def message_ids(records: Sequence[Record], witness: Witness) -> None:
                 first = kinds.setdefault((line.session_id, message_id), line)
                 if first.update_kind != kind:
                     witness.accuse("one id for messages of two kinds", first, line)
+        _in_one_turn(record, witness)
+
+
+def _in_one_turn(record: Record, witness: Witness) -> None:
+    """Accuse a message that goes on in another turn; a replay is no turn."""
+    turns: dict[object, int] = {}
+    met: dict[tuple[object, object], tuple[int, WireLine]] = {}
+    loading: set[object] = set()
+    for line in record.lines:
+        asks = line.method if line.by == "client" else None
+        if asks == "session/prompt":
+            turns[line.session_id] = turns.get(line.session_id, 0) + 1
+            loading.discard(line.session_id)
+        elif asks == "session/load":
+            loading.add(line.session_id)
+        message_id = line.update.get("messageId")
+        if line.update_kind != "agent_message_chunk" or message_id is None:
+            continue
+        turn = turns.get(line.session_id, 0)
+        if turn and line.session_id not in loading:
+            number, first = met.setdefault((line.session_id, message_id), (turn, line))
+            if number != turn:
+                witness.accuse("a message of an earlier turn has its id", first, line)
 
 
 @RULES.observer(
     "prompt.usage",
     "Usage has whole numbers of tokens, and costs a currency of ISO 4217.",
     MUST,
-    Source(PAGE, "Session Usage Updates"),
+    RuleSource(PAGE, "Session Usage Updates"),
     unless="the agent told no usage",
 )
 def usage(records: Sequence[Record], witness: Witness) -> None:

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer, Dialogue
-from acphold.conformance.record import Json, Line, Record, objects, twice
+from acphold.conformance.dialogue import AnswerLine, Dialogue
+from acphold.conformance.record import (
+    Json,
+    Record,
+    RecordedExchange,
+    WireLine,
+    objects,
+    twice,
+)
 from acphold.conformance.rules.new_sessions import plain_session
-from acphold.conformance.stage import Session, Stage
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.stage import CheckedSession, Stage
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.update_kinds import offered
 
 RULES = Rules()
 
 MODES = "Session Modes"
 OPTIONS = "Session Config Options"
-SETTING = Source(OPTIONS, "Setting a Config Option")
+SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 OPENING = ("session/new", "session/load", "session/resume")
 
 
-def _modes(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
+def _modes(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, Json]]:
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
             modes = exchange.result.get("modes")
@@ -39,7 +48,7 @@ def _available(modes: Json) -> list[str]:
     "modes.current",
     "The current mode is one of those that are available.",
     MUST,
-    Source(MODES, "Initial state"),
+    RuleSource(MODES, "Initial state"),
     unless=NO_MODES,
 )
 def current_mode(records: Sequence[Record], witness: Witness) -> None:
@@ -53,7 +62,7 @@ def current_mode(records: Sequence[Record], witness: Witness) -> None:
     "modes.unique-ids",
     "Each mode has an id of its own.",
     MUST,
-    Source(MODES, "SessionMode"),
+    RuleSource(MODES, "SessionMode"),
     unless=NO_MODES,
 )
 def unique_modes(records: Sequence[Record], witness: Witness) -> None:
@@ -67,7 +76,7 @@ def unique_modes(records: Sequence[Record], witness: Witness) -> None:
     "modes.known-updates",
     "A mode that is told to be the current one is one of those that are available.",
     MUST,
-    Source(MODES, "From the Agent"),
+    RuleSource(MODES, "From the Agent"),
     unless="the agent told no change of mode",
 )
 def known_updates(records: Sequence[Record], witness: Witness) -> None:
@@ -92,7 +101,7 @@ def _modes_of_sessions(
         yield record, known
 
 
-async def _with_modes(stage: Stage) -> tuple[Dialogue, Session, Json]:
+async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
     """Make a session with modes in the main process; return also the modes as received."""
     await stage.given(plain_session)
     dialogue = await stage.main()
@@ -107,7 +116,7 @@ async def _with_modes(stage: Stage) -> tuple[Dialogue, Session, Json]:
     "modes.set",
     "A mode can be chosen, and the agent takes it.",
     MUST,
-    Source(MODES, "From the Client"),
+    RuleSource(MODES, "From the Client"),
 )
 async def set_mode(stage: Stage) -> None:
     dialogue, session, modes = await _with_modes(stage)
@@ -122,7 +131,7 @@ async def set_mode(stage: Stage) -> None:
     "modes.unknown",
     "A mode that is not available is refused.",
     EXPECTED,
-    Source(MODES, "From the Client"),
+    RuleSource(MODES, "From the Client"),
 )
 async def unknown_mode(stage: Stage) -> None:
     dialogue, session, _ = await _with_modes(stage)
@@ -134,7 +143,7 @@ async def unknown_mode(stage: Stage) -> None:
 # -- config options -------------------------------------------------------------------------
 
 
-def _options(records: Sequence[Record]) -> Iterator[tuple[Record, Line, list[Json]]]:
+def _options(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, list[Json]]]:
     """Yield every list of options the agent sent, with its line."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
@@ -146,7 +155,7 @@ def _options(records: Sequence[Record]) -> Iterator[tuple[Record, Line, list[Jso
                 yield record, line, found
 
 
-def _values(option: Json) -> list[str]:
+def option_values(option: Json) -> list[str]:
     """Return the values of a select, in groups or not."""
     found: list[str] = []
     for entry in objects(option.get("options")):
@@ -160,7 +169,7 @@ def _values(option: Json) -> list[str]:
     "options.unique-ids",
     "Each config option has an id of its own, and each of its values.",
     MUST,
-    Source(OPTIONS, "ConfigOption"),
+    RuleSource(OPTIONS, "ConfigOption"),
     unless=NO_OPTIONS,
 )
 def unique_options(records: Sequence[Record], witness: Witness) -> None:
@@ -169,7 +178,7 @@ def unique_options(records: Sequence[Record], witness: Witness) -> None:
         if (id := twice(str(it.get("id")) for it in options)) is not None:
             witness.accuse(f"two options are {id!r}", line)
         for option in options:
-            if (value := twice(_values(option))) is not None:
+            if (value := twice(option_values(option))) is not None:
                 witness.accuse(f"two values of {option.get('id')!r} are {value!r}", line)
 
 
@@ -177,7 +186,7 @@ def unique_options(records: Sequence[Record], witness: Witness) -> None:
     "options.current",
     "Each config option has a value, which is one of its values.",
     MUST,
-    Source(OPTIONS, "Default Values and Graceful Degradation"),
+    RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
     unless=NO_OPTIONS,
 )
 def current_values(records: Sequence[Record], witness: Witness) -> None:
@@ -185,7 +194,7 @@ def current_values(records: Sequence[Record], witness: Witness) -> None:
         witness.saw()
         for option in options:
             value = option.get("currentValue")
-            if option.get("type") == "select" and value not in _values(option):
+            if option.get("type") == "select" and value not in option_values(option):
                 witness.accuse(f"{value!r} is no value of {option.get('id')!r}", line)
             elif option.get("type") == "boolean" and not isinstance(value, bool):
                 witness.accuse(f"{value!r} is neither true nor false", line)
@@ -195,7 +204,7 @@ def current_values(records: Sequence[Record], witness: Witness) -> None:
     "options.boolean-offered",
     "Options of type `boolean` are sent only to clients that offer to show them.",
     MUST,
-    Source(OPTIONS, "Boolean Config Options"),
+    RuleSource(OPTIONS, "Boolean Config Options"),
     unless="the agent sent no config options to a client that does not",
 )
 def boolean_offered(records: Sequence[Record], witness: Witness) -> None:
@@ -214,7 +223,7 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     "options.categories",
     "Categories that the protocol does not have begin with an underscore.",
     MUST,
-    Source(OPTIONS, "Option Categories"),
+    RuleSource(OPTIONS, "Option Categories"),
     unless="no config option has a category",
 )
 def categories(records: Sequence[Record], witness: Witness) -> None:
@@ -231,7 +240,7 @@ def categories(records: Sequence[Record], witness: Witness) -> None:
     "options.and-modes",
     "An agent with an option for the mode has modes as well, for clients without options.",
     SHOULD,
-    Source(OPTIONS, "Relationship to Session Modes"),
+    RuleSource(OPTIONS, "Relationship to Session Modes"),
     unless="the agent has no config option of the category `mode`",
 )
 def and_modes(records: Sequence[Record], witness: Witness) -> None:
@@ -248,7 +257,7 @@ def and_modes(records: Sequence[Record], witness: Witness) -> None:
     "options.in-step",
     "The option for the mode and the current mode say the same.",
     SHOULD,
-    Source(OPTIONS, "Relationship to Session Modes"),
+    RuleSource(OPTIONS, "Relationship to Session Modes"),
     unless="the agent does not have both",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
@@ -262,9 +271,88 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                     witness.saw()
                     if option.get("currentValue") != modes.get("currentModeId"):
                         witness.accuse("they do not", *exchange.lines)
+    for told in _told_modes(records):
+        exchange = told.exchange
+        if exchange.request.method != SET_OPTION or told.before is None:
+            continue
+        for option in objects(exchange.result.get("configOptions")):
+            is_mode = option.get("category") == "mode"
+            if is_mode and option.get("id") != exchange.request.params.get("configId"):
+                witness.saw()
+                if option.get("currentValue") != told.before:
+                    why = f"the mode is {told.before!r}"
+                    witness.accuse(why, *told.since, *exchange.lines)
 
 
-async def _with_options(stage: Stage) -> tuple[Dialogue, Session, list[Json]]:
+SET_OPTION = "session/set_config_option"
+
+
+class ToldMode(Struct, frozen=True):
+    """An answer about a session, and its mode when that was asked for, as the lines `since` say.
+
+    `before` is None if the mode was not known then.
+    """
+
+    exchange: RecordedExchange
+    before: object
+    since: tuple[WireLine, ...]
+
+
+def _mode_option(told: ToldMode) -> object:
+    """Return the value of the option for the mode."""
+    options = objects(told.exchange.result.get("configOptions"))
+    return next((it.get("currentValue") for it in options if it.get("category") == "mode"), None)
+
+
+def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
+    """Yield each answer with a session's mode or its options, in the order of time.
+
+    The mode is set by requests and by `current_mode_update`; a session outlives its process.
+    """
+    known: dict[object, tuple[object, tuple[WireLine, ...]]] = {}
+    names: dict[object, object] = {}
+    for line, exchange in _in_time(records, *OPENING, "session/set_mode", SET_OPTION):
+        if exchange is None:
+            if line.update_kind == "current_mode_update":
+                known[line.session_id] = line.update.get("currentModeId"), (line,)
+            continue
+        asked, result = exchange.request, exchange.result
+        id = asked.session_id or result.get("sessionId")
+        mode, since = known.get(id, (None, ()))
+        is_older = all(it.at < asked.at for it in since)
+        yield ToldMode(exchange, mode if is_older else None, since)
+        for option in objects(result.get("configOptions")):
+            if option.get("category") == "mode":
+                names[id] = option.get("id")
+        if asked.method == "session/set_mode":
+            known[id] = asked.params.get("modeId"), exchange.lines
+        elif asked.method == SET_OPTION:
+            if asked.params.get("configId") == names.get(id):
+                known[id] = asked.params.get("value"), exchange.lines
+        elif isinstance(modes := result.get("modes"), dict):
+            known[id] = modes.get("currentModeId"), exchange.lines
+
+
+@RULES.observer(
+    "modes.kept",
+    "A session that is opened again is in the mode in which it was left.",
+    EXPECTED,
+    RuleSource(MODES, "Initial state"),
+    unless="no session with a mode was opened again",
+)
+def kept(records: Sequence[Record], witness: Witness) -> None:
+    for told in _told_modes(records):
+        modes = told.exchange.result.get("modes")
+        is_again = told.exchange.request.method in ("session/load", "session/resume")
+        if is_again and told.before is not None:
+            witness.saw()
+            now = modes.get("currentModeId") if isinstance(modes, dict) else _mode_option(told)
+            if now != told.before:
+                why = f"it was left in {told.before!r}{'' if now else ', and has no modes now'}"
+                witness.accuse(why, *told.since, *told.exchange.lines)
+
+
+async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Json]]:
     """Make a session with options in the main process; return also the options as received."""
     await stage.given(plain_session)
     dialogue = await stage.main()
@@ -275,11 +363,11 @@ async def _with_options(stage: Stage) -> tuple[Dialogue, Session, list[Json]]:
     return dialogue, session, options
 
 
-async def option_set(stage: Stage) -> tuple[Answer, list[Json], str, str]:
+async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
     """Change the value of an option: return the answer, all options, the id, the value."""
     dialogue, session, options = await _with_options(stage)
     for option in options:
-        others = [value for value in _values(option) if value != option.get("currentValue")]
+        others = [value for value in option_values(option) if value != option.get("currentValue")]
         if option.get("type") == "select" and others:
             id = str(option.get("id"))
             params = {"sessionId": session.id, "configId": id, "value": others[0]}
@@ -304,7 +392,7 @@ async def set_option(stage: Stage) -> None:
     "options.complete",
     "Setting an option is answered with all of them.",
     MUST,
-    Source(OPTIONS, "From the Client"),
+    RuleSource(OPTIONS, "From the Client"),
 )
 async def complete(stage: Stage) -> None:
     answer, options, id, _ = await stage.given(option_set)
@@ -317,11 +405,25 @@ async def complete(stage: Stage) -> None:
         raise Violation("there are none", *answer.lines)
 
 
+@RULES.also("options.complete")
+def complete_updates(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        known: dict[object, int] = {}
+        for exchange in record.exchanges("client", *OPENING):
+            id = exchange.request.session_id or exchange.result.get("sessionId")
+            known[id] = len(objects(exchange.result.get("configOptions")))
+        for line in record.updates():
+            told = objects(line.update.get("configOptions"))
+            is_change = line.update_kind == "config_option_update"
+            if is_change and len(told) == 1 and known.get(line.session_id, 0) > 1:
+                witness.accuse("only the one that has changed is there", line)
+
+
 @RULES.case(
     "options.own-session",
     "A config option that is set in one session stays as it was in another.",
     MUST,
-    Source("Session Setup", ""),
+    RuleSource("Session Setup", ""),
 )
 async def own_session(stage: Stage) -> None:
     dialogue, first, options = await _with_options(stage)
@@ -329,20 +431,108 @@ async def own_session(stage: Stage) -> None:
     selects = [option for option in options if option.get("type") == "select"]
     if len(selects) < 2:
         raise NotObservable("the agent has one option only")
-    changed, untouched = selects[:2]
-    values = [it for it in _values(changed) if it != changed.get("currentValue")]
-    if not values:
-        raise NotObservable("the option has one value only")
 
-    async def answer_to(session: Session, option: Json, value: object) -> Answer:
+    async def answer_to(session: CheckedSession, option: Json, value: object) -> AnswerLine:
         params = {"sessionId": session.id, "configId": option.get("id"), "value": value}
-        return await dialogue.ask("session/set_config_option", params)
+        return await dialogue.ask(SET_OPTION, params)
 
-    (await answer_to(first, changed, values[0])).succeeded()
-    answer = await answer_to(other, untouched, untouched.get("currentValue"))
-    for option in objects(answer.result.get("configOptions")):
-        if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
-            raise Violation(f"{option.get('id')!r} was set in another session", *answer.lines)
+    is_seen = False
+    for changed, untouched in (selects[:2], selects[1::-1]):
+        values = [it for it in option_values(changed) if it != changed.get("currentValue")]
+        if not values:
+            continue
+        is_seen = True
+        (await answer_to(first, changed, values[0])).succeeded()
+        answer = await answer_to(other, untouched, untouched.get("currentValue"))
+        for option in objects(answer.result.get("configOptions")):
+            if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
+                raise Violation(f"{option.get('id')!r} was set in another session", *answer.lines)
+    if not is_seen:
+        raise NotObservable("the options have one value only")
+
+
+@RULES.observer(
+    "options.kept",
+    "A config option keeps its value while others are set, and when its session is opened again.",
+    EXPECTED,
+    RuleSource(OPTIONS, "Setting a Config Option"),
+    unless="no session with options was opened again",
+)
+def options_kept(records: Sequence[Record], witness: Witness) -> None:
+    held: dict[object, _Held] = {}
+    told = [
+        line for record in records for line in record.updates() if "configOptions" in line.update
+    ]
+    has_modes = any(True for _ in _modes(records))  # then other rules are about the mode
+    for line, exchange in _in_time(records, *OPENING, SET_OPTION, "session/set_mode"):
+        if exchange is None:
+            if line.session_id in held:
+                changed = _values(line.update, has_modes)
+                values = {**held[line.session_id].values, **changed}
+                if changed:
+                    held[line.session_id] = _Held(values, (line,))
+            continue
+        asked, result = exchange.request, exchange.result
+        answer = exchange.answer
+        if asked.method in OPENING and answer and answer.message.get("result") is None:
+            continue  # as the page's example of session/load has it: nothing is told
+        id = asked.session_id or result.get("sessionId")
+        before = held.get(id)
+        values = _values(result, has_modes)
+        if before is not None and all(it.at < asked.at for it in before.since):
+            name = str(asked.params.get("configId"))
+            is_told_apart = any(it.session_id == id and it.at > asked.at for it in told)
+            if asked.method == SET_OPTION:
+                is_as_before = before.values.get(name) == asked.params.get("value")
+            else:
+                is_as_before = asked.method in OPENING and (bool(values) or not is_told_apart)
+            if is_as_before:
+                witness.saw()
+                _compare_values(before, values, exchange, witness)
+        if asked.method == "session/set_mode":
+            held.pop(id, None)  # a mode may have a model of its own
+        elif values:
+            held[id] = _Held(values, exchange.lines)
+
+
+class _Held(Struct, frozen=True):
+    """The values of a session's options, as the lines `since` say."""
+
+    values: Json
+    since: tuple[WireLine, ...]
+
+
+def _values(told: Json, has_modes: bool) -> Json:
+    """Return the values by id; without that for the mode where other rules are about it."""
+    return {
+        str(it.get("id")): it.get("currentValue")
+        for it in objects(told.get("configOptions"))
+        if not (has_modes and it.get("category") == "mode")
+    }
+
+
+def _compare_values(before: _Held, now: Json, exchange: RecordedExchange, witness: Witness) -> None:
+    for id, value in before.values.items():
+        # Some clients are not shown booleans.
+        if now.get(id) != value and (id in now or not isinstance(value, bool)):
+            words = f"is {now[id]!r}" if id in now else "is not there"
+            witness.accuse(f"{id!r} was {value!r}, and {words}", *before.since, *exchange.lines)
+            return
+
+
+def _in_time(
+    records: Sequence[Record], *methods: str
+) -> Iterator[tuple[WireLine, RecordedExchange | None]]:
+    """Yield the agent's updates and its answers with a result, these with their exchange."""
+    answers = {
+        exchange.answer: exchange
+        for record in records
+        for exchange in record.exchanges("client", *methods)
+        if exchange.answer is not None and "result" in exchange.answer.message
+    }
+    for line in sorted((line for record in records for line in record.lines), key=lambda it: it.at):
+        if line in answers or (line.by == "agent" and line.update_kind):
+            yield line, answers.get(line)
 
 
 @RULES.case("options.unknown", "An option that does not exist is refused.", EXPECTED, SETTING)
@@ -370,7 +560,7 @@ async def unknown_value(stage: Stage) -> None:
     "options.set-boolean",
     "A boolean option can be switched, where the client offers to show it.",
     MUST,
-    Source(OPTIONS, "From the Client"),
+    RuleSource(OPTIONS, "From the Client"),
 )
 async def set_boolean(stage: Stage) -> None:
     await stage.given(plain_session)
@@ -389,10 +579,10 @@ async def set_boolean(stage: Stage) -> None:
 # -- commands -------------------------------------------------------------------------------
 
 NO_COMMANDS = "the agent told no commands"
-COMMANDS = Source("Slash Commands", "AvailableCommand")
+COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-def _commands(records: Sequence[Record]) -> Iterator[tuple[Line, list[Json]]]:
+def _commands(records: Sequence[Record]) -> Iterator[tuple[WireLine, list[Json]]]:
     for record in records:
         for line in record.updates():
             if found := objects(line.update.get("availableCommands")):
@@ -421,13 +611,13 @@ RULES.unseen(
     "commands.run",
     "A prompt that begins with the name of a command runs it.",
     EXPECTED,
-    Source("Slash Commands", "Running commands"),
+    RuleSource("Slash Commands", "Running commands"),
     "what a command does is not known here, and it may be something that cannot be undone",
 )
 RULES.unseen(
     "options.priority",
     "Options of more importance come first.",
     SHOULD,
-    Source(OPTIONS, "Option Ordering"),
+    RuleSource(OPTIONS, "Option Ordering"),
     "what is more important is the agent's to know",
 )

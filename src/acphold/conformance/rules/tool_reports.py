@@ -1,28 +1,38 @@
-"""The rules for an agent's reports on its work: tool calls, permissions and plans."""
+"""The rules for an agent's reports on its work: tool calls and permissions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
+from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import Errand
-from acphold.conformance.record import Json, Line, Record, calls, objects, twice
+from acphold.conformance.record import (
+    Json,
+    Record,
+    RecordedExchange,
+    WireLine,
+    calls,
+    objects,
+    twice,
+)
 from acphold.conformance.rules.cancellations import cancel
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage, Turn, begin_prompt
-from acphold.conformance.verdicts import NotObservable, Signal, Source, Violation
+from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
+from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 
 RULES = Rules()
 
 PAGE = "Tool Calls"
-CREATING = Source(PAGE, "Creating")
-UPDATING = Source(PAGE, "Updating")
-STATUS = Source(PAGE, "Status")
-PERMISSION = Source(PAGE, "Requesting Permission")
-OPTIONS = Source(PAGE, "Permission Options")
-CANCELLATION = Source("Prompt Turn", "Cancellation")
+CREATING = RuleSource(PAGE, "Creating")
+UPDATING = RuleSource(PAGE, "Updating")
+STATUS = RuleSource(PAGE, "Status")
+PERMISSION = RuleSource(PAGE, "Requesting Permission")
+OPTIONS = RuleSource(PAGE, "Permission Options")
+CANCELLATION = RuleSource("Prompt Turn", "Cancellation")
 NO_TOOLS = "the agent made no tool call: it has no model here, or its model chose so"
 NO_PERMISSION = "the agent asked for no permission"
 
@@ -32,7 +42,7 @@ SECRET = "walnut-7219"
 # -- turns with tools -----------------------------------------------------------------------
 
 
-async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
+async def _tool_turn(stage: Stage, errand: Errand) -> CheckedTurn:
     """Run a turn with the client that offers everything."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
@@ -40,7 +50,7 @@ async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
     return await stage.prompt(dialogue, session, errand)
 
 
-async def read_turn(stage: Stage) -> Turn:
+async def read_turn(stage: Stage) -> CheckedTurn:
     """Have the agent read a file, then send nothing for a while."""
     path = stage.new_file("walnut.txt", f"{SECRET}\n")
     turn = await _tool_turn(stage, Errand("read", str(path)))
@@ -48,23 +58,23 @@ async def read_turn(stage: Stage) -> Turn:
     return turn
 
 
-async def write_turn(stage: Stage) -> Turn:
+async def write_turn(stage: Stage) -> CheckedTurn:
     """Have the agent write a file, with permission."""
     return await _tool_turn(stage, Errand("write", str(stage.work / "written.txt"), SECRET))
 
 
-async def run_turn(stage: Stage) -> Turn:
+async def run_turn(stage: Stage) -> CheckedTurn:
     """Have the agent run a command, with permission."""
     return await _tool_turn(stage, Errand("run", f"echo {SECRET}"))
 
 
-async def bare_turns(stage: Stage) -> list[Turn]:
+async def bare_turns(stage: Stage) -> list[CheckedTurn]:
     """Run the same turns with a client that offers nothing."""
     await stage.given(plain_turn)
     return await _all_tools(stage, await stage.main(), "bare")
 
 
-async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[Turn]:
+async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[CheckedTurn]:
     session = await stage.new_session(dialogue)
     errands = (
         Errand("read", str(stage.new_file(f"{name}.txt", f"{SECRET}\n"))),
@@ -74,10 +84,10 @@ async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[Turn]:
     return [await stage.prompt(dialogue, session, errand) for errand in errands]
 
 
-async def partial_turns(stage: Stage) -> list[Turn]:
+async def partial_turns(stage: Stage) -> list[CheckedTurn]:
     """Run the same turns with clients that offer some of it, so that the rest is not offered."""
     await stage.given(plain_turn)
-    turns: list[Turn] = []
+    turns: list[CheckedTurn] = []
     for name, offers in PARTIAL.items():
         dialogue = await stage.meet(name, offers)
         turns += await _all_tools(stage, dialogue, name)
@@ -96,7 +106,7 @@ PARTIAL: dict[str, Json] = {
     "tool.turns",
     "Turns in which tools are asked for end with a stop reason.",
     MUST,
-    Source("Prompt Turn", "4. Check for Completion"),
+    RuleSource("Prompt Turn", "4. Check for Completion"),
 )
 async def turns(stage: Stage) -> None:
     # Play all of them, because observers look at them as well.
@@ -108,6 +118,33 @@ async def turns(stage: Stage) -> None:
             ended.append(signal)
     if ended:
         raise next((it for it in ended if isinstance(it, Violation)), ended[0])
+
+
+@RULES.case(
+    "tool.root-set",
+    "A file outside of a session's folders is not written without permission.",
+    SHOULD,
+    RuleSource("Session Setup", "Working Directory"),
+    only=Reach.PROGRAM,
+)
+async def root_set(stage: Stage) -> None:
+    turns = await stage.given(bare_turns)
+    if not stage.has("bare-written.txt"):
+        raise NotObservable("the agent wrote no file that it was asked to write")
+    # Temporary files are what an agent may write anywhere: so it is beside them.
+    with suppress(OSError), TemporaryDirectory(prefix="acphold-check-", dir=OUTSIDE) as folder:
+        path = Path(folder, "outside.txt")
+        dialogue, session = await stage.main(), turns[0].session
+        turn = await stage.prompt(dialogue, session, Errand("write", str(path), SECRET))
+        first, last = turn.asked.number, turn.answer.line.number
+        asked = [it.method for it in dialogue.record.lines[first:last] if it.by == "agent"]
+        if stage.has(str(path)) and "session/request_permission" not in asked:
+            raise Violation("it was written", turn.asked, *turn.updates)
+        return
+    raise NotObservable(f"no folder can be made in {OUTSIDE}")
+
+
+OUTSIDE = "/var/tmp"
 
 
 @RULES.case("tool.reported", "A tool that is used is reported as a tool call.", SHOULD, CREATING)
@@ -123,7 +160,7 @@ async def reported(stage: Stage) -> None:
     "tool.folder",
     "A relative path is one in the folder of the session, wherever the agent was started.",
     MUST,
-    Source("Session Setup", "Working Directory"),
+    RuleSource("Session Setup", "Working Directory"),
 )
 async def folder(stage: Stage) -> None:
     await stage.given(plain_turn)
@@ -140,7 +177,7 @@ async def folder(stage: Stage) -> None:
 
 
 async def _reads_beside(
-    stage: Stage, dialogue: Dialogue, session: Session, file: Path, secret: str
+    stage: Stage, dialogue: Dialogue, session: CheckedSession, file: Path, secret: str
 ) -> bool:
     """Return True if a session reads this file in its own folder; raises Violation for another."""
     turn = await stage.prompt(dialogue, session, Errand("read", file.name))
@@ -153,7 +190,7 @@ async def _reads_beside(
     return secret in turn.text
 
 
-async def broken_client_turns(stage: Stage) -> list[Turn]:
+async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
     """Have the agent use files and terminals of a client that answers everything with errors."""
     await stage.given(run_turn)
     dialogue = await stage.equipped()
@@ -179,7 +216,7 @@ async def broken_client_turns(stage: Stage) -> list[Turn]:
     "tool.refused",
     "A turn ends with a stop reason also when the client answers what it is asked with errors.",
     MUST,
-    Source("Prompt Turn", "4. Check for Completion"),
+    RuleSource("Prompt Turn", "4. Check for Completion"),
 )
 async def refused(stage: Stage) -> None:
     await stage.judge(broken_client_turns)
@@ -188,7 +225,7 @@ async def refused(stage: Stage) -> None:
 # -- permission -----------------------------------------------------------------------------
 
 
-async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
+async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
     """Run a turn with a rejected permission; return it, the request, and if the file exists."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
@@ -203,7 +240,7 @@ async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
     return turn, _permission(dialogue, turn), stage.has("rejected.txt")
 
 
-def _permission(dialogue: Dialogue, turn: Turn) -> Line:
+def _permission(dialogue: Dialogue, turn: CheckedTurn) -> WireLine:
     """Return the first permission request of a turn; raises NotObservable without one."""
     last = turn.answer.line.number
     for line in dialogue.record.lines[turn.asked.number : last]:
@@ -219,7 +256,7 @@ async def rejected(stage: Stage) -> None:
         raise Violation("the file was written all the same", asked, *turn.answer.lines)
 
 
-async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
+async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
     """Cancel a turn while it waits for a permission."""
     await stage.given(rejected_turn)
     dialogue = await stage.equipped()
@@ -294,10 +331,52 @@ def options(records: Sequence[Record], witness: Witness) -> None:
             witness.accuse(f"two are {id!r}", line)
 
 
+@RULES.observer(
+    "permission.once",
+    "A permission that a person has given or refused is not asked for again.",
+    EXPECTED,
+    PERMISSION,
+    unless="no permission was given or refused",
+)
+def once(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        decided: dict[tuple[object, ...], RecordedExchange] = {}
+        for exchange in record.exchanges("agent", "session/request_permission"):
+            asked, call = exchange.request, exchange.request.params.get("toolCall")
+            id = call.get("toolCallId") if isinstance(call, dict) else None
+            key = asked.session_id, id
+            before = decided.get(key)
+            if before is not None and not _is_another(record, before, exchange, id):
+                witness.accuse("it is the same question", *before.lines, asked)
+            if isinstance(exchange.result.get("outcome"), dict):
+                witness.saw()
+                if exchange.result["outcome"].get("outcome") == "selected":
+                    decided[key] = exchange
+
+
+def _is_another(
+    record: Record, before: RecordedExchange, now: RecordedExchange, call: object
+) -> bool:
+    """Return True if the second question about a call asks for something else, or more of it."""
+    if before.answer is None or before.answer.number > now.request.number:
+        return True
+    between = record.lines[before.request.number : now.request.number]
+    said = [it.update for it in between if it.update.get("toolCallId") == call]
+    if any(name in update for update in said for name in ("title", "content", "rawInput")):
+        return True
+    return _question(before.request) != _question(now.request)
+
+
+def _question(asked: WireLine) -> Json:
+    """Return what a permission is asked for: all but the state of the call."""
+    call = {name: it for name, it in asked.params["toolCall"].items() if name != "status"}
+    return {**asked.params, "toolCall": call}
+
+
 # -- over all tool calls --------------------------------------------------------------------
 
 
-def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
+def _told(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, Json]]:
     """Yield each `tool_call` and `tool_call_update`, including those of permission requests."""
     for record in records:
         for line in record.by("agent"):
@@ -307,7 +386,7 @@ def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
                 yield record, line, update
 
 
-def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[Line, Json]]]]:
+def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[WireLine, Json]]]]:
     """Yield for each record the updates outside of replays."""
     for record in records:
         replays = _replays(record)
@@ -338,9 +417,9 @@ def _replays(record: Record) -> list[tuple[int, int]]:
 )
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     # A session outlives its process, so this spans all records, one after the other.
-    over: dict[tuple[object, object], Line] = {}
+    over: dict[tuple[object, object], WireLine] = {}
     for record, told in _live(records):
-        running: dict[tuple[object, object], Line] = {}
+        running: dict[tuple[object, object], WireLine] = {}
         answers = {
             exchange.answer.number: exchange.request.session_id
             for exchange in record.exchanges("client", "session/prompt")
@@ -397,7 +476,7 @@ def ends(records: Sequence[Record], witness: Witness) -> None:
             if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
                 continue
             first, last = exchange.request.number, exchange.answer.number
-            statuses: dict[object, tuple[object, Line]] = {}
+            statuses: dict[object, tuple[object, WireLine]] = {}
             for line in record.updates(exchange.request.session_id, since=first):
                 update = line.update
                 if line.number < last and line.update_kind.startswith("tool_call"):
@@ -419,7 +498,7 @@ def ends(records: Sequence[Record], witness: Witness) -> None:
 )
 def no_way_back(records: Sequence[Record], witness: Witness) -> None:
     for _, told in _live(records):
-        ended: dict[tuple[object, object], Line] = {}
+        ended: dict[tuple[object, object], WireLine] = {}
         for line, update in told:
             key, status = (line.session_id, update.get("toolCallId")), update.get("status")
             if update.get("sessionUpdate") == "tool_call":
@@ -435,7 +514,7 @@ def no_way_back(records: Sequence[Record], witness: Witness) -> None:
     "tool.in-progress",
     "When a tool call is permitted, it is told to be in progress, or how it ended.",
     SHOULD,
-    Source("Prompt Turn", "5. Tool Invocation and Status Reporting"),
+    RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
     unless=NO_PERMISSION,
 )
 def in_progress(records: Sequence[Record], witness: Witness) -> None:
@@ -457,7 +536,7 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse("nothing more was told of it", *exchange.lines)
 
 
-def _allows(asked: Line, outcome: object) -> bool:
+def _allows(asked: WireLine, outcome: object) -> bool:
     """Return True if the chosen option allows the request."""
     chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
     return any(
@@ -469,7 +548,7 @@ def _allows(asked: Line, outcome: object) -> bool:
 STOPS = ("session/cancel", "session/close", "$/cancel_request")
 
 
-def _was_stopped(record: Record, asked: Line) -> bool:
+def _was_stopped(record: Record, asked: WireLine) -> bool:
     """Return True if the turn of a permission request was stopped before it was over."""
     later = record.lines[asked.number + 1 :]
     for line in later:
@@ -485,7 +564,7 @@ def _was_stopped(record: Record, asked: Line) -> bool:
     "tool.absolute",
     "The paths in tool calls are absolute.",
     MUST,
-    Source("Overview", "Argument requirements"),
+    RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a path",
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
@@ -500,7 +579,7 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     "tool.lines",
     "Line numbers begin with 1.",
     MUST,
-    Source("Overview", "Argument requirements"),
+    RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a line",
 )
 def lines(records: Sequence[Record], witness: Witness) -> None:
@@ -516,12 +595,3 @@ def _places(update: Json) -> list[Json]:
     """Return the locations and diffs of a tool call."""
     entries = [*objects(update.get("locations")), *objects(update.get("content"))]
     return [it for it in entries if "path" in it]
-
-
-RULES.unseen(
-    "plan.complete",
-    "Each plan has all of its entries, with their status.",
-    MUST,
-    Source("Agent Plan", "Updating Plans"),
-    "an entry that is missing may have been taken out on purpose",
-)

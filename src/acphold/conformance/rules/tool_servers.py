@@ -18,18 +18,18 @@ from acphold.conformance.record import Json
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage
-from acphold.conformance.tool_endpoint import Endpoint, served
-from acphold.conformance.verdicts import NotObservable, Reach, Signal, Source, Violation
+from acphold.conformance.stage import CheckedSession, Stage
+from acphold.conformance.tool_endpoint import ToolEndpoint, served
+from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 from acphold.processes.own_program import own_python
 
 RULES = Rules()
 
 PAGE = "Session Setup"
-STDIO = Source(PAGE, "Stdio Transport")
-HTTP = Source(PAGE, "HTTP Transport")
-SSE = Source(PAGE, "SSE Transport")
-SERVERS = Source(PAGE, "MCP Servers")
+STDIO = RuleSource(PAGE, "Stdio Transport")
+HTTP = RuleSource(PAGE, "HTTP Transport")
+SSE = RuleSource(PAGE, "SSE Transport")
+SERVERS = RuleSource(PAGE, "MCP Servers")
 
 KEY = "check-key-93"
 ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
@@ -83,24 +83,31 @@ async def waited(found: Callable[[], object], seconds: float) -> bool:
 
 
 async def _connected(
-    stage: Stage, dialogue: Dialogue, session: Session, found: Callable[[], object]
+    stage: Stage,
+    dialogue: Dialogue,
+    session: CheckedSession,
+    found: Callable[[], object],
+    times: int = 4,
 ) -> bool:
-    """Return True if a server is connected: with the session, or with its first prompt."""
+    """Return True if a server is connected: with the session, or with its first prompt.
+
+    After the prompt it has its patience so many times: a busy machine takes long to start it.
+    """
     patience = stage.settings.patience
     if await waited(found, patience):
         return True
     with suppress(Signal):
         await stage.prompt(dialogue, session, GREET)
-    return await waited(found, patience)
+    return await waited(found, times * patience)
 
 
-async def with_server(stage: Stage) -> tuple[Log, Session, Dialogue]:
+async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     """Make a session with a stdio server, which the agent has connected."""
     await stage.given(plain_session)
     dialogue = await stage.meet("tools")
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
-    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
+    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"), times=1)
     if not connected and log.of("start"):  # it is slow to read what it is sent
         connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
     if not connected:
@@ -158,6 +165,70 @@ async def tool_used(stage: Stage) -> None:
 
 
 @RULES.case(
+    "mcp.own-session",
+    "A session has the tools of its own servers, and those of no other session.",
+    EXPECTED,
+    RuleSource(PAGE, ""),
+)
+async def own_session(stage: Stage) -> None:
+    await stage.given(plain_turn)
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools of two sessions")
+    logs = []
+    for name in ("almond", "macadamia"):
+        log, named = server(stage, name)
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
+        logs.append(log)
+    call = Errand("call", tool_server.TOOL)
+    turn = await stage.prompt(dialogue, session, call)
+    first, second = [log.of("tools/call") for log in logs]
+    if not first and not second:
+        raise NotObservable("the agent did not call the tool that it was asked to call")
+    if first:
+        raise Violation("it called the server of another session", turn.asked, *turn.updates)
+    bare = await stage.prompt(dialogue, await stage.new_session(dialogue), call)
+    await stage.leave(dialogue)
+    if len(logs[0].of("tools/call")) + len(logs[1].of("tools/call")) > len(second):
+        why = "a session without servers called that of another one"
+        raise Violation(why, bare.asked, *bare.updates)
+
+
+@RULES.case(
+    "mcp.closed",
+    "When a session is closed, its servers end, and those of no other session.",
+    EXPECTED,
+    RuleSource(PAGE, "Closing a Session"),
+    "close",
+)
+async def closed(stage: Stage) -> None:
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools of a closed session")
+    started = []
+    for name in ("pistachio", "cashew"):
+        log, named = server(stage, name)
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
+        started.append({int(entry["pid"]) for entry in log.entries()})
+    others, pids = started
+    if not pids or not all(map(_runs, pids | others)):
+        raise NotObservable("no server ran")
+    answer = await dialogue.ask("session/close", {"sessionId": session.id})
+    answer.succeeded()
+    ended = await waited(lambda: not any(map(_runs, pids)), CLOSED_SECONDS)
+    is_alone = all(map(_runs, others))
+    await stage.leave(dialogue)
+    if not is_alone:
+        raise Violation("the server of another session has ended", *answer.lines)
+    if not ended:
+        raise Violation(f"a server still runs {CLOSED_SECONDS:g} s later", *answer.lines)
+
+
+CLOSED_SECONDS = 5.0
+"""Seconds for a server to end by itself, and to be ended."""
+
+
+@RULES.case(
     "mcp.ended",
     "When the agent has ended, its servers have as well.",
     EXPECTED,
@@ -199,7 +270,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
         session = await stage.new_session(dialogue, mcpServers=[named])
         came = _came(endpoint, path)
-        connected = await _connected(stage, dialogue, session, came)
+        connected = await _connected(stage, dialogue, session, came, times=1)
         if not connected:
             await stage.given(with_server)  # one that connects none is told so once
             # An agent that reaches it through another program starts that first.
@@ -212,7 +283,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
                 raise Violation(f"{method} came without the header", *session.answer.lines)
 
 
-def _came(endpoint: Endpoint, path: str) -> Callable[[], object]:
+def _came(endpoint: ToolEndpoint, path: str) -> Callable[[], object]:
     return lambda: endpoint.came("initialize", path)
 
 
@@ -249,7 +320,7 @@ async def _opened_again(stage: Stage, method: str) -> None:
     "mcp.on-load",
     "A load connects the servers that it names.",
     SHOULD,
-    Source(PAGE, "Loading a Session"),
+    RuleSource(PAGE, "Loading a Session"),
     "load",
 )
 async def on_load(stage: Stage) -> None:
@@ -260,7 +331,7 @@ async def on_load(stage: Stage) -> None:
     "mcp.on-resume",
     "A resume connects the servers that it names.",
     SHOULD,
-    Source(PAGE, "Resuming a Session"),
+    RuleSource(PAGE, "Resuming a Session"),
     "resume",
 )
 async def on_resume(stage: Stage) -> None:
@@ -280,7 +351,7 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         )
         if answer.error is not None:
             return  # refused with a reason, so the person knows what to do
-        session = Session.of(answer, str(stage.work))
+        session = CheckedSession.of(answer, str(stage.work))
         await stage.prompt(dialogue, session, GREET)
     except Silence as silence:
         raise Violation(f"with such a server, {silence.why}", *silence.lines) from None
@@ -297,7 +368,11 @@ async def missing(stage: Stage) -> None:
 
 
 @RULES.case(
-    "mcp.silent", "A server that answers nothing does not stop the agent.", EXPECTED, SERVERS
+    "mcp.silent",
+    "A server that answers nothing does not stop the agent.",
+    EXPECTED,
+    SERVERS,
+    beside=True,
 )
 async def silent(stage: Stage) -> None:
     _, named = server(stage, "silent", "silent")

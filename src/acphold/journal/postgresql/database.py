@@ -38,8 +38,8 @@ from acphold.errors import (
     NotAJournalError,
     ReadOnlyJournalError,
 )
+from acphold.journal.frames import DamagedRowError
 from acphold.journal.location import NAMED_BY
-from acphold.journal.packing import DamagedRowError
 from acphold.journal.postgresql.answers import Answer
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Pipelines

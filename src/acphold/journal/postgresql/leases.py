@@ -30,12 +30,11 @@ import msgspec
 
 from acphold.errors import (
     HeldElsewhereError,
-    HistoryLostError,
     LeaseLostError,
     UnknownSessionError,
 )
 from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era
+from acphold.journal.lineage import lineage_of, new_era, why_lost
 from acphold.journal.owners import (
     LATE_SECONDS,
     SILENT_SECONDS,
@@ -289,16 +288,6 @@ def release(line: Line, lease: Lease) -> None:
     )
 
 
-def require(line: Line, lease: Lease) -> None:
-    """Raise LeaseLostError unless the lease stands; it then stands until the transaction ends."""
-    row = line.execute(
-        "SELECT 1 FROM acphold.leases WHERE session_id = %s AND epoch = %s FOR SHARE",
-        (lease.session_id, lease.epoch),
-    ).fetchone()
-    if row is None:
-        raise lost(line, lease)
-
-
 def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[LeaseLostError]:
     """The errors for leases that are lost. With `whole`, also for leases under which more was
     written than the journal has."""
@@ -326,8 +315,7 @@ def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[
 
 
 def lost(line: Line, lease: Lease) -> LeaseLostError:
-    """The error for a lost lease. Another process holds the session, or it was deleted, or the
-    database has gone back and lost entries of it.
+    """The error for a lost lease.
 
     Raises NewerJournalError if a newer release has ended all leases of this one.
     """
@@ -342,12 +330,4 @@ def lost(line: Line, lease: Lease) -> LeaseLostError:
     ).fetchone()
     assert row is not None
     epoch, number, last_seq, was_deleted = row
-    if number is None and not was_deleted:
-        return HistoryLostError(lease.session_id, 0)
-    if number != lease.number:
-        return LeaseLostError(lease.session_id, deleted=True)
-    # Epochs only grow, and a new version of the journal sets them to 0.
-    is_behind = epoch == lease.epoch and last_seq < lease.next_seq - 1
-    if is_behind or 0 < (epoch or 0) < lease.epoch:
-        return HistoryLostError(lease.session_id, last_seq)
-    return LeaseLostError(lease.session_id)
+    return why_lost(lease, number, epoch, last_seq, was_deleted=was_deleted)

@@ -255,12 +255,20 @@ _TENANTS_UNREAD: Final = (
     " WHERE tenant <> '' AND unread IS NOT NULL",
 )
 
+_QUEUES: Final = (
+    # The prompts that wait: see `SessionRow`. Few sessions have any.
+    "ALTER TABLE acphold.sessions ADD COLUMN queued bigint NOT NULL DEFAULT 0,"
+    " ADD COLUMN held text NOT NULL DEFAULT '', ADD COLUMN held_until bigint",
+    "CREATE INDEX with_queue ON acphold.sessions (updated_at) WHERE queued > 0",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _SIZES,
     _TENANTS,
     _USAGE_SLOTS,
     _TENANTS_UNREAD,
+    _QUEUES,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -20,9 +20,11 @@ from acphold.journal import token_reports
 from acphold.journal.hits import Held, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
-from acphold.journal.postgresql import ranking, segments, upkeep
+from acphold.journal.postgresql import ranks, segments
 from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.tables import PostgresqlTables
 from acphold.journal.postgresql.words import phrases, query, vectors
+from acphold.journal.sql import usage_rows
 from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import Tokenizer, fitting
 from acphold.journal.words_in_memory import query as fts5_query
@@ -86,7 +88,7 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
                 " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
                 [(session_id, row[0], *its) for its in rows],
             )
-            upkeep.keep_usage(line, session_id, usage)
+            usage_rows.keep(PostgresqlTables(line), session_id, usage)
 
 
 def lagging(line: Line, cwd: str | None = None) -> int:
@@ -223,7 +225,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.rank:
         ways = [way for term in wanted for way in term]
         ranked = _RANKED.format(asked=asked, documents=documents)
-        rows = ranking.best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
+        rows = ranks.best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
     else:
         walks = _either(_WALK, which)
         rows = line.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()

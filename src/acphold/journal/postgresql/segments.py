@@ -6,14 +6,14 @@ psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from acphold.history.entries import UPDATE, Run, Segment, in_one
+from acphold.history.entries import UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.frames import packed, plain
 from acphold.journal.journal import Lease
-from acphold.journal.packing import packed, plain
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.stored_history import END
 
@@ -110,17 +110,7 @@ class Of:
         ).fetchall()
         return [of_row(*row) for row in reversed(rows)]
 
-    def size(self, after: int) -> int:
-        """The bytes of the segments that end above `after`."""
-        row = self._line.execute(
-            f"SELECT coalesce(sum({_SIZE}), 0) FROM acphold.segments"
-            " WHERE session_id = %s AND last_seq > %s",
-            (self._session_id, after),
-        ).fetchone()
-        return 0 if row is None else int(row[0])
-
     def is_alone(self, seq: int) -> bool:
-        """True if an entry has a row to itself, and stands for no other number."""
         row = self._line.execute(
             "SELECT first_seq FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
             (self._session_id, seq),
@@ -128,7 +118,6 @@ class Of:
         return row is not None and row[0] == seq
 
     def insert(self, segments: Iterable[Segment]) -> None:
-        """Write the rows of segments."""
         with self._line.cursor() as cursor:
             cursor.executemany(
                 f"INSERT INTO acphold.segments (session_id, {COLUMNS})"
@@ -140,29 +129,37 @@ class Of:
             )
 
     def remove(self, segments: Iterable[Segment]) -> None:
-        """Delete the rows of segments."""
-        self._line.execute(
-            "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = ANY(%s)",
-            (self._session_id, [segment.last_seq for segment in segments]),
-        )
+        if last_seqs := [segment.last_seq for segment in segments]:
+            self._line.execute(
+                "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = ANY(%s)",
+                (self._session_id, last_seqs),
+            )
 
-    def empty(self, seq: int) -> None:
-        """Remove the content of an entry, keeping its number."""
+    def row_with(self, seq: int) -> tuple[int, int, bytes]:
         row = self._line.execute(
             "SELECT last_seq, first_seq, raw FROM acphold.segments"
-            " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1",
+            " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1 FOR UPDATE",
             (self._session_id, seq),
             binary=True,
         ).fetchone()
         assert row is not None
-        last_seq, first_seq, raw = row
-        raws = plain(raw).split(b"\n")
-        # A merged entry, which stands for several numbers, is alone in its row.
-        raws[seq - first_seq if len(raws) > 1 else 0] = b""
-        self._line.execute(
-            "UPDATE acphold.segments SET raw = %s WHERE session_id = %s AND last_seq = %s",
-            (b"\n".join(raws), self._session_id, last_seq),
-        )
+        return row[0], row[1], row[2]
+
+    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+        yield from self._line.execute(
+            "SELECT last_seq, at, raw FROM acphold.segments WHERE session_id = %s"
+            " AND last_seq > %s AND last_seq <= %s ORDER BY last_seq LIMIT 512",
+            (self._session_id, after, through),
+            binary=True,
+        ).fetchall()
+
+    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        with self._line.cursor() as cursor:
+            cursor.executemany(
+                "UPDATE acphold.segments SET raw = %s"
+                " WHERE session_id = %s AND last_seq = %s AND octet_length(raw) = %s",
+                [(raw, self._session_id, seq, length) for raw, seq, length in rows],
+            )
 
 
 def of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
@@ -171,16 +168,6 @@ def of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
 
 
 # -- appending --------------------------------------------------------------------------------
-
-
-def made(lease: Lease, runs: Iterable[Run]) -> list[Segment]:
-    """The segments of an append, without a time."""
-    found: list[Segment] = []
-    seq = lease.next_seq
-    for kind, raws in runs:
-        found.append(one := in_one(seq, kind, raws, 0))
-        seq = one.last_seq + 1
-    return found
 
 
 HELD: Final = (

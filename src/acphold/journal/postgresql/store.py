@@ -13,10 +13,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby, islice
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from psycopg.errors import UniqueViolation
 
@@ -25,23 +26,18 @@ from acphold.errors import (
     JournalError,
     LeaseLostError,
     SessionExistsError,
-    UnknownSessionError,
 )
-from acphold.history.entries import Entry, PastEntry, Run, Segment
-from acphold.history.fold import Summary
-from acphold.journal import packing, stored_history
-from acphold.journal.access import AccessToken, Deed, Share
-from acphold.journal.in_file import InFile
+from acphold.history.entries import PastEntry, Run, Segment
+from acphold.journal import frames
 from acphold.journal.journal import (
-    READ_BYTES,
     Append,
     Grouping,
+    Index,
     Lease,
     Listed,
     ListFilter,
     ListKey,
     NewSession,
-    PageBack,
     RowChange,
     RowChanges,
     SearchHit,
@@ -51,12 +47,18 @@ from acphold.journal.journal import (
 )
 from acphold.journal.latency import APPENDS
 from acphold.journal.owners import Owner, Whose
-from acphold.journal.postgresql import access, leases, list_page, segments, session_rows, upkeep
+from acphold.journal.postgresql import leases, list_page, segments, session_rows
 from acphold.journal.postgresql import usage as usage_rows
 from acphold.journal.postgresql.database import Database
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.postgresql.presence import Presence
 from acphold.journal.postgresql.recent_appends import RecentAppends
+from acphold.journal.postgresql.tables import PostgresqlTables
+from acphold.journal.sql import packed_rows, settled_rows, unread
+from acphold.journal.sql.outcomes import outcomes
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql.tables import Tables
+from acphold.journal.stored_history import appended
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -64,10 +66,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class PostgresqlJournal:
+class PostgresqlJournal(SqlJournal):
     """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
-
-    file: InFile | None = None
 
     def __init__(
         self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
@@ -75,45 +75,12 @@ class PostgresqlJournal:
         """Raises JournalUnavailableError if `url` is not the URL of a database."""
         self._database = Database(url, create=create)
         self._transcripts = Transcripts(url, self.session, read_transcript)
-        self._cursor_secret: bytes | None = None
         self._owner_id: str | None = None  # once it has owned something
         self._presence = Presence(self._database)
         self._registering = asyncio.Lock()
         self._addresses: tuple[str, ...] = ()
         self._retired = False
         self._recent = RecentAppends()
-
-    async def cursor_secret(self) -> bytes:
-        if self._cursor_secret is None:
-            self._cursor_secret = await self._look(
-                lambda line: bytes(
-                    _one(line, "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'")
-                )
-            )
-        return self._cursor_secret
-
-    # -- access ---------------------------------------------------------------------------
-
-    async def access_tokens(self) -> list[AccessToken]:
-        return await self._look(access.tokens)
-
-    async def keep_access_token(self, token: AccessToken) -> None:
-        await self._write(lambda line: access.keep_token(line, token))
-
-    async def shares(self) -> list[Share]:
-        return await self._look(access.shares)
-
-    async def keep_share(self, share: Share) -> None:
-        await self._write(lambda line: access.keep_share(line, share))
-
-    async def end_share(self, session_id: str, tenant: str) -> bool:
-        return await self._write(lambda line: access.end_share(line, session_id, tenant))
-
-    async def deeds(self, since: int, limit: int) -> list[Deed]:
-        return await self._look(lambda line: access.deeds(line, since, limit))
-
-    async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
-        await self._write(lambda line: access.keep_deeds(line, deeds))
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -222,7 +189,7 @@ class PostgresqlJournal:
         their numbers whether they were written, and sends the others again.
         """
         began = perf_counter()
-        made = [segments.made(append.lease, append.runs) for append in appends]
+        made = [appended(append.lease.next_seq, append.runs, 0) for append in appends]
         if not all(made):
             raise ValueError("nothing to append")
         statements = [
@@ -294,9 +261,12 @@ class PostgresqlJournal:
         first_seq = lease.next_seq
 
         def work(line: Line) -> int:
-            while upkeep.settle_piece(line, lease, first_seq - 1):
+            tables = PostgresqlTables(line)
+            while settled_rows.settle_piece(tables, lease, first_seq - 1):
                 pass
-            return upkeep.take_in(line, lease, past, change, link, instead=instead, release=release)
+            return settled_rows.take_in(
+                tables, lease, past, change, link, instead=instead, release=release
+            )
 
         lease.next_seq = await self._slowly(work) + 1
 
@@ -308,7 +278,9 @@ class PostgresqlJournal:
         *,
         apart: Collection[int] = (),
     ) -> None:
-        while await self._piece(lambda line: upkeep.settle_piece(line, lease, through, apart)):
+        while await self._piece(
+            lambda line: settled_rows.settle_piece(PostgresqlTables(line), lease, through, apart)
+        ):
             pass
         compacted()
         from acphold.journal.postgresql import search  # late: the import takes a moment
@@ -316,12 +288,14 @@ class PostgresqlJournal:
         await self._in_pieces(lambda line: search.index(line, lease.session_id))
         # Index one piece of other sessions that lag: turn by turn, all of them catch up.
         await self._in_pieces(search.index, 0)
-        await self._piece(
-            lambda line: upkeep.pack_piece(
-                line, lease.session_id, upkeep.now(line) - packing.OLD_MS
-            )
-        )
-        await self.tidy(0)
+
+        def pack(line: Line) -> bool:
+            tables = PostgresqlTables(line)
+            old = tables.now() - frames.OLD_MS
+            return packed_rows.pack_piece(tables, lease.session_id, old)
+
+        await self._piece(pack)
+        await self.index.tidy(0)
 
     # -- sessions that an import has listed -----------------------------------------------
 
@@ -329,166 +303,41 @@ class PostgresqlJournal:
         def work(line: Line) -> None:
             for listed in found:
                 with line.transaction():
-                    session_rows.enlist(line, listed)
+                    unread.enlist(PostgresqlTables(line), listed)
 
         await self._slowly(work)
 
-    async def complete(self, session_id: str) -> None:
-        try:
-            row = await self.session(session_id)
-        except UnknownSessionError:
-            return
-        if row.is_unread:
-            await self._transcripts.read(session_id)
-
     # -- reading --------------------------------------------------------------------------
-
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        return await self._look(lambda line: session_rows.find(line, session_id, counted=counted))
-
-    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        return await self._look(lambda line: session_rows.resolve(line, prefix, cwd))
-
-    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        return await self._look(lambda line: session_rows.short_ids(line, session_ids, least))
-
-    async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
-    ) -> list[Segment]:
-        def page(line: Line) -> list[Segment]:
-            settled = session_rows.settled_through(line, session_id)
-            rows = segments.Of(line, session_id)
-            return stored_history.page(rows, after, limit_bytes, settled, tail_bytes)
-
-        return await self._steadily(page)
-
-    async def read_back(
-        self,
-        session_id: str,
-        before: int | None,
-        limit: int,
-        limit_bytes: int = READ_BYTES,
-        *,
-        kinds: Sequence[str] = (),
-    ) -> PageBack:
-        def page(line: Line) -> PageBack:
-            settled = session_rows.settled_through(line, session_id)
-            rows = segments.Of(line, session_id)
-            return stored_history.page_back(
-                rows, session_id, settled, before, limit, limit_bytes, kinds
-            )
-
-        return await self._steadily(page)
-
-    async def is_exact(self, session_id: str, after: int) -> bool:
-        def answer(line: Line) -> bool:
-            settled = session_rows.settled_through(line, session_id)
-            return stored_history.is_exact(segments.Of(line, session_id), settled, after)
-
-        return await self._steadily(answer)
-
-    async def summary(self, session_id: str) -> Summary:
-        def answer(line: Line) -> Summary:
-            settled = session_rows.settled_through(line, session_id)
-            kept = upkeep.settled_state(line, session_id).summary
-            return stored_history.summary(segments.Of(line, session_id), kept, settled)
-
-        return await self._steadily(answer)
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
         return await self._look(lambda line: list_page.page(line, filter, after, limit))
 
-    async def search(self, sought: Sought | str) -> list[SearchHit]:
-        from acphold.journal.postgresql import search  # late, for a quick start
-
-        asked = Sought(sought) if isinstance(sought, str) else sought
-        return await self._steadily(lambda line: search.search(line, asked), slow=True)
-
-    async def usage(
-        self,
-        by: Grouping,
-        *,
-        agents: tuple[str, ...] = (),
-        cwd: str | None = None,
-        since: int = 0,
-    ) -> UsageSums:
-        return await self._steadily(
-            lambda line: usage_rows.sums(line, by, agents, cwd, since), slow=True
-        )
-
-    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
-        from acphold.journal.postgresql import search  # late, for a quick start
-
-        if seconds > 0:
-            await self._in_pieces(lambda line: search.index(line, since=since), seconds)
-        return await self._look(lambda line: search.lagging(line, cwd))
-
-    async def tidy(self, seconds: float) -> int:
-        deadline = time.monotonic() + seconds
-
-        def piece(line: Line) -> bool:
-            session_id = upkeep.newest_unpacked(line)
-            return session_id is not None and upkeep.pack_piece(line, session_id, None)
-
-        while await self._piece(piece):
-            if time.monotonic() >= deadline:
-                break
-        return await self._look(upkeep.unpacked_sessions)
-
     async def without_session(self) -> list[str]:
         """Some of the ids that have entries but no session."""
         return await self._steadily(session_rows.without_session, slow=True)
-
-    async def count(self) -> int:
-        return await self._look(
-            lambda line: int(_one(line, "SELECT count(*) FROM acphold.sessions"))
-        )
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         return await self._steadily(lambda line: session_rows.changes(line, after, limit))
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._look(lambda line: session_rows.outcomes(line, session_ids))
-
-    # -- the agent's own ids --------------------------------------------------------------
-
-    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
-        return await self._look(lambda line: session_rows.linked(line, agent, ids))
-
-    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
-        return await self._look(lambda line: session_rows.links_of(line, session_id))
-
-    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-        return await self._slowly(lambda line: session_rows.last_entries(line, agent, ids))
-
-    async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
-        if lease is None:
-            await self._write(lambda line: session_rows.link(line, agent, downstream_id, None))
-            return
-        session_id = lease.session_id
-        await self._under(
-            lease, lambda line: session_rows.link(line, agent, downstream_id, session_id)
+        return await self._look(
+            lambda line: outcomes(session_rows.last_of_turns(line, session_ids))
         )
 
-    # -- changing and deleting ------------------------------------------------------------
+    @cached_property
+    def index(self) -> Index:
+        return PostgresqlIndex(self)
 
-    async def change(self, session: Lease | str, change: RowChange) -> None:
-        if isinstance(session, Lease):
-            session_id = session.session_id
-            await self._under(
-                session, lambda line: session_rows.change_row(line, session_id, change)
-            )
-        else:
-            await self._write(lambda line: session_rows.change_row(line, session, change))
+    # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         gone: dict[str, None] = {}
 
         def some(line: Line, session_ids: Sequence[str], *held_by: Lease) -> None:
             for lease in held_by:
-                leases.require(line, lease)
+                PostgresqlTables(line).require(lease)
             found = session_rows.lock(line, session_ids, idle_since)
             if idle_since is not None and found:
                 held = leases.held(line, found)
@@ -508,10 +357,6 @@ class PostgresqlJournal:
                 await self._write(lambda line, ids=ids, by=by: some(line, ids, *by), slow=True)  # type: ignore[misc]
         return [*gone]
 
-    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if times:
-            await self._look(lambda line: session_rows.went_on(line, agent, times))
-
     async def aclose(self) -> None:
         await self._transcripts.aclose()
         if (owner_id := self._owner_id) is not None:
@@ -524,6 +369,15 @@ class PostgresqlJournal:
         await self._database.aclose()
 
     # -- inside ---------------------------------------------------------------------------
+
+    async def _asked(self, question: Callable[[Tables], T]) -> T:
+        return await self._look(lambda line: question(PostgresqlTables(line)))
+
+    async def _at_one_moment(self, question: Callable[[Tables], T]) -> T:
+        return await self._steadily(lambda line: question(PostgresqlTables(line)))
+
+    async def _written(self, work: Callable[[Tables], T]) -> T:
+        return await self._write(lambda line: work(PostgresqlTables(line)))
 
     async def _look(self, question: Callable[[Line], T]) -> T:
         """Run a question of one statement, or whose statements need not see the same moment."""
@@ -559,15 +413,6 @@ class PostgresqlJournal:
 
         return await self._database.run(written, slow=slow)
 
-    async def _under(self, lease: Lease, work: Callable[[Line], T]) -> T:
-        """The same; raises LeaseLostError unless the lease stands."""
-
-        def under_lease(line: Line) -> T:
-            leases.require(line, lease)
-            return work(line)
-
-        return await self._write(under_lease)
-
     async def _in_pieces(
         self, work: Callable[[Line], Iterator[None]], seconds: float = float("inf")
     ) -> None:
@@ -582,11 +427,54 @@ class PostgresqlJournal:
             pass
 
 
-def _one(line: Line, statement: str) -> Any:
-    """The single value that a statement returns."""
-    row = line.execute(statement).fetchone()
-    assert row is not None
-    return row[0]
+class PostgresqlIndex(Index):
+    """The search, the sums of usage and the upkeep of a journal."""
+
+    def __init__(self, journal: PostgresqlJournal) -> None:
+        self._journal = journal
+
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        from acphold.journal.postgresql import search  # late, for a quick start
+
+        asked = Sought(sought) if isinstance(sought, str) else sought
+        return await self._journal._steadily(lambda line: search.search(line, asked), slow=True)
+
+    async def usage(
+        self,
+        by: Grouping,
+        *,
+        agents: tuple[str, ...] = (),
+        cwd: str | None = None,
+        since: int = 0,
+    ) -> UsageSums:
+        return await self._journal._steadily(
+            lambda line: usage_rows.sums(line, by, agents, cwd, since), slow=True
+        )
+
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        from acphold.journal.postgresql import search  # late, for a quick start
+
+        if seconds > 0:
+            await self._journal._in_pieces(lambda line: search.index(line, since=since), seconds)
+        return await self._journal._look(lambda line: search.lagging(line, cwd))
+
+    async def tidy(self, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+
+        def piece(line: Line) -> bool:
+            tables = PostgresqlTables(line)
+            session_id = packed_rows.newest_unpacked(tables, tables.now() - frames.OLD_MS)
+            return session_id is not None and packed_rows.pack_piece(tables, session_id)
+
+        while await self._journal._piece(piece):
+            if time.monotonic() >= deadline:
+                break
+
+        def left(line: Line) -> int:
+            tables = PostgresqlTables(line)
+            return packed_rows.unpacked_sessions(tables, tables.now() - frames.OLD_MS)
+
+        return await self._journal._look(left)
 
 
 def _owner(line: Line, session_id: str) -> str | None:

@@ -20,18 +20,13 @@ from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import segments
 from acphold.journal.postgresql.migrations import Line
-from acphold.journal.stored_history import tail
+from acphold.journal.sql.usage_rows import COLUMNS, report
 from acphold.journal.token_reports import (
     COUNTS,
     CUMULATIVE,
-    TAIL_BYTES,
-    Report,
     SessionUsage,
-    came,
-    holders,
-    reports,
 )
-from acphold.journal.usage_groups import PackedSums, add, in_order
+from acphold.journal.usage_groups import PackedSums, add, by_model, in_order, session_usage
 from acphold.journal.usage_slots import SLOT_MS
 
 _WANTED: Final = """
@@ -66,8 +61,8 @@ _SESSIONS: Final = f"""
 """
 
 _ROWS: Final = (
-    f"SELECT session_id, seq, at, by_turn, cost, currency, {', '.join(COUNTS)}"
-    " FROM acphold.usage WHERE session_id = ANY(%s) ORDER BY session_id, seq"
+    f"SELECT session_id, {COLUMNS} FROM acphold.usage WHERE session_id = ANY(%s)"
+    " ORDER BY session_id, seq"
 )
 
 _AT_ONCE: Final = 500
@@ -137,6 +132,8 @@ def sums(
     with line.transaction():
         line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # one moment for all
         line.execute(_MEMORY)
+        if by == "model":
+            return by_model(sessions(line, cwd, since, has_models=True), agents)
         odd = [*sessions(line, cwd, since, which=_ODD)]
         values: dict[str, Any] = {
             "since": since,
@@ -186,10 +183,10 @@ def _days(line: Line, values: dict[str, Any]) -> list[date]:
 
 
 def sessions(
-    line: Line, cwd: str | None, since: int, *, which: str = "true"
+    line: Line, cwd: str | None, since: int, *, which: str = "true", has_models: bool = False
 ) -> Iterator[SessionUsage]:
     """The usage reported since `since` in each session that was active since; newest sessions
-    first."""
+    first, with models only if `has_models`."""
     folder = None if cwd is None else resolved_folder(cwd)
     values = {
         "since": since,
@@ -202,22 +199,13 @@ def sessions(
         some = rows[start : start + _AT_ONCE]
         found = line.execute(_ROWS, ([row[0] for row in some],)).fetchall()
         told = {name: [*its] for name, its in groupby(found, key=itemgetter(0))}
-        for session_id, agent, cwd_, title, updated_at, origins, settled, is_open in some:
-            its = [_report(*row[1:]) for row in told.get(session_id, [])]
-            if is_open:  # a turn is running, has just ended, or was cut off
-                its += reports(tail(segments.Of(line, session_id), settled, TAIL_BYTES))
-            held_by = holders(session_id, agent, origins)
-            since_then = tuple(report for report in came(its, held_by) if report.at >= since)
-            yield SessionUsage(session_id, agent, cwd_, title, updated_at, since_then)
-
-
-def reports_of(line: Line, session_id: str) -> Iterator[Report]:
-    """The reports of one session, in its order."""
-    return (_report(*row) for _, *row in line.execute(_ROWS, ([session_id],)).fetchall())
-
-
-def _report(
-    seq: int, at: int, by_turn: int, cost: float | None, currency: str, *counts: int | None
-) -> Report:
-    tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-    return Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_turn == 2)
+        for *session, settled, is_open in some:
+            its = [report(*row[1:]) for row in told.get(session[0], [])]
+            yield session_usage(
+                session,
+                its,
+                segments.Of(line, session[0]),
+                settled if is_open else None,
+                since,
+                has_models=has_models,
+            )

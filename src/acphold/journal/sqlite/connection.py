@@ -33,7 +33,7 @@ from acphold.journal.sqlite.migrations import refuse_newer_by_now
 T = TypeVar("T")
 
 
-class Access(NamedTuple):
+class OpenMode(NamedTuple):
     """A way to open a file, in SQLite's terms (sqlite.org, URI Filenames).
 
     `appearance` is that of an immutable file when it was opened.
@@ -43,13 +43,13 @@ class Access(NamedTuple):
     appearance: tuple[int, ...] | None = None
 
     @classmethod
-    def immutable(cls, path: str) -> Access:
-        """Access to a file that nobody writes."""
+    def immutable(cls, path: str) -> OpenMode:
+        """OpenMode to a file that nobody writes."""
         return cls("immutable=1", _appearance(path))
 
 
-READ_WRITE: Final = Access("mode=rw")
-READ_ONLY: Final = Access("mode=ro")
+READ_WRITE: Final = OpenMode("mode=rw")
+READ_ONLY: Final = OpenMode("mode=ro")
 
 CACHE_KIB: Final = 2 * 1024
 """Memory that a connection uses to cache the file, at most."""
@@ -85,7 +85,7 @@ class Connection(sqlite3.Connection):
     alone: threading.Lock
     patience: float
     gives_way: bool
-    access: Access
+    access: OpenMode
     writes_of_others: int | None = None
     _keeps_more = False
     _began = _ended = _held = 0.0
@@ -226,7 +226,7 @@ def connect(
     alone: threading.Lock | None = None,
     *,
     gives_way: bool = False,
-    access: Access = READ_WRITE,
+    access: OpenMode = READ_WRITE,
 ) -> Connection:
     """Open a connection with our settings; the caller begins and ends transactions."""
     named = path

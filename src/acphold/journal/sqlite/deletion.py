@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from acphold.journal.journal import Lease
 from acphold.journal.sqlite import leases, search_index, segments
 from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.tables import SqliteTables
 
 PIECE_BYTES: Final = 512 << 10
 """Bytes of history read at once for removal (beyond one part)."""
@@ -59,7 +60,7 @@ def delete(
                 session_id = session if isinstance(session, str) else session.session_id
                 found = connection.execute(_FIND, (session_id,)).fetchone()
                 if isinstance(session, Lease):
-                    leases.require(connection, session)
+                    SqliteTables(connection).require(session)
                 if found is None:
                     continue
                 number, owner, updated_at = found
@@ -158,7 +159,7 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
                 through, size = segments.extent(connection, session, after, PART_BYTES)
                 documents = None
             else:
-                found = segments.read(connection, session, after, PART_BYTES)
+                found = segments.Of(connection, session).read(after, PART_BYTES)
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)

@@ -30,14 +30,14 @@ from acphold.errors import (
     NotAJournalError,
     ReadOnlyJournalError,
 )
+from acphold.journal.frames import DamagedRowError
 from acphold.journal.location import NAMED_BY
-from acphold.journal.packing import DamagedRowError
 from acphold.journal.sqlite import file_notes, raw_bytes
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
     READ_WRITE,
-    Access,
     Connection,
+    OpenMode,
     connect,
     primary_code,
 )
@@ -304,7 +304,7 @@ def _refuse_left_log(path: str) -> None:
             )
 
 
-def _access(path: str) -> Access:
+def _access(path: str) -> OpenMode:
     """Choose how to open a journal that must not be created; JournalUnavailableError if impossible.
 
     In a folder without write permission, SQLite cannot make the index of its log. If somebody has
@@ -320,7 +320,7 @@ def _access(path: str) -> Access:
             "cannot be written to; copy both into a folder that can, and name the copy with "
             "--journal"
         )
-    return Access.immutable(path)
+    return OpenMode.immutable(path)
 
 
 def _has_log(path: str) -> bool:

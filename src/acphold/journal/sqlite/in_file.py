@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from acphold.journal.sqlite import deletion, free_pages, upkeep
+from acphold.journal.sqlite import checks, deletion, free_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,17 +45,17 @@ class SqliteFile:
 
     async def log_cut_at(self) -> int | None:
         self._opened()
-        return await self._background.run(upkeep.log_cut_at)
+        return await self._background.run(checks.log_cut_at)
 
     async def went_back_at(self) -> int | None:
         self._opened()
-        return await self._background.run(upkeep.went_back_at)
+        return await self._background.run(checks.went_back_at)
 
     async def damage(self) -> list[str]:
-        return await self._background.run(upkeep.damage)
+        return await self._background.run(checks.damage)
 
     async def spoiled(self) -> list[str]:
-        return await self._background.run(upkeep.spoiled)
+        return await self._background.run(checks.spoiled)
 
     async def unswept(self) -> int:
         return await self._background.run(deletion.unswept)

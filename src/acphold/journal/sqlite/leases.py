@@ -22,19 +22,17 @@ import msgspec
 
 from acphold.errors import (
     HeldElsewhereError,
-    HistoryLostError,
     LeaseLostError,
     UnknownSessionError,
 )
 from acphold.history.times import now_ms
 from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era
+from acphold.journal.lineage import lineage_of, new_era, why_lost
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
 from acphold.journal.sqlite import file_notes
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import (
     last_seq,
-    number_of,
     updated_by_last_entry,
     was_there,
 )
@@ -163,17 +161,15 @@ def renew_era(connection: sqlite3.Connection) -> None:
 def acquire(
     connection: Connection,
     session_id: str,
+    number: int,
     owner_id: str,
     seen: int | None = None,
     *,
     yields: bool = False,
 ) -> Lease:
-    """Take the session over; raises UnknownSessionError.
-
-    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
-    was quicker.
+    """Take the session over; raises HeldElsewhereError if `seen` is given but is no longer the
+    epoch of the lease: somebody was quicker.
     """
-    number = number_of(connection, session_id)
     if seen is not None:
         (epoch,) = connection.execute(
             "SELECT coalesce(max(epoch), 0) FROM leases WHERE session = ?", (number,)
@@ -230,12 +226,6 @@ def release(connection: sqlite3.Connection, lease: Lease) -> bool:
     return done.rowcount == 1
 
 
-def require(connection: sqlite3.Connection, lease: Lease) -> None:
-    """Raise LeaseLostError unless the lease still stands."""
-    if not _stands(connection, lease):
-        raise lost(connection, lease)
-
-
 def all_lost(
     connection: sqlite3.Connection, held: Iterable[Lease], *, whole: bool = False
 ) -> list[LeaseLostError]:
@@ -260,20 +250,17 @@ def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
 
 
 def lost(connection: sqlite3.Connection, lease: Lease) -> LeaseLostError:
-    """The error for a lost lease. Another process holds the session, or it was deleted, or the
-    journal has gone back and lost entries of it."""
+    """The error for a lost lease."""
     row = connection.execute(
         "SELECT number, (SELECT epoch FROM leases WHERE session = number) FROM sessions"
         " WHERE session_id = ?",
         (lease.session_id,),
     ).fetchone()
     number, epoch = (None, None) if row is None else row
-    if number is None and not was_there(connection, lease.session_id):
-        return HistoryLostError(lease.session_id, 0)
-    if number != lease.number:
-        return LeaseLostError(lease.session_id, deleted=True)
-    # Epochs only grow, and a new version of the journal sets them to 0.
-    is_behind = epoch == lease.epoch and _is_behind(connection, lease)
-    if is_behind or 0 < (epoch or 0) < lease.epoch:
-        return HistoryLostError(lease.session_id, last_seq(connection, number))
-    return LeaseLostError(lease.session_id)
+    return why_lost(
+        lease,
+        number,
+        epoch,
+        0 if number is None else last_seq(connection, number),
+        was_deleted=was_there(connection, lease.session_id),
+    )

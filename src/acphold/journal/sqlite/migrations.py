@@ -348,6 +348,18 @@ _TENANTS_UNREAD: Final = (
     " WHERE tenant <> '' AND unread IS NOT NULL",
 )
 
+_QUEUES: Final = (
+    # The prompts that wait: see `SessionRow`. Few sessions have any.
+    "ALTER TABLE sessions ADD COLUMN queued INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE sessions ADD COLUMN held TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE sessions ADD COLUMN held_until INTEGER",
+    "CREATE INDEX with_queue ON sessions (updated_at) WHERE queued > 0",
+    "DROP TRIGGER row_changed",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until ON sessions BEGIN"
+    f" {_CHANGED_ROW.format('new')}; END",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -368,6 +380,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _OWN_WORDS,
     _USAGE_SLOTS,
     _TENANTS_UNREAD,
+    _QUEUES,
 )
 
 VERSION: Final = len(MIGRATIONS)

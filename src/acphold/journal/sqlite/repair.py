@@ -7,7 +7,6 @@ was not settled again meanwhile.
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final
 
 from msgspec import Struct
@@ -16,8 +15,10 @@ from acphold.history.compaction import snapshots
 from acphold.history.fold import Fold
 from acphold.journal import settlement
 from acphold.journal.in_file import Repaired
-from acphold.journal.sqlite import deletion, search_index, segments, token_usage, upkeep
+from acphold.journal.sql import settled_rows, usage_rows
+from acphold.journal.sqlite import checks, deletion, search_index, segments
 from acphold.journal.sqlite.connection import Connection, reading, writing
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.stored_history import read_all
 
 TRIES: Final = 5
@@ -62,10 +63,10 @@ def repair(connection: Connection) -> Repaired:
 def _added_up(connection: Connection, number: int) -> bool:
     """Correct the sums of usage of a session; True if they were wrong."""
     with reading(connection):
-        if token_usage.has_right_sums(connection, number):
+        if usage_rows.has_right_sums(SqliteTables(connection), number):
             return False
     with writing(connection):
-        token_usage.add_up(connection, number)
+        usage_rows.add_up(SqliteTables(connection), number)
     return True
 
 
@@ -92,23 +93,23 @@ def _recounted(connection: Connection, number: int) -> bool:
             connection.execute(
                 "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
             )
-            upkeep.keep_settled_state(connection, number, right.state)
+            SqliteTables(connection).keep_settled_state(number, right.state)
             return True
     return False
 
 
-def _kept(connection: sqlite3.Connection, number: int) -> _Kept | None:
+def _kept(connection: Connection, number: int) -> _Kept | None:
     row = connection.execute(
         "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
     ).fetchone()
     if row is None:
         return None
-    is_spoiled = bool(upkeep.spoiled_summaries(connection, number))
-    state = None if is_spoiled else upkeep.settled_state(connection, number)
+    is_spoiled = bool(checks.spoiled_summaries(connection, number))
+    state = None if is_spoiled else settled_rows.settled_state(SqliteTables(connection), number)
     return _Kept(row[0], row[1], state)
 
 
-def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kept:
+def _computed(connection: Connection, number: int, through: int) -> _Kept:
     folding = Fold()
     newest: dict[str, int] = {}
     for segment in read_all(segments.Of(connection, number), 0):

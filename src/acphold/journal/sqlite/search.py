@@ -11,10 +11,10 @@ from math import log
 from typing import Final
 
 from acphold.history.entries import Entry, Segment
+from acphold.journal.frames import plain
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
-from acphold.journal.packing import plain
 from acphold.journal.sqlite import search_index, unsettled
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS

@@ -33,9 +33,11 @@ from acphold.history.entries import Segment
 from acphold.history.words import document
 from acphold.journal import token_reports
 from acphold.journal.location import resolved_folder
-from acphold.journal.sqlite import segments, token_usage
+from acphold.journal.sql import usage_rows
+from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.words_in_memory import TOKENIZER, columns
 
 PIECE_BYTES: Final = 512 << 10
@@ -127,7 +129,7 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                     if is_next:
                         (tenant,) = is_next
                         news += [(part.session, tenant, document) for document in part.documents]
-                        token_usage.keep(connection, part.session, part.usage)
+                        usage_rows.keep(SqliteTables(connection), part.session, part.usage)
                     size += part.size
                     if size >= CHARACTERS_AT_ONCE:
                         break
@@ -172,7 +174,7 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting = deque(segments.read(connection, session, indexed, left, settled))
+        waiting = deque(segments.Of(connection, session).read(indexed, left, settled))
         if not waiting:
             yield _Part(session, indexed, settled, [], [])
         after = indexed

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
+from functools import cache, cached_property, partial
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -20,52 +21,48 @@ from acphold.errors import (
     JournalBusyError,
     JournalError,
     LeaseLostError,
-    UnknownSessionError,
 )
-from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
+from acphold.history.entries import PastEntry, Run, Segment
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
-from acphold.journal import packing, settlement
-from acphold.journal.access import AccessToken, Deed, Share
+from acphold.journal import frames, settlement
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
-    Grouping,
     Lease,
     Listed,
     ListFilter,
     ListKey,
     NewSession,
-    PageBack,
     RowChange,
     RowChanges,
-    SearchHit,
     SessionRow,
-    Sought,
-    UsageSums,
 )
 from acphold.journal.latency import APPENDS
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Owner, Whose
+from acphold.journal.sql import packed_rows, session_columns, settled_rows, unread
+from acphold.journal.sql.history import read, settled_through, summary
+from acphold.journal.sql.outcomes import outcomes
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql.tables import Tables
 from acphold.journal.sqlite import (
-    access_tokens,
-    deeds,
     deletion,
     file_notes,
-    free_pages,
     leases,
     owner_files,
-    packed_rows,
     search_index,
+    segments,
     session_rows,
-    upkeep,
 )
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
+from acphold.journal.sqlite.index import SqliteIndex
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.sqlite.segments import CODES
+from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.stored_history import appended
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -108,21 +105,11 @@ def appending(number: int) -> str:
     )
 
 
-def _segments(lease: Lease, runs: Iterable[Run], at: int) -> list[Segment]:
-    """The segments of an append."""
-    made: list[Segment] = []
-    seq = lease.next_seq
-    for kind, raws in runs:
-        made.append(one := in_one(seq, kind, raws, at))
-        seq = one.last_seq + 1
-    return made
-
-
 def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearray]:
     """The row of a segment."""
     key = lease.number << SEQ_BITS | one.last_seq
     # A bytearray, because for bytes Python 3.11's sqlite3 searches for an adapter.
-    return key, one.first_seq, one.at, CODES.get(one.kind, one.kind), bytearray(one.raw)
+    return key, one.first_seq, one.at, segments.CODES.get(one.kind, one.kind), bytearray(one.raw)
 
 
 def _with_row(
@@ -130,8 +117,12 @@ def _with_row(
 ) -> int:
     """Write segments, and their change to the row; return the number of segments written."""
     if done := db.execute(statement, values).rowcount:
-        session_rows.change_row(db, lease.number, change)
+        _change(db, lease, change)
     return done
+
+
+def _change(db: Connection, lease: Lease, change: RowChange) -> None:
+    SqliteTables(db).update(lease.number, *session_columns.assignments(change, "%s"))
 
 
 def _before(lease: Lease, one: Segment) -> int:
@@ -139,7 +130,7 @@ def _before(lease: Lease, one: Segment) -> int:
     return lease.number << SEQ_BITS | one.first_seq - 1
 
 
-class SqliteJournal:
+class SqliteJournal(SqlJournal):
     """A `Journal` in a file.
 
     Most methods work directly in the thread of the loop: a commit takes less time than a switch of
@@ -147,6 +138,8 @@ class SqliteJournal:
     own, which starts when it is first needed. While another program holds the file, the caller
     waits, and the loop goes on.
     """
+
+    file: SqliteFile
 
     def __init__(
         self,
@@ -169,7 +162,6 @@ class SqliteJournal:
         self._transcripts = Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
-        self._cursor_secret: bytes | None = None
         self._seen: tuple[int, int | None] | None = None
         self._followed: tuple[object, ...] | None = None
         self._own: dict[str, Here] = {}  # of the sessions that were ours then
@@ -211,38 +203,6 @@ class SqliteJournal:
         self._file.connection.patience = 0.0  # never block the thread of the loop
         return self._file
 
-    async def cursor_secret(self) -> bytes:
-        def secret(db: Connection) -> bytes:
-            (found,) = db.execute("SELECT value FROM meta WHERE name = 'cursor_secret'").fetchone()
-            return bytes(found)
-
-        if self._cursor_secret is None:
-            self._cursor_secret = await self._look(secret)
-        return self._cursor_secret
-
-    # -- access ---------------------------------------------------------------------------
-
-    async def access_tokens(self) -> list[AccessToken]:
-        return await self._look(access_tokens.read)
-
-    async def keep_access_token(self, token: AccessToken) -> None:
-        await self._write(lambda db: access_tokens.keep(db, token))
-
-    async def shares(self) -> list[Share]:
-        return await self._look(access_tokens.shares)
-
-    async def keep_share(self, share: Share) -> None:
-        await self._write(lambda db: access_tokens.keep_share(db, share))
-
-    async def end_share(self, session_id: str, tenant: str) -> bool:
-        return await self._write(lambda db: access_tokens.end_share(db, session_id, tenant))
-
-    async def deeds(self, since: int, limit: int) -> list[Deed]:
-        return await self._look(lambda db: deeds.read(db, since, limit))
-
-    async def keep_deeds(self, deeds_: Sequence[Deed]) -> None:
-        await self._write(lambda db: deeds.keep(db, deeds_))
-
     # -- owning ---------------------------------------------------------------------------
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
@@ -255,10 +215,12 @@ class SqliteJournal:
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
+        def work(db: Connection, owner_id: str) -> Lease:
+            number = int(SqliteTables(db).key_of(session_id))
+            return leases.acquire(db, session_id, number, owner_id, seen, yields=yields)
+
         self._own.pop(session_id, None)
-        return await self._granted(
-            lambda db, owner_id: leases.acquire(db, session_id, owner_id, seen, yields=yields)
-        )
+        return await self._granted(work)
 
     async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
         lease = await self._owning(work)
@@ -346,7 +308,7 @@ class SqliteJournal:
             await self._background.rested()
         began = perf_counter()
         at = now_ms()
-        made = _segments(lease, runs, at)
+        made = appended(lease.next_seq, runs, at)
         values: tuple[object, ...] = ()
         size = _COMMIT_BYTES
         for one in made:
@@ -387,14 +349,14 @@ class SqliteJournal:
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         began = perf_counter()
         at = now_ms()
-        made = [_segments(append.lease, append.runs, at) for append in appends]
+        made = [appended(append.lease.next_seq, append.runs, at) for append in appends]
         rows = [
             (
                 *(*_row(append.lease, one), append.lease.number, append.lease.epoch),
                 _before(append.lease, one),
             )
-            for append, segments in zip(appends, made, strict=True)
-            for one in segments
+            for append, its in zip(appends, made, strict=True)
+            for one in its
         ]
 
         def work(db: Connection) -> dict[str, LeaseLostError]:
@@ -405,17 +367,17 @@ class SqliteJournal:
             told = {error.session_id: error for error in lost}
             for lease, change in ((append.lease, append.change) for append in appends):
                 if change is not None and lease.session_id not in told:
-                    session_rows.change_row(db, lease.number, change)
+                    _change(db, lease, change)
             return told
 
         lost = await self._write(work)
         done: list[list[Segment] | LeaseLostError] = []
-        for append, segments in zip(appends, made, strict=True):
+        for append, its in zip(appends, made, strict=True):
             if (error := lost.get(append.lease.session_id)) is not None:
                 done.append(error)
             else:
-                append.lease.next_seq = segments[-1].last_seq + 1
-                done.append(segments)
+                append.lease.next_seq = its[-1].last_seq + 1
+                done.append(its)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
         APPENDS.note(perf_counter() - began)
         return done
@@ -433,9 +395,12 @@ class SqliteJournal:
         first_seq = lease.next_seq
 
         def work(db: Connection) -> int:
-            while upkeep.settle_piece(db, lease, first_seq - 1):
+            tables = SqliteTables(db)
+            while settled_rows.settle_piece(tables, lease, first_seq - 1):
                 pass
-            return upkeep.take_in(db, lease, past, change, link, instead=instead, release=release)
+            return settled_rows.take_in(
+                tables, lease, past, change, link, instead=instead, release=release
+            )
 
         lease.next_seq = await self._background.run(work) + 1
         self._background.has_grown(settlement.PIECE_BYTES)
@@ -449,7 +414,7 @@ class SqliteJournal:
         apart: Collection[int] = (),
     ) -> None:
         def piece(connection: Connection) -> bool:
-            return upkeep.settle_piece(connection, lease, through, apart)
+            return settled_rows.settle_piece(SqliteTables(connection), lease, through, apart)
 
         self._settling += 1
         try:
@@ -457,79 +422,54 @@ class SqliteJournal:
                 self._background.has_grown(settlement.PIECE_BYTES)
             compacted()
             await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
-            old = now_ms() - packing.OLD_MS
-            await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
+            old = now_ms() - frames.OLD_MS
+            await self.attend(
+                lambda db: packed_rows.pack_piece(SqliteTables(db), lease.number, old)
+            )
         finally:
             self._settling -= 1
         if self._settling:
             return  # if many sessions are settled at once, the last one tidies the journal
         # Index one piece of other sessions that lag: turn by turn, all of them catch up.
         await self._background.in_pieces(search_index.index, 0)
-        await self.tidy(0)
+        await self.index.tidy(0)
 
     # -- sessions that an import has listed -----------------------------------------------
 
     async def enlist(self, found: Sequence[Listed]) -> None:
-        from acphold.journal.sqlite import unread  # late, for a quick start
+        def work(db: Connection) -> None:
+            tables = SqliteTables(db)
+            with tables.writing():
+                for listed in found:
+                    unread.enlist(tables, listed)
 
-        await self._background.run(lambda db: unread.enlist(db, found))
-
-    async def complete(self, session_id: str) -> None:
-        try:
-            row = await self.session(session_id)
-        except UnknownSessionError:
-            return
-        if row.is_unread:
-            await self._transcripts.read(session_id)
+        await self._background.run(work)
 
     # -- reading --------------------------------------------------------------------------
-
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        return await self._look(lambda db: session_rows.find(db, session_id, counted=counted))
-
-    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        return await self._look(lambda db: session_rows.resolve(db, prefix, cwd))
-
-    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        return await self._look(
-            lambda db: [session_rows.short_id(db, session_id, least) for session_id in session_ids]
-        )
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
         def page(db: Connection) -> list[Segment]:
-            return upkeep.read(db, session_id, after, limit_bytes, tail_bytes)
+            # Without a tail one statement reads the entries, and needs no transaction.
+            with reading(db) if tail_bytes else nullcontext():
+                return read(SqliteTables(db), session_id, after, limit_bytes, tail_bytes=tail_bytes)
 
         if tail_bytes > READ_BYTES and await self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(page)
         return await self._look(page)
 
-    async def read_back(
-        self,
-        session_id: str,
-        before: int | None,
-        limit: int,
-        limit_bytes: int = READ_BYTES,
-        *,
-        kinds: Sequence[str] = (),
-    ) -> PageBack:
-        def page(db: Connection) -> PageBack:
-            with reading(db):
-                return upkeep.read_back(db, session_id, before, limit, limit_bytes, kinds)
-
-        return await self._background.run(page)
-
-    async def is_exact(self, session_id: str, after: int) -> bool:
-        return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
-
     async def summary(self, session_id: str) -> Summary:
         if await self._unsettled_bytes(session_id) > READ_BYTES:
-            return await self._background.run(lambda db: upkeep.summary(db, session_id))
-        return await self._look(lambda db: upkeep.summary(db, session_id))
+            return await super().summary(session_id)
+        return await self._look(lambda db: summary(SqliteTables(db), session_id))
 
     async def _unsettled_bytes(self, session_id: str) -> int:
-        return await self._look(lambda db: upkeep.unsettled_bytes(db, session_id))
+        def size(db: Connection) -> int:
+            number, settled = settled_through(SqliteTables(db), session_id)
+            return segments.Of(db, number).size(settled)
+
+        return await self._look(size)
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
@@ -538,63 +478,13 @@ class SqliteJournal:
 
         return await self._look(lambda db: list_page.page(db, filter, after, limit))
 
-    async def search(self, sought: Sought | str) -> list[SearchHit]:
-        from acphold.journal.sqlite import search  # late, for a quick start
-
-        asked = Sought(sought) if isinstance(sought, str) else sought
-
-        def found(db: Connection) -> list[SearchHit]:
-            # In a read transaction: otherwise another process may drop a volume meanwhile.
-            with reading(db):
-                return search.search(db, asked)
-
-        return await self._background.run(found)
-
-    async def usage(
-        self,
-        by: Grouping,
-        *,
-        agents: tuple[str, ...] = (),
-        cwd: str | None = None,
-        since: int = 0,
-    ) -> UsageSums:
-        from acphold.journal.sqlite import usage_sums  # late, for a quick start
-
-        def found(db: Connection) -> UsageSums:
-            with reading(db):
-                return usage_sums.sums(db, by, agents, cwd, since)
-
-        return await self._background.run(found)
-
-    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
-        if seconds > 0:
-            await self._background.in_pieces(
-                lambda db: search_index.index(db, since=since), seconds
-            )
-        return await self._look(lambda db: search_index.lagging(db, cwd))
-
-    async def tidy(self, seconds: float) -> int:
-        await self._sweep()
-        deadline = time.monotonic() + seconds
-        before = now_ms() - packing.OLD_MS
-
-        def piece(db: Connection) -> bool:
-            session = packed_rows.newest_unpacked(db, before)
-            return session is not None and packed_rows.pack_piece(db, session)
-
-        while await self._background.run(piece):
-            self._background.has_grown(packing.PIECE_BYTES)
-            if time.monotonic() >= deadline:
-                break
-        await self._background.shorten_log()
-        return await self._look(lambda db: packed_rows.unpacked_sessions(db, before))
+    @cached_property
+    def index(self) -> SqliteIndex:
+        return SqliteIndex(self._background, self._look)
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """Run some work on the file, away from the loop's thread; return its result."""
         return await self._background.run(work)
-
-    async def count(self) -> int:
-        return await self._look(session_rows.count)
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         file = self._file or self.connect()
@@ -609,53 +499,17 @@ class SqliteJournal:
         return found
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._look(lambda db: session_rows.outcomes(db, session_ids))
+        return await self._look(lambda db: outcomes(session_rows.last_of_turns(db, session_ids)))
 
-    # -- the agent's own ids --------------------------------------------------------------
-
-    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
-        return await self._look(lambda db: session_rows.linked(db, agent, ids))
-
-    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
-        return await self._background.run(lambda db: session_rows.links_of(db, session_id))
-
-    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-        return await self._background.run(lambda db: session_rows.last_entries(db, agent, ids))
-
-    async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
-        if lease is None:
-            await self._write(lambda db: session_rows.link(db, agent, downstream_id, None))
-            return
-        number = lease.number
-        await self._under(lease, lambda db: session_rows.link(db, agent, downstream_id, number))
-
-    # -- changing and deleting ------------------------------------------------------------
-
-    async def change(self, session: Lease | str, change: RowChange) -> None:
-        if isinstance(session, Lease):
-            number = session.number
-            await self._under(session, lambda db: session_rows.change_row(db, number, change))
-        else:
-            await self._write(
-                lambda db: session_rows.change_row(db, session_rows.number_of(db, session), change)
-            )
+    # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         gone: list[str] = []
         await self._background.in_pieces(
             lambda db: deletion.delete(db, sessions, idle_since, self._lives, gone)
         )
-        await self._sweep()
+        await self.index.sweep()
         return gone
-
-    async def _sweep(self) -> None:
-        """Overwrite the remains of deleted sessions, and return some of their room."""
-        await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(free_pages.give_back_some)
-
-    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if later := await self._look(lambda db: session_rows.used_later(db, agent, times)):
-            await self._write(lambda db: session_rows.move_up(db, later))
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()
@@ -672,6 +526,19 @@ class SqliteJournal:
             self._file = None
 
     # -- inside ---------------------------------------------------------------------------
+
+    async def _asked(self, question: Callable[[Tables], T]) -> T:
+        return await self._look(lambda db: question(SqliteTables(db)))
+
+    async def _at_one_moment(self, question: Callable[[Tables], T]) -> T:
+        def asked(db: Connection) -> T:
+            with reading(db):
+                return question(SqliteTables(db))
+
+        return await self._background.run(asked)
+
+    async def _written(self, work: Callable[[Tables], T]) -> T:
+        return await self._write(lambda db: work(SqliteTables(db)))
 
     async def _look(self, question: Callable[[Connection], T]) -> T:
         return await self._when_free(
@@ -693,15 +560,6 @@ class SqliteJournal:
         done = await self._when_free(attempt)
         self._hurried = False
         return done
-
-    async def _under(self, lease: Lease, work: Callable[[Connection], T]) -> T:
-        """The same; raises LeaseLostError unless the lease stands."""
-
-        def under_lease(db: Connection) -> T:
-            leases.require(db, lease)
-            return work(db)
-
-        return await self._write(under_lease)
 
     async def _when_free(self, attempt: Callable[[], T]) -> T:
         """Return the result of `attempt`, retried while another program holds the file.

@@ -9,7 +9,6 @@ The functions run inside a transaction of the caller and may raise sqlite3 error
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
@@ -18,10 +17,12 @@ from typing import Final
 
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
+from acphold.journal.sql.usage_rows import SESSION, reports_of
+from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
-from acphold.journal.sqlite.token_usage import SESSION, usage_of
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import COUNTS, CUMULATIVE, SessionUsage
-from acphold.journal.usage_groups import PackedSums, add, in_order
+from acphold.journal.usage_groups import PackedSums, add, by_model, in_order, session_usage
 from acphold.journal.usage_slots import SLOT_MS
 
 _WANTED: Final = (
@@ -106,13 +107,15 @@ sorting would keep all of them in memory."""
 
 
 def sums(
-    connection: sqlite3.Connection,
+    connection: Connection,
     by: Grouping,
     agents: tuple[str, ...],
     cwd: str | None,
     since: int,
 ) -> UsageSums:
     """Like `Journal.usage`."""
+    if by == "model":  # no sums by model are kept
+        return by_model(usage_of(connection, "TRUE", cwd, since, has_models=True), agents)
     values = {
         "agents": as_json(agents),
         "folder": None if cwd is None else resolved_folder(cwd),
@@ -149,7 +152,7 @@ def sums(
 
 
 def _groups(
-    connection: sqlite3.Connection,
+    connection: Connection,
     by: Grouping,
     agents: tuple[str, ...],
     odd: Iterable[SessionUsage],
@@ -167,7 +170,7 @@ def _groups(
 
 
 def _each_session(
-    connection: sqlite3.Connection,
+    connection: Connection,
     agents: tuple[str, ...],
     odd: Iterable[SessionUsage],
     total: UsageSum,
@@ -200,3 +203,34 @@ def _each_session(
 def _sum(row: tuple[str, int, int | None, *tuple[int | None, ...]]) -> UsageSum:
     name, sessions, not_reported, *counts = row
     return UsageSum(name, None, sessions, not_reported or 0, Tokens(*counts))
+
+
+# -- a closer look -----------------------------------------------------------------------------
+
+
+_SESSIONS: Final = """
+    SELECT number, session_id, agent, cwd, title, updated_at, origins, settled_through FROM sessions
+    WHERE prompted AND unread IS NULL AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
+        AND {which}
+    ORDER BY updated_at DESC, session_id DESC
+"""
+
+
+def usage_of(
+    connection: Connection,
+    sessions: str,
+    cwd: str | None,
+    since: int,
+    *,
+    has_models: bool = False,
+) -> Iterator[SessionUsage]:
+    """The usage reported since `since` in each session that was active since, of those chosen by a
+    condition in SQL; newest sessions first, one at a time, with models only if `has_models`."""
+    folder = None if cwd is None else resolved_folder(cwd)
+    tables = SqliteTables(connection)
+    rows = connection.execute(_SESSIONS.format(which=sessions), (since, folder))
+    for number, *session, settled in rows:
+        kept = reports_of(tables, number)
+        yield session_usage(
+            session, kept, tables.segments(number), settled, since, has_models=has_models
+        )

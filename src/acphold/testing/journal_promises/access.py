@@ -20,12 +20,12 @@ async def tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
 ) -> None:
     _, second = new_token("phone", ("watch", "prompt"), 2)
     _, first = new_token("laptop", ("manage",), 1, session_id="s1", expires_at=5)
-    await journal.keep_access_token(second)
-    await journal.keep_access_token(first)
-    assert await other.access_tokens() == [first, second]
-    await other.keep_access_token(replace(first, revoked_at=3, used_at=2))
-    await journal.keep_access_token(replace(first, used_at=4))  # read before it was revoked
-    assert await journal.access_tokens() == [replace(first, revoked_at=3, used_at=4), second]
+    await journal.access.keep_token(second)
+    await journal.access.keep_token(first)
+    assert await other.access.tokens() == [first, second]
+    await other.access.keep_token(replace(first, revoked_at=3, used_at=2))
+    await journal.access.keep_token(replace(first, used_at=4))  # read before it was revoked
+    assert await journal.access.tokens() == [replace(first, revoked_at=3, used_at=4), second]
 
 
 @promised
@@ -34,12 +34,12 @@ async def a_token_is_of_its_tenant_and_one_of_nodes_or_a_browser_is_known_as_tha
 ) -> None:
     _, hers = new_token("phone", ("watch",), 1, tenant="alice")
     _, nodes = new_token("nodes", (NODE,), 2)
-    await journal.keep_access_token(hers)
+    await journal.access.keep_token(hers)
     page, cookie, browsers = new_browser("browser", ("watch",), 3, "http://localhost:8260")
-    await journal.keep_access_token(nodes)
-    await journal.keep_access_token(browsers)
-    assert await other.access_tokens() == [hers, nodes, browsers]
-    [*_, found] = await other.access_tokens()
+    await journal.access.keep_token(nodes)
+    await journal.access.keep_token(browsers)
+    assert await other.access.tokens() == [hers, nodes, browsers]
+    [*_, found] = await other.access.tokens()
     assert found.is_page_of(page, "http://localhost:8260")
     assert found.is_cookie_of(cookie)
     assert not any(found.is_of(half) for half in (page, cookie))
@@ -56,10 +56,10 @@ async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
         lease = await journal.create(new)
         await journal.append(lease, [("prompt", [SAID])], RowChange(prompted=True))
         await journal.settle(lease, lease.next_seq - 1)
-    await journal.keep_share(Share("shared", "bob"))
-    await other.keep_share(Share("shared", "bob", prompts=True))
-    await other.keep_share(Share("shared", "rita"))
-    assert await journal.shares() == [Share("shared", "bob", True), Share("shared", "rita")]
+    await journal.access.keep_share(Share("shared", "bob"))
+    await other.access.keep_share(Share("shared", "bob", prompts=True))
+    await other.access.keep_share(Share("shared", "rita"))
+    assert await journal.access.shares() == [Share("shared", "bob", True), Share("shared", "rita")]
     assert (await other.session("shared")).shared_with == {"bob": True, "rita": False}
 
     async def there_for(tenant: str | None) -> list[set[str]]:
@@ -67,8 +67,8 @@ async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
         one = await other.page(ListFilter(tenant=tenant), None, 1)
         rest = await other.page(ListFilter(tenant=tenant), one[-1].key if one else None)
         assert [row.session_id for row in (*one, *rest)] == [row.session_id for row in listed]
-        hits = await other.search(Sought("apples", tenant=tenant))
-        best = await other.search(Sought("apples", tenant=tenant, rank=True))
+        hits = await other.index.search(Sought("apples", tenant=tenant))
+        best = await other.index.search(Sought("apples", tenant=tenant, rank=True))
         assert {hit.session_id for hit in hits} == {hit.session_id for hit in best}
         return [{row.session_id for row in listed}, {hit.session_id for hit in hits}]
 
@@ -82,16 +82,16 @@ async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
     for user, theirs in everybody.items():
         assert await there_for(user) == [theirs, theirs], user
     seen = (await journal.changes(None)).last
-    assert await journal.end_share("shared", "bob")
-    assert not await journal.end_share("shared", "bob")
+    assert await journal.access.end_share("shared", "bob")
+    assert not await journal.access.end_share("shared", "bob")
     # A store may report it only when everything that began earlier is over.
     while "shared" not in (await journal.changes(seen)).session_ids:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     assert await there_for("bob") == [{"his"}, {"his"}]
     await journal.delete("shared")
-    assert await other.shares() == []
+    assert await other.access.shares() == []
     with raises(UnknownSessionError):
-        await other.keep_share(Share("shared", "bob"))
+        await other.access.keep_share(Share("shared", "bob"))
 
 
 def test_a_token_is_known_again_by_what_is_kept_of_it_which_does_not_tell_it() -> None:
@@ -121,13 +121,13 @@ async def deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
     def deeds(token: str, *times: int) -> list[Deed]:
         return [Deed(at=at, deed="session/prompt", name="phone", token=token) for at in times]
 
-    await journal.keep_deeds(deeds("one", 2))
-    await journal.keep_deeds(deeds("one", 1))  # written down later than it happened
-    await other.keep_deeds(deeds("two", *range(3, 12_000)))
-    assert await journal.deeds(0, 2) == deeds("two", 11_998, 11_999)
-    kept = await journal.deeds(0, 100_000)
+    await journal.access.keep_deeds(deeds("one", 2))
+    await journal.access.keep_deeds(deeds("one", 1))  # written down later than it happened
+    await other.access.keep_deeds(deeds("two", *range(3, 12_000)))
+    assert await journal.access.deeds(0, 2) == deeds("two", 11_998, 11_999)
+    kept = await journal.access.deeds(0, 100_000)
     assert kept[:3] == [*deeds("one", 1, 2), *deeds("two", 2_000)]
     assert len(kept) == 10_002
-    assert await journal.deeds(11_999, 10) == deeds("two", 11_999)
-    await journal.keep_deeds(deeds("one", 500 * 24 * 3600 * 1000))  # much later
-    assert len(await journal.deeds(0, 100_000)) == 1
+    assert await journal.access.deeds(11_999, 10) == deeds("two", 11_999)
+    await journal.access.keep_deeds(deeds("one", 500 * 24 * 3600 * 1000))  # much later
+    assert len(await journal.access.deeds(0, 100_000)) == 1

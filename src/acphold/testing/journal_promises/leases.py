@@ -98,9 +98,9 @@ async def who_lost_the_session_cannot_link_it(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
     with raises(LeaseLostError) as caught:
-        await journal.link(lease, "a", "d1")
+        await journal.links.link(lease, "a", "d1")
     assert not caught.value.deleted
-    assert await journal.linked("a", ["d1"]) == {}
+    assert await journal.links.linked("a", ["d1"]) == {}
 
 
 @promised
@@ -115,7 +115,7 @@ async def an_id_that_is_given_out_again_is_another_session_to_who_held_the_first
         journal.append(lease, [("update", [b"1"])]),
         journal.append(lease, [("update", [b"1"])], RowChange(title="T")),
         journal.change(lease, RowChange(title="T")),
-        journal.link(lease, "a", "d1"),
+        journal.links.link(lease, "a", "d1"),
         journal.delete(lease),
     ):
         with raises(LeaseLostError) as caught:
@@ -135,9 +135,9 @@ async def a_session_that_its_owner_deletes_leaves_no_tombstone(
 ) -> None:
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"1"])])
-    await journal.link(lease, "a", "d1")
+    await journal.links.link(lease, "a", "d1")
     assert await journal.delete(lease) == ["s1"]
-    assert await journal.linked("a", ["d1"]) == {}
+    assert await journal.links.linked("a", ["d1"]) == {}
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
     assert again.next_seq == 1

@@ -11,6 +11,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from inspect import isawaitable, signature
+from linecache import getline
+from pathlib import Path
+from traceback import StackSummary, walk_tb
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -37,6 +40,8 @@ class JournalPromise(Struct, frozen=True):
     async def check(self, open_journal: OpenJournal) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs.
 
+        The error says which promise is broken, and what does not hold, with the values in it.
+
         `open_journal` opens a journal that is empty at first and used for no other promise; the
         opened journals are closed here.
         """
@@ -54,7 +59,34 @@ class JournalPromise(Struct, frozen=True):
                 given["other"] = await again()
             if "again" in wanted:
                 given["again"] = again
-            await self.keep(**{name: given[name] for name in wanted})
+            try:
+                await self.keep(**{name: given[name] for name in wanted})
+            except AssertionError as error:
+                raise AssertionError(_broken(self.name, error)) from error
+
+
+def _broken(name: str, error: AssertionError) -> str:
+    """Say which promise is broken, by which line, and the values that it names."""
+    files = [(Path(it[0].f_code.co_filename), it) for it in walk_tb(error.__traceback__)]
+    path, at = [it for it in files if it[0].parent == _HERE.parent and it[0] != _HERE][-1]
+    [place] = StackSummary.extract([at])
+    lines = range(at[1], (place.end_lineno or at[1]) + 1)
+    code = " ".join(getline(place.filename, number).strip() for number in lines)
+    told = [f"The store breaks a promise: {name}.", f"{path.name}, line {at[1]}: {code}"]
+    if said := str(error).split("\n")[0]:
+        told.append(f"    {said}")
+    told += [
+        f"    {it} = {repr(value)[:LONGEST]}"
+        for it, value in at[0].f_locals.items()
+        if re.search(rf"\b{it}\b", code)
+    ]
+    return "\n".join(told)
+
+
+_HERE: Final = Path(__file__)
+
+LONGEST: Final = 400
+"""Characters of a value in the message of a broken promise, at most."""
 
 
 PROMISED: Final[list[JournalPromise]] = []

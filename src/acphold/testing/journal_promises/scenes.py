@@ -100,7 +100,7 @@ async def said(
 
 async def found(journal: Journal, words: str) -> list[tuple[str, int]]:
     """Return the places of the words."""
-    return [(hit.session_id, hit.seq) for hit in await journal.search(words)]
+    return [(hit.session_id, hit.seq) for hit in await journal.index.search(words)]
 
 
 async def told(journal: Journal, session_id: str, *times: int) -> None:

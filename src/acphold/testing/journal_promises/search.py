@@ -16,7 +16,7 @@ async def the_newest_are_found_first_whatever_session_they_are_in(
     await journal.append(old, [("update", [encode(chunk("agent_message", "flaky again"))])])
     await journal.settle(old, 1)
     assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
-    hits = await journal.search(Sought("flaky", limit=1))
+    hits = await journal.index.search(Sought("flaky", limit=1))
     assert [hit.session_id for hit in hits] == ["old"]
 
 
@@ -37,7 +37,7 @@ async def all_words_must_be_there_in_any_order(journal: Journal) -> None:
 @promised
 async def no_words_are_taken_for_operators(journal: Journal, words: str) -> None:
     await said(journal, "s1", chunk("agent_message", "nothing of that"))
-    assert await journal.search(words) == []
+    assert await journal.index.search(words) == []
 
 
 @promised
@@ -58,14 +58,14 @@ async def search_can_keep_to_an_agent_and_a_folder(journal: Journal) -> None:
         (Sought("word", agents=("b",), cwd="/x/."), ["s2"]),
         (Sought("word", agents=("c",)), []),
     ):
-        assert [hit.session_id for hit in await journal.search(sought)] == sessions
+        assert [hit.session_id for hit in await journal.index.search(sought)] == sessions
 
 
 @promised
 async def an_excerpt_is_one_line_around_the_word(journal: Journal) -> None:
     text = "before " * 50 + "\nthe\tNeedle here\n" + "after " * 50
     await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search("needle")
+    (hit,) = await journal.index.search("needle")
     assert hit.excerpt.startswith("…")
     assert hit.excerpt.endswith("…")
     assert "before the Needle here after" in hit.excerpt
@@ -80,7 +80,7 @@ async def a_hit_names_the_entry_even_when_it_shares_its_segment(
     raws = [encode(chunk("agent_message", f"word{n}", messageId=f"m{n}")) for n in range(5)]
     await journal.append(lease, [("update", raws)])
     await journal.settle(lease, 5)
-    (hit,) = await journal.search("word3")
+    (hit,) = await journal.index.search("word3")
     assert (hit.seq, hit.excerpt) == (4, "word3")
 
 
@@ -117,7 +117,7 @@ async def names_in_code_and_text_without_spaces_are_found(
     journal: Journal, text: str, words: str
 ) -> None:
     await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search(words)
+    (hit,) = await journal.index.search(words)
     assert hit.marks, hit.excerpt
 
 
@@ -126,7 +126,7 @@ async def names_in_code_and_text_without_spaces_are_found(
 async def what_is_not_in_a_row_is_no_such_name(journal: Journal, words: str) -> None:
     text = "max_retry getUserName 今日は良い天気です 请修复这个测试"
     await said(journal, "s1", chunk("agent_message", text))
-    assert await journal.search(words) == []
+    assert await journal.index.search(words) == []
 
 
 @promised
@@ -143,21 +143,21 @@ async def a_phrase_is_words_in_a_row(journal: Journal) -> None:
 async def the_best_come_first_by_rank(journal: Journal) -> None:
     await said(journal, "best", chunk("agent_message", "flaky flaky"))
     await said(journal, "long", chunk("agent_message", "flaky " + "and more words " * 20))
-    assert [hit.session_id for hit in await journal.search("flaky")] == ["long", "best"]
-    ranked = await journal.search(Sought("flaky", rank=True))
+    assert [hit.session_id for hit in await journal.index.search("flaky")] == ["long", "best"]
+    ranked = await journal.index.search(Sought("flaky", rank=True))
     assert [hit.session_id for hit in ranked] == ["best", "long"]
-    assert len(await journal.search(Sought("flaky", rank=True, limit=1))) == 1
+    assert len(await journal.index.search(Sought("flaky", rank=True, limit=1))) == 1
 
 
 @promised
 async def what_is_indexed_later_stands_where_it_was_said(journal: Journal) -> None:
     await told(journal, "new", 9_000, 19_000)
-    await journal.catch_up(9)
+    await journal.index.catch_up(9)
     await told(journal, "old", 1_000, 15_000)
-    await journal.catch_up(9)
+    await journal.index.catch_up(9)
     places = [("new", 2), ("old", 2), ("new", 1), ("old", 1)]
     assert await found(journal, "word*") == places
-    hits = await journal.search(Sought("word*", since=10_000))
+    hits = await journal.index.search(Sought("word*", since=10_000))
     assert [(hit.session_id, hit.at) for hit in hits] == [("new", 19_000), ("old", 15_000)]
 
 
@@ -165,8 +165,8 @@ async def what_is_indexed_later_stands_where_it_was_said(journal: Journal) -> No
 async def entries_of_one_moment_stay_in_their_order(journal: Journal) -> None:
     for session in ("a", "b", "c"):
         await told(journal, session, *[5_000] * 40, 1_000)
-        await journal.catch_up(9)
-    hits = await journal.search(Sought("word*", limit=1000))
+        await journal.index.catch_up(9)
+    hits = await journal.index.search(Sought("word*", limit=1000))
     assert len(hits) == 123
     for session in ("a", "b", "c"):
         seqs = [hit.seq for hit in hits if hit.session_id == session]
@@ -177,7 +177,7 @@ async def entries_of_one_moment_stay_in_their_order(journal: Journal) -> None:
 async def each_turn_that_settles_catches_up_with_a_piece(journal: Journal) -> None:
     await told(journal, "imported", 1)
     await said(journal, "live", chunk("agent_message", "now"))
-    assert await journal.catch_up(0) == 0
+    assert await journal.index.catch_up(0) == 0
     assert await found(journal, "word0") == [("imported", 1)]
 
 
@@ -189,11 +189,11 @@ async def what_is_not_settled_is_found_too_as_it_will_be_settled(
     chunks = [chunk("agent_message", piece) for piece in ("the fla", "ky test", " again")]
     await running(journal, "new", text("look at getFlakyTest"), *chunks)
     assert await found(journal, '"flaky test"') == [("new", 4), ("new", 1), ("old", 1)]
-    (hit,) = await journal.search("again")
+    (hit,) = await journal.index.search("again")
     assert (hit.session_id, hit.speaker, hit.excerpt) == ("new", "agent", "the flaky test again")
-    ranked = await journal.search(Sought("flaky", rank=True, limit=2))
+    ranked = await journal.index.search(Sought("flaky", rank=True, limit=2))
     assert [hit.session_id for hit in ranked] == ["new", "new"]
-    hits = await journal.search(Sought("flaky", unsettled=False))
+    hits = await journal.index.search(Sought("flaky", unsettled=False))
     assert [hit.session_id for hit in hits] == ["old"]
 
 
@@ -208,7 +208,7 @@ async def what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
         (Sought("word", since=1 << 50), []),
         (Sought("word", limit=1), [("s2", 2)]),
     ):
-        hits = await journal.search(sought)
+        hits = await journal.index.search(sought)
         assert [(hit.session_id, hit.seq) for hit in hits] == places
 
 
@@ -218,7 +218,7 @@ async def a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
     lease = await journal.create(new)
     await journal.append(lease, [("prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])])
     await journal.settle(lease, 1)
-    (hit,) = await journal.search("WORD two")
+    (hit,) = await journal.index.search("WORD two")
     assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")
     assert (hit.speaker, hit.tool, hit.kind) == ("user", None, "prompt")
     assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
@@ -228,7 +228,7 @@ async def a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
 async def an_excerpt_has_as_many_of_the_words_as_can_be(journal: Journal) -> None:
     text = f"one {'x ' * 200} other {'y ' * 200} one more and the other {'z ' * 200}"
     await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search("other one")
+    (hit,) = await journal.index.search("other one")
     assert "one more and the other" in hit.excerpt
     assert [hit.excerpt[start:end] for start, end in hit.marks] == ["one", "other"]
 
@@ -236,5 +236,5 @@ async def an_excerpt_has_as_many_of_the_words_as_can_be(journal: Journal) -> Non
 @promised
 async def whole_words_are_marked_before_parts_of_others(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "other the there"))
-    (hit,) = await journal.search("the")
+    (hit,) = await journal.index.search("the")
     assert hit.marks == ((6, 9),)

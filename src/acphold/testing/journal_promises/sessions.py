@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
 
 from acphold.errors import (
     AmbiguousIdError,
@@ -16,6 +19,7 @@ from acphold.journal import (
     NewSession,
     Origin,
     RowChange,
+    SessionRow,
     Sought,
     state_of,
 )
@@ -38,6 +42,25 @@ async def a_new_session_is_as_it_was_created(journal: Journal) -> None:
     assert (row.title, row.created_at, row.updated_at) == ("Title", 1234, 1234)
     assert (row.message_count, row.prompted, row.last_seq) == (0, False, 0)
     assert (lease.session_id, lease.epoch > 0, lease.next_seq) == ("s1", True, 1)
+
+
+@promised
+async def a_row_has_each_new_value(journal: Journal) -> None:
+    lease = await begun(journal)
+    await journal.append(lease, [("prompt", [PROMPT])])
+    was = await journal.session("s1")
+    others: dict[type, Any] = {bool: True, int: 99, str: "new", type(None): "new", tuple: ()}
+    new = {
+        name: others[type(getattr(was, name))]
+        for name in {*RowChange.__struct_fields__} & {*SessionRow.__struct_fields__} - {"unread"}
+    }
+    new |= {"additional_directories": ("/a", "/b"), "origins": (Origin("s0", "b", 3),)}
+    new |= {"held_until": 99}
+    await journal.change(lease, RowChange(**new))
+    row = await journal.session("s1")
+    assert row == replace(was, **new), f"{row} does not have all of {new}"
+    [listed] = await journal.page(ListFilter(archived="include"))
+    assert replace(listed, message_count=0) == row, "the list has other values"
 
 
 @promised
@@ -208,10 +231,10 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.create(NewSession(half, "a", "/")),
         journal.create(NewSession("s2", "a", half)),
         journal.create(NewSession("s2", "a", "/", (half,))),
-        journal.link(lease, "a", half),
-        journal.linked("a", [half]),
+        journal.links.link(lease, "a", half),
+        journal.links.linked("a", [half]),
         journal.page(ListFilter(cwd=half)),
-        journal.search(Sought("word", cwd=half)),
+        journal.index.search(Sought("word", cwd=half)),
         journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),
     ):
         with raises(IllegibleNameError, match="half"):

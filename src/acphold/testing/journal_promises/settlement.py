@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from acphold.errors import LeaseLostError
-from acphold.history import Entry
+from acphold.history import Entry, PastEntry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.journal import Journal, RowChange, state_of
@@ -16,6 +16,7 @@ from acphold.testing.journal_promises.scenes import (
     begun,
     chunk,
     encode,
+    entries_of,
     past,
     turn,
 )
@@ -36,6 +37,22 @@ async def messages_are_prompts_and_what_the_agent_said(journal: Journal) -> None
     assert (await journal.session("s1", counted=True)).message_count == 3
     await journal.settle(lease, await append(journal, lease, turn("Two")))
     assert (await journal.session("s1", counted=True)).message_count == 4
+
+
+@promised
+async def the_end_of_the_last_turn_of_each_session_is_told(journal: Journal) -> None:
+    for name in ("ended", "settled", "running", "empty"):
+        lease = await begun(journal, name)
+        pieces = turn("One", chunk("agent_message", "a")) if name != "empty" else []
+        if name == "running":
+            pieces += turn("Two", chunk("agent_message", "b"))[:-1]
+        last = await append(journal, lease, pieces)
+        await journal.change(lease, RowChange(prompted=name != "empty"))
+        if name == "settled":
+            await journal.settle(lease, last)
+    end = b'{"stopReason":"end_turn"}'
+    told = await journal.outcomes(["ended", "settled", "running", "empty", "nobody"])
+    assert told == {"ended": end, "settled": end, "running": None}
 
 
 @promised
@@ -66,8 +83,9 @@ async def what_comes_after_the_settled_turn_is_left_alone(journal: Journal) -> N
 @promised
 async def appends_go_on_while_a_turn_settles(journal: Journal) -> None:
     settled, live = await begun(journal, "s1"), await begun(journal, "s2")
-    said = [chunk("agent_message", f"word {n} " * 20) for n in range(2000)]
-    last = await append(journal, settled, turn("Hi", *said))
+    said = [encode(chunk("agent_message", f"word {n} " * 20)) for n in range(2000)]
+    [prompt, end] = turn("Hi")
+    last = await append(journal, settled, [prompt, ("update", said), end])
     settling_now = asyncio.create_task(journal.settle(settled, last))
     appended = 0
     while not settling_now.done():
@@ -102,7 +120,7 @@ async def half_a_surrogate_pair_of_an_earlier_release_does_not_keep_a_turn_from_
     pieces = [*turn("Hi", chunk("agent_message", "found")), ("update", [halved, call])]
     await journal.settle(lease, await append(journal, lease, pieces))
     assert (await journal.session("s1", counted=True)).message_count == 2
-    assert [hit.seq for hit in await journal.search("found")] == [2]
+    assert [hit.seq for hit in await journal.index.search("found")] == [2]
 
 
 @promised
@@ -146,13 +164,29 @@ async def what_happened_earlier_folds_as_if_it_had_been_journalled_then(
 
 
 @promised
+async def what_is_taken_in_instead_replaces_the_last_entry(journal: Journal) -> None:
+    lease = await begun(journal)
+    names = ("first", "note", "new", "more")
+    texts = {name: encode(chunk("user_message", name, messageId=name)) for name in names}
+    await journal.take_in(lease, [PastEntry("update", 1000, texts["first"])])
+    await journal.take_in(lease, [PastEntry("update", 2000, texts["note"])])
+    for new in (["new"], ["new", "more"]):
+        it = [PastEntry("update", 3000, texts[name]) for name in new]
+        await journal.take_in(lease, it, instead=True)
+        read = entries_of(await journal.read("s1", 0))
+        assert [entry.raw for entry in read] == [texts[name] for name in ("first", *new)], (
+            f"instead of the note there should be {new}"
+        )
+
+
+@promised
 async def who_lost_the_session_takes_nothing_in(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
     with raises(LeaseLostError):
         await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
     assert await journal.read("s1", 0) == []
-    assert await journal.linked("a", ["d1"]) == {}
+    assert await journal.links.linked("a", ["d1"]) == {}
     assert lease.next_seq == 1
 
 

@@ -37,12 +37,19 @@ const unindented = {
   },
 };
 
-/** What the page lends to what is loaded later, so that it is there once; see view/later.js. */
+/** What the page lends to what is loaded later: see view/lent.js. */
 const LENT = /** @type {Record<string, string[]>} */ ({
-  "preact/hooks": ["useEffect", "useRef", "useState"],
+  preact: ["render"],
+  "@preact/signals": ["signal"],
+  "preact/hooks": ["useEffect", "useLayoutEffect", "useMemo", "useReducer", "useRef", "useState"],
   "./html.js": ["html"],
-  "./places.js": ["codeIn", "go", "sessionPlace", "whole"],
+  "./places.js": ["codeIn", "go", "place", "sessionPlace", "whole"],
+  "./rows.js": ["standing", "State"],
   "./long.js": ["Long"],
+  "./diffs.js": ["changes"],
+  "./coded.js": ["coded", "words"],
+  "./guard.js": ["Guard"],
+  "./tool_call.js": ["Produced"],
 });
 
 /** @type {import("esbuild").Plugin} */
@@ -101,7 +108,8 @@ function kept(name, text) {
   writeFileSync(join(out, file), text);
   return JSON.stringify(`/page/${file}`);
 }
-const later = await made("later.js", {}, [lent, unindented]);
+const laterStyle = (await made("style/later.css")).trim();
+const later = await made("later.js", { LATER_STYLE: JSON.stringify(`@media all{${laterStyle}}`) }, [lent, unindented]);
 
 const style = await made("style/page.css");
 const told = { COLOURS: kept("colours", colours), LATER: kept("later", later) };

@@ -4,6 +4,9 @@ declare const COLOURS: string;
 /** That of `later.js`. */
 declare const LATER: string;
 
+/** The style of what is in it, as one rule. */
+declare const LATER_STYLE: string;
+
 /** What a later build has other than an earlier one. */
 declare const BUILD: string;
 

@@ -1,13 +1,25 @@
 // What few need, loaded when somebody does; what views share with the page it lends them.
+// Its style is one rule, which the page's own sheet takes: its policy lets in no other sheet.
+document.styleSheets[0].insertRule(LATER_STYLE, document.styleSheets[0].cssRules.length);
+
 export { attachment } from "./model/attachments.js";
+export { Changes } from "./view/changes.js";
 export { ContentView } from "./view/content.js";
 export { Decisions } from "./view/decisions.js";
+export { Empty, EmptyConversation } from "./view/empty.js";
 export { Find } from "./view/find.js";
 export { FormView, PageView } from "./view/form.js";
+export { Hits } from "./view/hits.js";
+export { Inbox } from "./view/inbox.js";
 export { NewSession } from "./view/new_session.js";
+export { News } from "./view/news.js";
 export { Notices } from "./view/notices.js";
 export { OtherAgent } from "./view/other_agent.js";
+export { Questions } from "./view/question.js";
 export { SessionMenu } from "./view/session_menu.js";
 export { pairByAddress, SignIn, signOut } from "./view/sign_in.js";
+export { Swipes } from "./view/swipes.js";
 export { TwoColumns } from "./view/two_columns.js";
+export { Undo } from "./view/undo.js";
 export { Usage } from "./view/usage.js";
+export { Waiting } from "./view/waiting.js";

@@ -4,6 +4,7 @@ import { Desk } from "./model/desk.js";
 import { attend } from "./model/attendance.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
+import "./view/lent.js";
 import { codeIn, place } from "./view/places.js";
 import { device, whenChanged } from "./wire/device.js";
 

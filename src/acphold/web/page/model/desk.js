@@ -1,23 +1,20 @@
 // All that the page knows: the list of sessions, the sessions that are open here, what waits.
 import { computed, signal } from "@preact/signals";
 import { Feed } from "../wire/feed.js";
-import { read } from "../wire/pages.js";
 import { Server } from "../wire/server.js";
 import * as sends from "./sends.js";
 import { Session } from "./session.js";
+import { byTime } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-/** When the inbox is read again that could not be read. */
-const AGAIN_MS = 2000;
-
 /**
- * @typedef {object} Waiting  an open question as the inbox has it: see `web.inbox`
+ * @typedef {object} Waiting  an open question as the rows have it
  * @property {string} id
  * @property {string} sessionId
  * @property {number} seq
  * @property {string} at
- * @property {string} agent
+ * @property {string} agentName
  * @property {string} cwd
  * @property {string | null} title
  * @property {string} asks
@@ -27,22 +24,28 @@ const AGAIN_MS = 2000;
  * @property {import("./permission.js").Shows} [shows]  what a request for permission shows
  */
 
+/** @typedef {{words: string, undo?: () => void}} Notice */
+
 /** @param {Row} row */
 const isAtWork = (row) => row.live?.state === "running" || row.live?.state === "waiting";
 
 export class Desk {
   /** @type {import("@preact/signals").Signal<Map<string, Row>>} */
   rows = signal(new Map());
-  /** @type {import("@preact/signals").Signal<Waiting[]>} */
-  inbox = signal([]);
+  /** What waits for a person, the oldest first. @type {import("@preact/signals").ReadonlySignal<Waiting[]>} */
+  inbox = computed(() => [...this.rows.value.values()].flatMap((row) => row.openQuestions ?? []).sort((a, b) => byTime(a.at, b.at)));
   isListed = signal(false);
+  /** What is typed into the search over all sessions. */
+  sought = signal("");
+  /** Sessions that nobody sees here any more: they are about to be deleted. @type {import("@preact/signals").Signal<Set<string>>} */
+  hidden = signal(new Set());
+  /** What was just done to sessions. @type {import("@preact/signals").Signal<Notice[]>} */
+  notices = signal([]);
   /** @type {Map<string, Session>} */
   #sessions = new Map();
   #current = "";
   /** Where something was done that nobody has looked at here: the server knows only that this page has the session open. @type {Set<string>} */
   #unseen = new Set();
-  #reading = false;
-  #isStale = false;
 
   server = new Server({
     told: (method, params) => this.#told(method, params),
@@ -58,7 +61,7 @@ export class Desk {
     snapshot: (rows) => {
       this.rows.value = new Map(rows.map((row) => [row.sessionId, this.#seen(row)]));
       this.isListed.value = true;
-      void this.readInbox();
+      rows.forEach((row) => this.#attend(row));
     },
     change: ({ session, gone }) => {
       const rows = new Map(this.rows.value);
@@ -69,13 +72,13 @@ export class Desk {
       if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
-      if (String(was?.live?.questions ?? "") !== String(session?.live?.questions ?? "")) void this.readInbox();
+      if (session && String(was?.live?.questions ?? "") !== String(session.live?.questions ?? "")) this.#attend(session);
     },
   });
 
   /** Rows that are no archived ones, the one that changed last first. */
   listed = computed(() =>
-    [...this.rows.value.values()].filter((row) => !row.archived).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)),
+    [...this.rows.value.values()].filter((row) => !row.archived && !this.hidden.value.has(row.sessionId)).sort((a, b) => byTime(b.updatedAt, a.updatedAt)),
   );
 
   /** Connect, and follow the list while somebody looks. */
@@ -111,58 +114,39 @@ export class Desk {
     return session;
   }
 
-  /** Nobody looks at it any more. */
-  leave() {
-    this.#current = "";
+  /** Nobody looks at it any more; another one may be looked at already. @param {string} id */
+  leave(id) {
+    if (this.#current === id) this.#current = "";
   }
 
-  /** @param {Row} row */
+  /** @param {string} id @param {boolean} isHidden */
+  hide(id, isHidden) {
+    const hidden = new Set(this.hidden.peek());
+    hidden[isHidden ? "add" : "delete"](id);
+    this.hidden.value = hidden;
+  }
+
+  /** As somebody here has seen it. @param {Row} row */
   #seen(row) {
-    return this.#unseen.has(row.sessionId) ? { ...row, unseen: true } : row;
+    const unseen = row.sessionId !== this.#current && (row.unseen || this.#unseen.has(row.sessionId));
+    return unseen === row.unseen ? row : { ...row, unseen };
   }
 
   /** Begin a session. @param {string} agent @param {string} cwd */
   async begin(agent, cwd) {
     const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent } });
     const session = new Session(told.sessionId, cwd, this.server);
-    session.timeline.hasModes(told.modes);
-    session.timeline.state.options = told.configOptions ?? undefined;
-    session.introduction.value = told._meta?.["acphold/introduction"] ?? null;
-    session.isAttached.value = true;
-    session.status.value = "ready";
+    session.hasBegun(told);
     this.#sessions.set(told.sessionId, session);
     return session;
   }
 
-  /** Read what waits; who asks meanwhile has it read once more. */
-  async readInbox() {
-    this.#isStale = true;
-    if (this.#reading) return;
-    this.#reading = true;
-    try {
-      while (this.#isStale) {
-        this.#isStale = false;
-        // What was kept here is for who is offline: it has none of what is asked now.
-        const told = await read("/inbox", {}, { cache: this.server.isHere ? "no-store" : "default" }).catch(() => null);
-        if (!told) {
-          if (this.server.isHere) setTimeout(() => this.readInbox(), AGAIN_MS);  // else it is read when it is
-          return;
-        }
-        this.inbox.value = told.questions;
-        // What is answered here is asked of this page, so it has to be there.
-        for (const each of this.inbox.value) void this.#attend(each.sessionId, each.cwd);
-      }
-    } finally {
-      this.#reading = false;
-    }
-  }
-
-  /** @param {string} id @param {string} cwd */
-  async #attend(id, cwd) {
-    if (this.#sessions.get(id)?.isAttached.value) return;
-    const session = this.session(id);
-    session.cwd = cwd;
-    await session.open();
+  /** What is answered here is asked of this page, so it has to have the session open. @param {Row} row */
+  #attend(row) {
+    if (!row.openQuestions?.length || this.#sessions.get(row.sessionId)?.isAttached.value) return;
+    const session = this.session(row.sessionId);
+    session.cwd = row.cwd;
+    void session.open();
   }
 
   // -- the connection --------------------------------------------------------------------------
@@ -170,11 +154,11 @@ export class Desk {
   #came() {
     this.feed.start();
     for (const [id, session] of this.#sessions) {
-      const isWanted = id === this.#current || session.sending.value.length > 0 || session.asked.value.length > 0;
+      const isWanted = id === this.#current || session.sending.value.length + session.asked.value.length + session.returned.value.length > 0;
       if (isWanted) void session.open();
       else this.#sessions.delete(id);
     }
-    void this.readInbox();
+    this.rows.peek().forEach((row) => this.#attend(row));
   }
 
   /** @param {string} method @param {any} params */
@@ -183,7 +167,8 @@ export class Desk {
       const meta = params._meta ?? {};
       const id = meta["acphold/parent"] ?? params.rootSessionId ?? params.sessionId;
       this.#sessions.get(id)?.told(params);
-    } else if (method === "$/cancel_request") {
+    } else if (method === "_acphold/queue") this.#sessions.get(params.sessionId)?.hasQueue(params.queue);
+    else if (method === "$/cancel_request") {
       for (const session of this.#sessions.values()) session.wasWithdrawn(params.id ?? params.requestId);
     }
   }
@@ -201,14 +186,26 @@ export class Desk {
 
   /** What an earlier page has kept and nobody else is sending. */
   async #takeOver() {
-    for (const { id } of await sends.kept().catch(() => [])) {
+    const before = await sends.kept().catch(() => []);
+    for (const { id } of before.filter((each) => !each.isReturned)) {
       void sends.alone(id, async () => {
         const left = (await sends.kept()).find((each) => each.id === id);
         if (!left) return;  // the page that had it is done with it
         const session = this.session(left.sessionId);
+        if (left.isReturned) {
+          session.returned.value = [...session.returned.value, left];
+          return;
+        }
         void session.open();
         await session.resumeSending(left);
       });
+    }
+    // Those of a session together: they are written in their order.
+    const returned = before.filter((each) => each.isReturned).map(({ id }) => sends.alone(id, async () => (await sends.kept()).find((each) => each.id === id)));
+    for (const left of await Promise.all(returned)) {
+      if (!left) continue;
+      const session = this.session(left.sessionId);
+      session.returned.value = [...session.returned.value, left];
     }
   }
 }

@@ -2,7 +2,7 @@
 import { structuredPatch } from "diff";
 import { visible } from "./text.js";
 
-/** @typedef {{sign: "+" | "-" | " ", text: string, before: number, after: number}} Line */
+/** @typedef {{sign: "+" | "-" | " " | "@", text: string, before: number, after: number}} Line */
 /** @typedef {{lines: Line[], added: number, removed: number, isCut: boolean}} Changes */
 
 const MOST_LINES = 3000;

@@ -1,11 +1,11 @@
 // What a request for permission shows: see `presentation.permissions`, which makes the same of it for
 // the terminal and for the inbox. tests/presentation/permissions.json has cases that both pass.
 import { changes } from "./diffs.js";
-import { visible } from "./text.js";
+import { unfenced, visible } from "./text.js";
 
 /** @typedef {{name: string, text: string}} Argument */
 /** @typedef {{optionId: string, kind: string, words: string, name: string}} Offer */
-/** @typedef {{title: string, arguments: Argument[], options: Offer[]}} Shows */
+/** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[]}} Shows  `content`: places of what is drawn of the call's content */
 
 const OFFERED = /** @type {Record<string, string>} */ ({
   allow_once: "allow once",
@@ -22,8 +22,7 @@ export function callOf(params, before) {
 
 /** @param {any} params @param {any} call @returns {Shows} */
 export const shown = (params, call) => ({
-  title: asString(call.title),
-  arguments: argumentsOf(call),
+  ...saidOnce(call),
   options: (params.options ?? []).map((/** @type {any} */ each) => {
     const kind = asString(each?.kind);
     const words = Object.hasOwn(OFFERED, kind) ? OFFERED[kind] : `of the unknown kind ${kind}`;
@@ -31,14 +30,55 @@ export const shown = (params, call) => ({
   }),
 });
 
+/** Title, arguments and places in the content, and nothing twice. @param {any} call @returns {Omit<Shows, "options">} */
+function saidOnce(call) {
+  const given = argumentsOf(call);
+  const input = isRecord(call.rawInput) ? call.rawInput : { "": call.rawInput };
+  /** Texts that an argument shows as they are, and its name. @type {Map<string, string>} */
+  const whole = new Map();
+  for (const [name, value] of given.length > 0 ? Object.entries(input) : []) {
+    for (const text of isWords(value) ? value : [value]) {
+      if (typeof text === "string" && text.trim() && !whole.has(text)) whole.set(text, name);
+    }
+  }
+  const told = new Set([...whole.keys()].map(bare));
+  const title = asString(call.title);
+  const shownTitle = told.has(bare(title)) ? "" : title;
+  told.add(bare(title));
+  const content = Array.isArray(call.content) ? call.content : [];
+  return {
+    title: shownTitle,
+    arguments: given.map((each) => {
+      const without = withoutTold(input[each.name], whole, each.name);
+      return without === undefined ? each : { name: each.name, text: spelled(without) };
+    }),
+    content: [...content.keys()].filter((at) => {
+      const text = content[at]?.content?.text;
+      return typeof text !== "string" || !told.has(bare(unfenced(text)));
+    }),
+  };
+}
+
+/** A value with a reference for each text of several words that another argument shows; undefined where there is none. @param {any} value @param {Map<string, string>} whole @param {string} name */
+function withoutTold(value, whole, name) {
+  let isOther = false;
+  const told = JSON.stringify(value ?? null, (_, part) => {
+    const other = typeof part === "string" && part.includes(" ") ? whole.get(part) : undefined;
+    if (other === undefined || other === name) return part;
+    isOther = true;
+    return `(as in ${other})`;
+  });
+  return isOther ? JSON.parse(told) : undefined;
+}
+
 /** All that a call is given. @param {any} call @returns {Argument[]} */
 export function argumentsOf({ rawInput, title, content }) {
   if (rawInput === undefined || rawInput === null) return [];
-  if (typeof rawInput !== "object" || Array.isArray(rawInput)) return [{ name: "", text: spelled(rawInput) }];
+  if (!isRecord(rawInput)) return [{ name: "", text: spelled(rawInput) }];
   const found = Object.entries(rawInput).map(([name, value]) => ({ name, text: spelled(value) }));
   if (found.length === 1 && found[0].text === asString(title).replace(/^`+|`+$/g, "")) return [];
   const inDiff = shownByDiffs(content);
-  return found.map(({ name, text }) => ({ name, text: inDiff.get(bare(text)) ?? text }));
+  return found.map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text }));
 }
 
 /** Texts of many lines that a diff shows whole, and what to say in their place. @param {any} content */
@@ -50,16 +90,19 @@ function shownByDiffs(content) {
     const { lines, isCut } = changes(diff);
     if (isCut) continue;
     for (const [what, sign, text] of [["old", "-", diff.oldText], ["new", "+", diff.newText]]) {
-      if (typeof text !== "string" || !bare(text).includes("\n")) continue;
+      if (typeof text !== "string" || !unended(text).includes("\n")) continue;
       const seen = lines.filter((each) => each.sign === sign || each.sign === " ").map((each) => each.text);
-      if (seen.join("\n") === visible(text).replace(/\n$/, "")) found.set(bare(text), `(all of the diff's ${what} lines)`);
+      if (seen.join("\n") === visible(text).replace(/\n$/, "")) found.set(unended(text), `(all of the diff's ${what} lines)`);
     }
   }
   return found;
 }
 
+/** Without the spaces and backticks around it. @param {string} text */
+const bare = (text) => text.trim().replace(/^`+|`+$/g, "").trim();
+
 /** @param {string} text */
-const bare = (text) => text.replace(/\n+$/, "");
+const unended = (text) => text.replace(/\n+$/, "");
 
 /** @param {unknown} value */
 const asString = (value) => (typeof value === "string" ? value : "");
@@ -67,6 +110,11 @@ const asString = (value) => (typeof value === "string" ? value : "");
 /** @param {unknown} value @returns {string} */
 function spelled(value) {
   if (typeof value === "string") return value;
-  const isWords = Array.isArray(value) && value.every((each) => typeof each === "string");
-  return isWords ? value.join(" ") : JSON.stringify(value);
+  return isWords(value) ? value.join(" ") : JSON.stringify(value);
 }
+
+/** @param {unknown} value @returns {value is Record<string, any>} */
+const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** @param {unknown} value @returns {value is string[]} */
+const isWords = (value) => Array.isArray(value) && value.every((each) => typeof each === "string");

@@ -1,29 +1,126 @@
 // How sessions stand, and in what order they are listed.
-import { baseName } from "./text.js";
+import { baseName, called, line, shortPath } from "./text.js";
+import { byTime, dayOf, moment } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-const OUTCOMES = /** @type {Record<string, string>} */ ({ limited: "ended at a limit", refused: "refused", failed: "failed", interrupted: "broke off" });
+const OUTCOMES = /** @type {Record<string, string>} */ ({ limited: "ended at a limit", refused: "refused", failed: "failed", interrupted: "interrupted" });
 
 /** How a session stands, for its colour and in words: a colour alone says nothing to who cannot see it. @param {Row | undefined} row @returns {[string, string]} */
 export function standing(row) {
   const state = row?.live?.state;
-  if (state === "waiting") return ["waiting", "waits for you"];
-  if (state === "running") return ["running", "works"];
+  if (state === "waiting") return ["waiting", "waiting for you"];
+  if (state === "running") return ["running", "running"];
   const ended = OUTCOMES[row?.outcome ?? ""];
   if (ended) return [row?.unseen ? "unseen failed" : "failed", ended];
-  if (row?.unseen) return ["unseen", "done since you looked"];
+  if (row?.unseen) return ["unseen", "done since you last looked"];
   return state === "live" ? ["live", "open"] : ["rest", ""];
 }
 
-/** By project, the one with something live first, then the one that changed last. @param {Row[]} rows @returns {{cwd: string, name: string, rows: Row[]}[]} */
-export function byProject(rows) {
-  /** @type {Map<string, Row[]>} */
+/** The prompts that wait in a session. @param {Row} row */
+export const waits = ({ queued, held }) => `${queued} ${queued === 1 ? "waits" : "wait"}${held ? ", held" : ""}`;
+
+/** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
+/** @typedef {{name: string, places: Place[]}} Day */
+
+const ORDER = ["waiting", "running", "unseen", "live", "failed", "rest"];
+
+/** What is no news has the last rank. */
+const OLD = 3;
+
+/** @param {Row} row */
+const rank = (row) => Math.min(OLD, ORDER.indexOf(standing(row)[0].split(" ")[0]));
+
+/** @typedef {{cwd: string, name: string, days: Day[]}} Project */
+
+/**
+ * Groups rows by project, the one with something live first, then the one that changed last. In each,
+ * what waits, works or is new stands first, on a day without a name, then the others by day. A fork
+ * stands below its origin, where both are there, and the day of such a family is that of the member
+ * that changed last.
+ *
+ * What is returned keeps its projects: one with the same rows, on the same day, is the same as before.
+ * @returns {(rows: Row[], now?: number) => Project[]}
+ */
+export function grouping() {
+  /** @type {Map<string, {its: Row[], today: string, best: number, project: Project}>} */
+  let kept = new Map();
+  return (rows, now = Date.now()) => {
+    const today = new Date(now).toDateString();
+    const groups = groupBy(rows, (row) => row.cwd);
+    const names = groupBy([...groups.keys()], baseName);
+    const before = kept;
+    kept = new Map();
+    for (const [cwd, its] of groups) {
+      const was = before.get(cwd);
+      const name = (names.get(baseName(cwd)) ?? []).length > 1 ? shortPath(cwd) : baseName(cwd);
+      const isSame = was?.today === today && was.project.name === name && was.its.length === its.length && was.its.every((row, at) => row === its[at]);
+      kept.set(cwd, isSame ? was : { its, today, best: Math.min(...its.map(rank)), project: { cwd, name, days: byDay(its, now) } });
+    }
+    return [...kept.values()].sort((a, b) => a.best - b.best).map(({ project }) => project);
+  };
+}
+
+/** @template T @param {T[]} all @param {(each: T) => string} by @returns {Map<string, T[]>} */
+function groupBy(all, by) {
+  /** @type {Map<string, T[]>} */
   const groups = new Map();
-  for (const row of rows) groups.set(row.cwd, [...(groups.get(row.cwd) ?? []), row]);
-  const order = ["waiting", "running", "unseen", "live", "failed", "rest"];
-  /** @param {Row} row */
-  const rank = (row) => Math.min(3, order.indexOf(standing(row)[0].split(" ")[0]));
-  const sorted = [...groups].map(([cwd, its]) => ({ cwd, name: baseName(cwd), rows: its.toSorted((a, b) => rank(a) - rank(b)) }));
-  return sorted.toSorted((a, b) => rank(a.rows[0]) - rank(b.rows[0]));
+  for (const each of all) {
+    const name = by(each);
+    const group = groups.get(name);
+    if (group) group.push(each);
+    else groups.set(name, [each]);
+  }
+  return groups;
+}
+
+/** @param {Row[]} rows @param {number} now @returns {Day[]} */
+function byDay(rows, now) {
+  const families = familiesOf(rows).map((family) => ({
+    family,
+    rank: Math.min(...family.map(({ row }) => rank(row))),
+    at: family.map(({ row }) => row.updatedAt).sort().at(-1) ?? "",
+  }));
+  families.sort((a, b) => a.rank - b.rank || byTime(b.at, a.at));
+  /** @type {Day[]} */
+  const days = [];
+  for (const { family, rank, at } of families) {
+    const name = rank < OLD ? "" : dayOf(at, now);
+    if (days.at(-1)?.name !== name) days.push({ name, places: [] });
+    days.at(-1)?.places.push(...family);
+  }
+  return days;
+}
+
+/** The session that this one was copied from. @param {Row} row */
+const originOf = (row) => row.origins?.findLast((each) => each.sessionId !== row.sessionId)?.sessionId;
+
+/** Sessions of a project, each with its forks below it. @param {Row[]} rows @returns {Place[][]} */
+function familiesOf(rows) {
+  const known = new Set(rows.map((row) => row.sessionId));
+  const forks = groupBy(rows, (row) => originOf(row) ?? "");
+  const apart = apartIn(rows);
+  const placed = new Set();
+  /** @param {Row} row @param {number} depth @returns {Place[]} */
+  const family = (row, depth) => {
+    if (placed.has(row.sessionId)) return [];  // of its own origin: nothing that the hub makes
+    placed.add(row.sessionId);
+    return [{ row, depth, apart: apart(row) }, ...(forks.get(row.sessionId) ?? []).flatMap((each) => family(each, depth + 1))];
+  };
+  const roots = rows.filter((row) => !known.has(originOf(row) ?? ""));
+  return [...roots, ...rows].map((row) => family(row, 0)).filter((its) => its.length > 0);
+}
+
+/** How sessions of one name differ: by when they began, and where that is not enough by their ids. @param {Row[]} rows @returns {(row: Row) => string} */
+function apartIn(rows) {
+  const named = groupBy(rows, (row) => called(row.title));
+  const twins = [...named.values()].flatMap((its) => (its.length > 1 ? its : []));
+  const started = (/** @type {Row} */ row) => `started ${moment(row.createdAt)}`;
+  const dated = groupBy(twins, (row) => called(row.title) + started(row));
+  /** @type {Map<Row, string>} */
+  const apart = new Map();
+  for (const its of dated.values()) {
+    for (const row of its) apart.set(row, its.length < 2 ? started(row) : `${started(row)}, ${line(row.sessionId.slice(-6), 12)}`);
+  }
+  return (row) => apart.get(row) ?? "";
 }

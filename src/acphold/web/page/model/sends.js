@@ -12,6 +12,7 @@ const NAME = "acphold";
  * @property {any[]} content
  * @property {number} at
  * @property {number | null} after  a position from before it, null until it was sent once
+ * @property {boolean} [isReturned]  it was stopped before it began, and is to be written on
  */
 
 /** @returns {Promise<IDBDatabase>} */
@@ -46,8 +47,8 @@ export const keep = (kept) => run("prompts", "readwrite", (store) => store.put(k
 /** @param {string} id */
 export const forget = (id) => run("prompts", "readwrite", (store) => store.delete(id));
 
-/** @returns {Promise<Kept[]>} */
-export const kept = () => run("prompts", "readonly", (store) => store.getAll());
+/** In the order in which they were written. @returns {Promise<Kept[]>} */
+export const kept = async () => (await run("prompts", "readonly", (store) => store.getAll())).sort((a, b) => a.at - b.at);
 
 /** @param {string} sessionId @param {string} text */
 export const keepDraft = (sessionId, text) =>
@@ -62,7 +63,7 @@ export const forgetAll = () => Promise.all([run("prompts", "readwrite", (store) 
 /**
  * Do something with a prompt that no other page of this browser does at the same time: who comes
  * later waits until the one before is done with it, or is closed.
- * @param {string} id @param {() => Promise<void>} what
+ * @template T @param {string} id @param {() => Promise<T>} what @returns {Promise<T>}
  */
 export const alone = (id, what) => (navigator.locks ? navigator.locks.request(`prompt ${id}`, what) : what());
 

@@ -45,6 +45,16 @@ const SCREEN = 4000;
  * @property {string} [error]
  */
 
+/**
+ * @typedef {object} Queued  a prompt that waits in the session, whoever wrote it
+ * @property {string} id
+ * @property {string} words  the beginning of its text
+ * @property {number} [at]  the moment before which it does not begin
+ * @property {string} [client]
+ *
+ * @typedef {{waiting?: Queued[], held?: string, until?: number}} Queue  what is left out is not so
+ */
+
 /** The place of what comes now. @returns {import("./timeline.js").Place} */
 const now = (seq = 0) => ({ seq, at: new Date().toISOString() });
 
@@ -60,10 +70,12 @@ export class Session {
   asked = signal([]);
   /** @type {import("@preact/signals").Signal<Sending[]>} */
   sending = signal([]);
-  /** Prompts that were stopped before they began: who wrote them has them back. @type {import("@preact/signals").Signal<any[][]>} */
+  /** Prompts that were stopped before they began: who wrote them has them back, and until then they are kept. @type {import("@preact/signals").Signal<sends.Kept[]>} */
   returned = signal([]);
   /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<any>} */
   introduction = signal(null);
+  /** The prompts that wait in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
+  queue = signal(null);
   isAttached = signal(false);
   /** Set while it can only be read: its agent is not served, and nobody said which other one may read the conversation and continue it. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
@@ -84,7 +96,7 @@ export class Session {
   #whenOver = new Map();
   /** Prompts that waited when somebody here stopped all, and of which nothing was heard since. @type {Set<string>} */
   #stopped = new Set();
-  /** Those of them that are over. @type {any[][]} */
+  /** Those of them that are over. @type {sends.Kept[]} */
   #unbegun = [];
   #position = 0;
   /** That of the position: where the journal has gone back, the server has another one, and refuses. */
@@ -120,6 +132,14 @@ export class Session {
       return;
     }
     await this.attach();
+  }
+
+  /** It was just made over this connection: there is nothing to be read of it. @param {any} told  the answer of session/new */
+  hasBegun(told) {
+    this.#loading = Promise.resolve();
+    this.status.value = "ready";
+    this.#isSeen();
+    this.#attached(told);
   }
 
   /** Take the connection that there is now. */
@@ -274,14 +294,16 @@ export class Session {
     /** @param {any} told */
     const find = (told) => told.decisions.find((/** @type {any} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
-      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer pending", client: found?.client }, now());
+      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
       this.#changed();
     });
   }
 
   /** @param {Asked} asked */
   #put(asked) {
-    this.asked.value = [...this.asked.value.filter((each) => each.id !== asked.id), asked];
+    // One that is known keeps its place: another must not come under a finger.
+    const isKnown = this.asked.value.some((each) => each.id === asked.id);
+    this.asked.value = isKnown ? this.asked.value.map((each) => (each.id === asked.id ? asked : each)) : [...this.asked.value, asked];
   }
 
   /** @param {Asked} asked @param {object} result */
@@ -318,12 +340,18 @@ export class Session {
 
   /** Do without a prompt that was not sent, or was refused. @param {sends.Kept} kept */
   async giveUp(kept) {
+    kept.isReturned = false;
     this.#over(kept);
   }
 
   /** End the turn that runs, and those that wait. */
   cancel() {
-    for (const { kept, state } of this.sending.value) if (state === "sent" || state === "arrived") this.#stopped.add(kept.id);
+    for (const { kept, state } of this.sending.value) {
+      if (state !== "sent" && state !== "arrived") continue;
+      this.#stopped.add(kept.id);
+      kept.isReturned = true;  // also if the page is gone before the answer comes
+      void sends.keep(kept).catch(() => {});
+    }
     this.#server.tell("session/cancel", { sessionId: this.id });
   }
 
@@ -375,7 +403,11 @@ export class Session {
       this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, now());
     }
     const wasStopped = this.#stopped.delete(kept.id);
-    if (stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived")) this.#unbegun.push(kept.content);
+    kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");
+    if (kept.isReturned) {
+      void sends.keep(kept).catch(() => {});
+      this.#unbegun.push(kept);
+    }
     if (this.#stopped.size === 0 && this.#unbegun.length > 0) {
       this.returned.value = [...this.returned.value, ...this.#unbegun];
       this.#unbegun = [];
@@ -386,7 +418,7 @@ export class Session {
 
   /** @param {sends.Kept} kept */
   #over(kept) {
-    void sends.forget(kept.id).catch(() => {});
+    if (!kept.isReturned) void sends.forget(kept.id).catch(() => {});
     this.sending.value = this.sending.value.filter((each) => each.kept.id !== kept.id);
     this.#whenOver.get(kept.id)?.();
     this.#whenOver.delete(kept.id);
@@ -395,6 +427,20 @@ export class Session {
   /** @param {sends.Kept} kept @param {Sending["state"]} state @param {string} [error] */
   #state(kept, state, error) {
     this.sending.value = this.sending.value.map((each) => (each.kept.id === kept.id ? { ...each, state, error } : each));
+  }
+
+  // -- what waits in the session ---------------------------------------------------------------
+
+  /** Read the queue, behind a `change` of it; with `read` also the content of the prompt with that id. @param {{change?: object, read?: string}} [what] */
+  async queued(what) {
+    const told = await this.#server.call("_acphold/queue", { sessionId: this.id, ...what });
+    this.hasQueue(told.queue);
+    return told;
+  }
+
+  /** @param {Queue} queue  as it is now */
+  hasQueue(queue) {
+    this.queue.value = queue;
   }
 
   // -- modes and options -----------------------------------------------------------------------
@@ -487,7 +533,7 @@ export class Session {
     };
   }
 
-  /** @param {any} told  the answer of session/resume */
+  /** @param {any} told  the answer of session/resume, or of session/new */
   #attached(told) {
     this.problem.value = "";
     this.otherAgent.value = null;
@@ -499,6 +545,7 @@ export class Session {
     const taken = told._meta?.["acphold/answered"] ?? [];
     this.asked.value = this.asked.value.filter((each) => !taken.includes(each.sent));
     for (const each of this.sending.value) this.#send(each.kept);
+    this.queued().catch(() => {});
     this.#changed();
   }
 }

@@ -24,6 +24,12 @@ export const called = (title) => line(title, 200).replace(/[`*]/g, "") || "New s
 /** An agent, without the scope of the package that it comes in. @param {unknown} name */
 export const agentName = (name) => line(String(name ?? "").replace(/^@[^/]+\//, ""), 40);
 
+/** Agents put a fence around what a command showed. @param {string} text */
+export function unfenced(text) {
+  const found = /^\s*(```+)[^\n`]*\n([\s\S]*?)\n?\1\s*$/.exec(text.slice(0, 2_000_000));
+  return found ? found[2] : text;
+}
+
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {
   return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);

@@ -36,7 +36,7 @@ import { Prose } from "./prose.js";
  * @typedef {Said | Prompt | Tool | Plan | End | Note | Question | Compaction | Child} Item
  *
  * @typedef {{title?: string | null, description?: string | null, state?: string | null, stopReason?: string | null}} ChildState
- * @typedef {{question: string, outcome?: string, result?: any, client?: string}} Answer
+ * @typedef {{question: string, outcome?: string, result?: any, client?: {name?: string}}} Answer
  *
  * @typedef {object} ToolFields  what an agent may say of a tool call; `content` and the inputs are as it sent them
  * @property {string} [title]
@@ -148,7 +148,7 @@ export class Timeline {
       what();
     } catch (error) {
       console.error(error);
-      this.#note("error", "This page could not read something that the server sent.", undefined, place);
+      this.#note("error", "The page could not read a message from the server.", undefined, place);
     }
   }
 

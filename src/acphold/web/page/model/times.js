@@ -9,6 +9,8 @@ function format(options) {
 
 const day = format({ month: "short", day: "numeric" });
 const clock = format({ hour: "2-digit", minute: "2-digit" });
+const weekday = format({ weekday: "long" });
+const year = format({ month: "short", day: "numeric", year: "numeric" });
 const whole = format({ dateStyle: "medium", timeStyle: "medium" });
 
 /** How long ago, or the day. @param {string | number} at @param {number} [now] */
@@ -27,6 +29,20 @@ export function moment(at) {
   const isToday = then.toDateString() === new Date().toDateString();
   return isToday ? clock(then) : `${day(then)}, ${clock(then)}`;
 }
+
+/** The day, as a list has it. @param {string | number} at @param {number} [now] */
+export function dayOf(at, now = Date.now()) {
+  const then = new Date(at);
+  const today = new Date(now);
+  // By the calendar: a day may have 23 hours, or 25.
+  const days = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(at).setHours(0, 0, 0, 0)) / 86_400_000);
+  if (days < 2) return days < 1 ? "Today" : "Yesterday";
+  if (days < 7) return weekday(then);
+  return (then.getFullYear() === today.getFullYear() ? day : year)(then);
+}
+
+/** The order of two times as the server writes them, the earlier one first. @param {string} a @param {string} b */
+export const byTime = (a, b) => (a < b ? -1 : Number(a > b));
 
 /** All of it, for a title. @param {string | number} at */
 export const exactly = (at) => whole(new Date(at));

@@ -5,17 +5,19 @@ import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
 import { Guard } from "./guard.js";
 import { Home } from "./home.js";
+import { panes, useWide } from "./columns.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { place } from "./places.js";
 
-const LATER_VIEWS = /** @type {Record<string, any>} */ ({ new: "NewSession", usage: "Usage", decisions: "Decisions" });
+const LATER_VIEWS = /** @type {Record<string, any>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions" });
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {
   const { name, id, seq } = place.value;
   const isOpen = name === "session" || name in LATER_VIEWS;
   const waiting = desk.inbox.value.length;
+  const isBroad = useWide(panes);
   // What is open is drawn first: the list is beside it, or is not seen at all.
   const [isListed, setListed] = useState(!isOpen);
   useEffect(() => setListed(true), []);
@@ -27,12 +29,13 @@ export function App({ desk, problem }) {
   if (state === "stranger") return html`<${Later} name="SignIn" problem=${problem || why} />`;
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
     <${Away} server=${desk.server} />
+    <div class="undo" role="status">${desk.notices.value.length > 0 && html`<${Later} name="Undo" desk=${desk} />`}</div>
     <div class=${`panes ${isOpen ? "has-open" : ""}`}>
-      ${isListed ? html`<${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />` : html`<nav class="home" aria-label="Sessions"></nav>`}
+      ${isListed ? html`<${Home} desk=${desk} current=${id} asking=${name === "session" ? id : ""} isAll=${!isOpen} />` : html`<nav class="home" aria-label="Sessions"></nav>`}
       ${name === "session"
         ? html`<${Guard} key=${id}><${Conversation} desk=${desk} id=${id} seq=${seq} /><//>`
         : isOpen
-          ? html`<${Later} key=${name} name=${LATER_VIEWS[name]} desk=${desk} />`
-          : html`<aside class="plain nothing" aria-label="No session is open"><p class="aside">Choose a session, or start one.</p></aside>`}
+          ? html`<${Later} key=${`${name} ${id} ${seq}`} name=${LATER_VIEWS[name]} desk=${desk} id=${id} seq=${seq} />`
+          : isBroad && html`<aside class="plain news" aria-label="News"><${Later} name="News" desk=${desk} /></aside>`}
     </div>`;
 }

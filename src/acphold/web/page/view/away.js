@@ -1,4 +1,4 @@
-// Says when the page is not connected, and since when: what it shows may be old then.
+// Says when the page is offline, and since when: what it shows may be old then.
 import { useEffect, useState } from "preact/hooks";
 import { lasting, moment } from "../model/times.js";
 import { html } from "./html.js";
@@ -19,7 +19,7 @@ export function Away({ server }) {
   }, [isHere, link.since]);
   if (isHere || link.state === "stranger" || Date.now() - link.since < UNNOTICED_MS) return null;
   return html`<div class="away-bar" role="status">
-    <span>Not connected since ${moment(link.since)} (${lasting(link.since)}). What you see is from then.</span>
+    <span>Offline since ${moment(link.since)} (${lasting(link.since)}). What you see is from then.</span>
     <button type="button" onClick=${() => server.connectNow()}>Try now</button>
   </div>`;
 }

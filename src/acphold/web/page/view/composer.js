@@ -1,8 +1,10 @@
 // Where the next prompt is written: commands behind `/`, files behind `@`, pictures and files of
 // this device, modes and options. A draft is kept as it is typed.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { draft, keepDraft } from "../model/sends.js";
+import { promptBlocks } from "../model/prompt_blocks.js";
+import { draft, forget, keepDraft } from "../model/sends.js";
 import { line } from "../model/text.js";
+import { mayPrompt } from "../wire/device.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 
@@ -14,6 +16,7 @@ export function Composer({ session, isRunning, paths }) {
   const [files, setFiles] = useState(/** @type {{name: string, content: any}[]} */ ([]));
   const [problem, setProblem] = useState("");
   const [isStopping, setStopping] = useState(false);
+  const [isLate, setLate] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const loading = useRef(/** @type {Promise<void>} */ (Promise.resolve()));
@@ -32,12 +35,12 @@ export function Composer({ session, isRunning, paths }) {
   useEffect(() => {
     if (returned.length === 0) return;
     session.returned.value = [];
-    const content = returned.flat();
+    const content = returned.flatMap((each) => each.content);
     const words = content.filter((each) => each.type === "text").map((each) => each.text);
     void loading.current.then(() => {
       setText((now) => {
         const next = [...words, now].filter(Boolean).join("\n\n");
-        void keepDraft(session.id, next).catch(() => {});
+        void keepDraft(session.id, next).then(() => returned.forEach((each) => forget(each.id))).catch(() => {});
         return next;
       });
       // A link stands in the text, behind its @.
@@ -56,12 +59,24 @@ export function Composer({ session, isRunning, paths }) {
     setText(next);
     void keepDraft(session.id, next).catch(() => {});
   };
-  const send = () => {
-    if (!text.trim() && files.length === 0) return;
-    void session.prompt([...files.map((each) => each.content), ...blocks(text.trim(), session.cwd)]);
+  const isEmpty = !text.trim() && files.length === 0;
+  const content = () => [...files.map((each) => each.content), ...promptBlocks(text.trim(), session.cwd)];
+  const clear = () => {
     write("");
     setFiles([]);
     setProblem("");
+  };
+  const send = () => {
+    if (isEmpty) return;
+    void session.prompt(content());
+    clear();
+  };
+  /** Into the queue of the session; until the server has it, it stands here. */
+  const later = () => {
+    setLate(true);
+    session.queued({ change: { do: "add", prompt: content() } })
+      .then(() => area.current?.value === text && clear(), ({ message }) => setProblem(message))
+      .finally(() => setLate(false));
   };
   /** @param {Iterable<File>} chosen */
   const attach = async (chosen) => {
@@ -88,6 +103,8 @@ export function Composer({ session, isRunning, paths }) {
     write(text.replace(/(^|\s)[/@][^\s]*$/, `$1${whole} `));
     area.current?.focus();
   };
+  const queue = session.queue.value;
+  const mayQueue = queue && (isRunning || queue.held) && mayPrompt();
   const found = suggestions(text, state.commands ?? [], paths);
 
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}
@@ -97,7 +114,7 @@ export function Composer({ session, isRunning, paths }) {
       ([whole, about]) => html`<li><button type="button" onClick=${() => complete(whole)}><b>${line(whole, 120)}</b> <span>${line(about, 120)}</span></button></li>`,
     )}</ul>`}
     ${files.length > 0 && html`<ul class="attached">${files.map(
-      (each, at) => html`<li>${line(each.name, 40)} <button type="button" aria-label=${`Leave out ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
+      (each, at) => html`<li>${line(each.name, 40)} <button type="button" aria-label=${`Remove ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
     )}</ul>`}
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
@@ -108,25 +125,15 @@ export function Composer({ session, isRunning, paths }) {
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
-      ${(!isRunning || text.trim() || files.length > 0) && html`<button type="submit" class="send" disabled=${!text.trim() && files.length === 0} title="Send"><span class="away">Send</span></button>`}
+      ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}
     </div>
+    ${!isEmpty && mayQueue && html`<button type="button" class="quiet" disabled=${isLate || !session.isAttached.value} onClick=${later} title="Into the queue, where it waits also without this page">Later</button>`}
     <${Guard}><${Choices} session=${session} /><//>
   </form>`;
 }
 
 /** @param {any} content */
 const nameOf = ({ type, resource }) => (resource?.uri ? decodeURIComponent(String(resource.uri).split("/").at(-1) ?? "") : type === "image" ? "a picture" : String(type));
-
-/** Text, and a link for each file that is named behind an `@`. @param {string} text @param {string} cwd */
-function blocks(text, cwd) {
-  if (!text) return [];
-  const links = [...text.matchAll(/(?:^|\s)@([\w./~+-]+[\w/])/g)].map(([, path]) => ({
-    type: "resource_link",
-    name: path,
-    uri: `file://${encodeURI(path.startsWith("/") ? path : `${cwd.replace(/\/$/, "")}/${path}`)}`,
-  }));
-  return [{ type: "text", text }, ...links];
-}
 
 /** @param {string} text @param {any[]} commands @param {() => string[]} paths @returns {[string, string][]} */
 function suggestions(text, commands, paths) {

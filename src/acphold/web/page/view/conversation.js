@@ -1,13 +1,11 @@
 // A session: what was said, at its end; what it asks; where one writes.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { agentName, baseName, called, line, visible } from "../model/text.js";
+import { agentName, baseName, called, line } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
-import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { whole } from "./places.js";
-import { QuestionView } from "./question.js";
 import { State } from "./rows.js";
 
 /** How long after a hand was at the page what scrolls is taken for its doing. */
@@ -27,7 +25,7 @@ export function Conversation({ desk, id, seq }) {
   const [session, setSession] = useState(() => desk.session(id));
   useEffect(() => {
     setSession(desk.look(id));
-    return () => desk.leave();
+    return () => desk.leave(id);
   }, [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
@@ -37,7 +35,7 @@ export function Conversation({ desk, id, seq }) {
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
-  const who = agentName(row?.agent ?? session.introduction.value?.agentInfo?.title ?? "The agent");
+  const who = agentName(row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent");
   return html`<main class="conversation" id="main" tabindex="-1">
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
@@ -47,44 +45,16 @@ export function Conversation({ desk, id, seq }) {
     </header>
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
     ${status === "missing" && html`<p class="empty">Session not found, or this device has no access to it.</p>`}
-    ${status === "failed" && html`<p class="empty">It could not be read: ${line(session.problem.value)}</p>`}
+    ${status === "failed" && html`<p class="empty">The session could not be read. ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} isKnown=${row !== undefined} isRunning=${isRunning} />
     ${session.status.value === "ready" && html`<footer class="asking">
-      <${Questions} session=${session} waiting=${desk.inbox.value} who=${who} />
-      <${Sending} session=${session} />
+      <${Later} name="Questions" session=${session} waiting=${desk.inbox.value} who=${who} />
+      <${Later} name="Waiting" desk=${desk} session=${session} />
       ${session.problem.value && status === "ready" && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
       <${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />
     </footer>`}
   </main>`;
-}
-
-/** @param {{session: import("../model/session.js").Session, who: string, waiting: import("../model/desk.js").Waiting[]}} props */
-function Questions({ session, who, waiting }) {
-  const [later, setLater] = useState(/** @type {string[]} */ ([]));
-  void session.changes.value;  // what is asked about may be told a moment after the question
-  return session.asked.value.map((asked) =>
-    later.includes(asked.id)
-      ? html`<button type="button" class="later" key=${asked.id} onClick=${() => setLater((was) => was.filter((each) => each !== asked.id))}>${who} waits for your answer</button>`
-      : html`<${Guard} key=${asked.id}><${QuestionView} asked=${asked} who=${who} call=${session.timeline.tool(asked.params.toolCall?.toolCallId)?.fields}
-          shows=${waiting.find((each) => each.id === asked.id)?.shows}
-          answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined}
-          later=${() => setLater((was) => [...was, asked.id])} /><//>`,
-  );
-}
-
-const STATES = /** @type {Record<string, string>} */ ({ kept: "Kept on this device; sent when the connection is back", sent: "On its way", arrived: "Sent; waiting for its turn" });
-
-/** Prompts whose turn has not begun. @param {{session: import("../model/session.js").Session}} props */
-function Sending({ session }) {
-  const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
-  return waiting.length > 0 && html`<ul class="sending" aria-label="Waiting prompts">${waiting.map(
-    ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
-      <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
-      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
-        ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.giveUp(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
-    </li>`,
-  )}</ul>`;
 }
 
 /** @param {{session: import("../model/session.js").Session, seq: number, isKnown: boolean, isRunning: boolean}} props */
@@ -93,7 +63,7 @@ function Reading({ session, seq, isKnown, isRunning }) {
   const top = useRef(/** @type {HTMLDivElement | null} */ (null));
   const sheet = useRef(/** @type {HTMLDivElement | null} */ (null));
   const isAtEnd = session.isAtEnd.value;
-  const moved = useRef(0);
+  const moved = useRef(-HAND_MS);  // nobody has touched it yet, however young the page is
   const changes = session.changes.value;
   const before = session.before.value;
   const undrawn = session.undrawn.value;
@@ -109,6 +79,7 @@ function Reading({ session, seq, isKnown, isRunning }) {
   const isOver = isQuiet && isKnown && !isRunning && !["end", "prompt", undefined].includes(items.at(-1)?.kind);
   const toEnd = () => session.timeline.items.length > 0 && box.current?.scrollTo({ top: box.current.scrollHeight });
 
+  const [isLong, setLong] = useState(true);
   useLayoutEffect(() => void (session.isAtEnd.value = !seq), []);
   useLayoutEffect(() => {
     if (session.isAtEnd.value) toEnd();
@@ -127,7 +98,11 @@ function Reading({ session, seq, isKnown, isRunning }) {
   // changes: who reads the end still reads it.
   useEffect(() => {
     if (!box.current) return undefined;
-    const watch = new ResizeObserver(() => session.isAtEnd.value && toEnd());
+    const watch = new ResizeObserver(() => {
+      const { scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
+      setLong(scrollHeight > clientHeight);
+      if (session.isAtEnd.value) toEnd();
+    });
     watch.observe(box.current);
     if (sheet.current) watch.observe(sheet.current);
     return () => watch.disconnect();
@@ -136,17 +111,21 @@ function Reading({ session, seq, isKnown, isRunning }) {
   useEffect(() => {
     if (!seq || session.status.value !== "ready") return;
     // What was kept here is shown first, and then it is read anew; who has gone on meanwhile stays where they are.
-    if (sought.current === seq && (moved.current || session.isAtEnd.value)) return;
+    if (sought.current === seq && (moved.current > 0 || session.isAtEnd.value)) return;
     sought.current = seq;
     session.isAtEnd.value = false;
-    void session.reach(seq).then(() =>
-      requestAnimationFrame(async () => {
-        const found = show(seq);
-        if (!found?.querySelector("[aria-busy]")) return;
-        await whole(found);
-        if (performance.now() - moved.current >= HAND_MS && found.isConnected && !session.isAtEnd.value) show(seq);
-      }),
-    );
+    void session.reach(seq).then(async () => {
+      const hand = moved.current;
+      let found, at;
+      // What is above is drawn by and by, and measured when it is first near the screen: both move the place.
+      do {
+        await new Promise(requestAnimationFrame);
+        found = show(seq);
+        at = found?.offsetTop;
+        if (sheet.current) await whole(sheet.current);
+        for (let frames = 3; frames--; ) await new Promise(requestAnimationFrame);
+      } while (moved.current === hand && !session.isAtEnd.value && at !== found?.offsetTop);
+    });
   }, [seq, session.status.value, session.timeline]);
 
   const onScroll = () => {
@@ -162,9 +141,10 @@ function Reading({ session, seq, isKnown, isRunning }) {
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
       <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Loading earlier messages…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
-      <${Entries} items=${items.slice(undrawn)} version=${changes} />${isOver && html`<hr class="end" />`}</div>
+      <${Entries} items=${items.slice(undrawn)} version=${changes} asked=${session.asked.value} />${isOver && html`<hr class="end" />`}
+      ${session.status.value === "ready" && items.length + session.asked.value.length + session.sending.value.length === 0 && html`<${Later} name="EmptyConversation" />`}</div>
     </div>
-    ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
+    ${!isAtEnd && isLong && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
   </div>`;
 }
 
@@ -186,7 +166,7 @@ function show(seq) {
   const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet > .entry[data-seq]"))];
   const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
   document.querySelector(".entry.found")?.classList.remove("found");
-  found?.scrollIntoView({ block: "center" });
+  found?.scrollIntoView({ block: "start" });
   found?.classList.add("found");
   return found;
 }

@@ -19,7 +19,7 @@ export function Decisions() {
     );
   useEffect(() => void more(), []);
   return html`<main class="plain decisions" id="main" tabindex="-1">
-    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>Decided</h1></header>
+    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>Decisions</h1></header>
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
     ${found?.length === 0 && html`<p class="empty">No questions yet.</p>`}
     <ul>${(found ?? []).map((each) => html`<li key=${each.id}><a class="session" href=${sessionPlace(each.sessionId, each.seq)}>

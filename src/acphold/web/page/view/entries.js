@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { HOW } from "../model/decisions.js";
 import { baseName, line, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
+import { coded } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -15,23 +16,26 @@ import { ToolView } from "./tool_call.js";
 
 /** @typedef {import("../model/timeline.js").Item} Item */
 
-/** @param {{items: Item[], version: number, isInside?: boolean}} props */
-export function Entries({ items, isInside = false }) {
-  return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} />`);
+/** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").Asked[]}} props */
+export function Entries({ items, isInside = false, asked = [] }) {
+  /** @param {any} item */
+  const isAsked = ({ kind, id, fields }) =>
+    asked.some((each) => (kind === "question" ? each.id === id : kind === "tool" && each.params.toolCall?.toolCallId === id && (fields.status ?? "pending") === "pending"));
+  return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} isAsked=${isAsked(item)} />`);
 }
 
 class Entry extends Component {
   /** @param {any} next */
   shouldComponentUpdate(next) {
-    const { item, version } = /** @type {any} */ (this.props);
-    return next.item !== item || next.version !== version;
+    const { item, version, isAsked } = /** @type {any} */ (this.props);
+    return next.item !== item || next.version !== version || next.isAsked !== isAsked;
   }
 
   render() {
-    const { item, isInside } = /** @type {{item: Item, isInside: boolean}} */ (/** @type {any} */ (this.props));
+    const { item, isInside, isAsked } = /** @type {{item: Item, isInside: boolean, isAsked: boolean}} */ (/** @type {any} */ (this.props));
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
-    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined}><${Guard}>${drawn(item)}<//></div>`;
+    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}>${drawn(item)}<//></div>`;
   }
 }
 
@@ -55,7 +59,7 @@ function drawn(item) {
     case "note":
       return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
     case "compaction":
-      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "was shortened" : line(item.error ?? (item.status ?? "in_progress").replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "summarized" : line(item.error ?? (item.status ?? "in_progress").replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
       return html`<${EndView} end=${item} />`;
   }
@@ -83,7 +87,7 @@ function Inside({ items, version }) {
 
 /** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
 function PromptView({ item }) {
-  const whose = item.isTold ? "Reported by the agent as said by you" : "You";
+  const whose = item.isTold ? "You, as reported by the agent" : "You";
   return html`<article class=${`prompt ${item.isTold ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${When} item=${item} /></header>
     ${item.content.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
@@ -129,15 +133,15 @@ export function PlanView({ entries }) {
 function DecisionView({ item }) {
   const { answer, params } = item;
   const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
-  if (!answer) return html`<p class="decision open"><b>Asks</b> ${asked || "for leave"}</p>`;
+  if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${asked} ${answer.client && html`<span>in ${line(answer.client, 40)}</span>`}</p>`;
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.client?.name && html`<span>in ${line(answer.client.name, 40)}</span>`}</p>`;
 }
 
-const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Ended at a limit", refused: "The agent refused", failed: "Failed", interrupted: "Broke off" });
+const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Ended at a limit", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
 
 /** @param {{end: import("../model/timeline.js").End}} props */
 function EndView({ end }) {

@@ -44,7 +44,7 @@ export function Find({ session, done }) {
         setTold(keys.length === 0 ? "Not found" : "No more");
         return;
       }
-      setTold("Searching further back…");
+      setTold("Searching earlier messages…");
       session.isAtEnd.value = false;
       await session.loadOlder();
       if (session.before.value === before) return;
@@ -59,7 +59,7 @@ export function Find({ session, done }) {
     <input ref=${field} type="search" aria-label="Find in this session" placeholder="Find in this session" value=${words} onKeyDown=${onKey}
       onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setWords(event.target.value), setTold(""), (at.current = -1))} />
     <output aria-live="polite">${told}</output>
-    <button type="button" aria-label="Previous match" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="The next hit" onClick=${() => go(1)}>↓</button>
+    <button type="button" aria-label="Previous match" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="Next match" onClick=${() => go(1)}>↓</button>
     <button type="button" aria-label="Close" onClick=${done}>×</button>
   </search>`;
 }

@@ -4,13 +4,22 @@ import { line, visible } from "../model/text.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
 
-/** @typedef {{params: any, answer?: (result: object) => void, isBusy: boolean}} Props */
+/** @typedef {{id: string, params: any, answer?: (result: object) => void, isBusy: boolean}} Props  `id` is the question's */
+
+/** What was typed into forms that are not sent yet, by question: one that is put off, or asked again over a new connection, still has it. @type {Map<string, Record<string, any>>} */
+const typed = new Map();
 
 /** @param {Props} props */
-export function FormView({ params, answer, isBusy }) {
+export function FormView({ id, params, answer, isBusy }) {
   const schema = params.requestedSchema ?? {};
   const fields = Object.entries(schema.properties ?? {});
-  const [values, setValues] = useState(() => Object.fromEntries(fields.map(([name, field]) => [name, /** @type {any} */ (field).default])));
+  const [values, setValues] = useState(() => typed.get(id) ?? Object.fromEntries(fields.map(([name, field]) => [name, /** @type {any} */ (field).default])));
+  /** @param {string} name @param {any} value */
+  const set = (name, value) => {
+    const next = { ...values, ...typed.get(id), [name]: value };
+    typed.set(id, next);
+    setValues(next);
+  };
   const [missing, setMissing] = useState("");
   /** @param {Event} event */
   const send = (event) => {
@@ -24,7 +33,7 @@ export function FormView({ params, answer, isBusy }) {
   return html`<form class="what form" onSubmit=${send}>
     <p class="asks"><${Long} text=${params.message} /></p>
     ${fields.map(([name, field]) => html`<${Field} key=${name} name=${name} field=${field} value=${values[name]} isMissing=${missing === name}
-      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => setValues((was) => ({ ...was, [name]: value }))} />`)}
+      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => set(name, value)} />`)}
     <div class="options">
       <div class="allow"><button type="submit" class="main" disabled=${isBusy || !answer}>Send</button></div>
       <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
@@ -77,7 +86,7 @@ export function PageView({ params, answer, isBusy }) {
   const isWeb = url !== null && ["http:", "https:"].includes(url.protocol);
   return html`<div class="what">
     <p class="asks"><${Long} text=${params.message} /></p>
-    <p>It wants you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${visible(params.url)}</pre>
+    <p>The agent asks you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${visible(params.url)}</pre>
     <div class="options">
       <div class="allow">${isWeb && url && html`<a class="button main" href=${url.href} target="_blank" rel="noopener noreferrer" onClick=${() => answer?.({ action: "accept" })}>Open ${url.host}</a>`}</div>
       <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>

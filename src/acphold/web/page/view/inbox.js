@@ -5,6 +5,7 @@ import { ago } from "../model/times.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
+import { Offer } from "./notices.js";
 import { QuestionView } from "./question.js";
 
 const LATER = "acphold later";
@@ -16,7 +17,7 @@ const putOff = () => /** @type {string[]} */ (JSON.parse(localStorage.getItem(LA
 export function Inbox({ desk, current }) {
   const [later, setLater] = useState(putOff);
   // What the session that is open asks is asked beside it.
-  const waiting = desk.inbox.value.filter((each) => each.sessionId !== current);
+  const waiting = desk.inbox.value.filter((each) => each.sessionId !== current && !desk.hidden.value.has(each.sessionId));
   if (waiting.length === 0) return null;
   /** @param {string} id */
   const toggle = (id) => {
@@ -27,8 +28,9 @@ export function Inbox({ desk, current }) {
   const now = waiting.filter((each) => !later.includes(each.id));
   const others = waiting.filter((each) => later.includes(each.id));
   return html`<section class="inbox" aria-labelledby="waits">
-    <h2 id="waits">Waits for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
+    <h2 id="waits">Waiting for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>
+    ${now.length > 0 && html`<${Offer} />`}
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
       (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}
@@ -39,8 +41,8 @@ export function Inbox({ desk, current }) {
 function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
   const asked = session.asked.value.find((each) => each.id === waiting.id);
-  const who = agentName(waiting.agent);
-  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later}
+  const who = agentName(waiting.agentName);
+  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

@@ -1,25 +1,17 @@
 // A view of `later.js`, as soon as that is loaded.
-import * as hooks from "preact/hooks";
 import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { Long } from "./long.js";
-import { codeIn, go, sessionPlace, whole } from "./places.js";
 
-// By what they import it as: see build.mjs.
-/** @type {any} */ (globalThis).lent = {
-  "preact/hooks": hooks,
-  "./html.js": { html },
-  "./places.js": { codeIn, go, sessionPlace, whole },
-  "./long.js": { Long },
-};
+/** @type {any} */
+let loaded = null;
 
-/** @param {{name: "ContentView" | "Decisions" | "Find" | "FormView" | "NewSession" | "Notices" | "OtherAgent" | "PageView" | "SessionMenu" | "SignIn" | "TwoColumns" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Changes" | "ContentView" | "Decisions" | "Empty" | "EmptyConversation" | "Find" | "FormView" | "Hits" | "Inbox" | "NewSession" | "News" | "Notices" | "OtherAgent" | "PageView" | "Questions" | "SessionMenu" | "SignIn" | "Swipes" | "TwoColumns" | "Undo" | "Usage" | "Waiting", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
-  const [views, setViews] = useState(/** @type {any} */ (null));
+  const [views, setViews] = useState(loaded);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    import(LATER).then(setViews, () => setProblem("This could not be loaded."));
+    if (!views) import(LATER).then((found) => setViews((loaded = found)), () => setProblem("Part of the page could not be loaded. Reload the page."));
   }, []);
   if (problem) return html`<p class="empty" role="alert">${problem}</p>`;
-  return views && html`<${views[name]} ...${props} />`;
+  return views ? html`<${views[name]} ...${props} />` : html`<p aria-busy hidden />`;
 }

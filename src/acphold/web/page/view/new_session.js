@@ -1,36 +1,73 @@
-// A new session: with which agent, in which folder.
-import { useState } from "preact/hooks";
+// A new session on one screen: the first prompt, in which folder, with which agent.
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { promptBlocks } from "../model/prompt_blocks.js";
+import { draft, keepDraft } from "../model/sends.js";
+import { agentName, shortPath } from "../model/text.js";
 import { html } from "./html.js";
-import { go, sessionPlace } from "./places.js";
+import { go, place, sessionPlace } from "./places.js";
+
+/** Folders that can be tapped; all that are known are offered as somebody types. */
+const LATEST = 5;
+
+/** Where the draft is kept of what has no session yet. */
+const DRAFT = "new";
+
+/** What is being started, also while somebody looks at something else: once, however often they come back. */
+const isStarting = signal(false);
+const problem = signal("");
+
+const coarse = matchMedia("(pointer: coarse)");
 
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function NewSession({ desk }) {
   const agents = desk.server.agents.value;
   const folders = [...new Set(desk.listed.value.map((row) => row.cwd))].slice(0, 30);
+  const [words, setWords] = useState("");
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");
-  const [problem, setProblem] = useState("");
-  const [isBusy, setBusy] = useState(false);
+  const isBusy = isStarting.value;
+  useEffect(() => void draft(DRAFT).then((kept) => setWords((now) => now || (kept ?? "")), () => {}), []);
+  /** @param {string} text */
+  const write = (text) => (setWords(text), void keepDraft(DRAFT, text).catch(() => {}));  // a private window keeps nothing
+  const folder = cwd.trim() || folders[0] || "";
   /** @param {Event} event */
   const begin = async (event) => {
     event.preventDefault();
-    setBusy(true);
+    if (isBusy) return;
+    isStarting.value = true;
+    problem.value = "";
     try {
-      const session = await desk.begin(agent || agents[0], cwd || folders[0]);
-      go(sessionPlace(session.id));
+      const session = await desk.begin(agent || agents[0], folder);
+      write("");
+      if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
+      if (place.peek().name === "new") go(sessionPlace(session.id));
     } catch (error) {
-      setProblem(String(/** @type {Error} */ (error).message));
-      setBusy(false);
+      problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
+    } finally {
+      isStarting.value = false;
     }
   };
-  return html`<main class="plain" id="main" tabindex="-1">
+  /** @param {KeyboardEvent & On<HTMLTextAreaElement>} event */
+  const onKey = (event) => {
+    if (event.key !== "Enter" || event.isComposing || event.shiftKey || (coarse.matches && !event.ctrlKey && !event.metaKey)) return;
+    event.preventDefault();
+    event.target.form?.requestSubmit();
+  };
+  return html`<main class="plain new" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header>
     <form onSubmit=${begin}>
-      <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
-      <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="/.*" title="An absolute path" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
-      <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>
-      <button type="submit" class="main" disabled=${isBusy || !desk.server.isHere}>${isBusy ? "Starting the agent…" : "Begin"}</button>
+      <label>First prompt<textarea rows="4" value=${words} readOnly=${isBusy} placeholder="Write to the agent" onKeyDown=${onKey} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => write(event.target.value)}></textarea></label>
+      <div class="folder">
+        <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
+        <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>
+        ${folders.length > 0 && html`<div class="latest" role="group" aria-label="Folders used last">${folders.slice(0, LATEST).map(
+          (each) => html`<button type="button" key=${each} title=${each} aria-pressed=${each === folder} onClick=${() => setCwd(each)}>${shortPath(each)}</button>`,
+        )}</div>`}
+      </div>
+      <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
+      ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
+      <button type="submit" class="main" disabled=${isBusy || !desk.server.isHere}>${isBusy ? "Starting the agent…" : words.trim() ? "Start and send" : "Start"}</button>
     </form>
-    ${problem && html`<p class="bad" role="alert">${problem}</p>`}
   </main>`;
 }

@@ -6,10 +6,30 @@ import { html } from "./html.js";
 /** @type {Record<string, string>} */
 const WHY_NOT = {
   denied: "Notifications are blocked. Allow them in your browser's site settings.",
-  insecure: "Notifications need HTTPS: `acphold help serve` says how this page gets it.",
+  insecure: "Notifications need HTTPS. `acphold help serve` explains how to get it.",
   "home screen": "Add this page to the home screen and open it there to get notifications.",
-  unable: "This browser cannot show notifications; commands in `[alerts]` can tell you instead.",
+  unable: "This browser cannot show notifications. Commands in `[alerts]` of the settings file can notify you instead.",
 };
+
+/** Set once somebody has said on this device whether they want notifications. */
+const DECIDED = "acphold notices decided";
+
+/** Offers notifications at the first question, until somebody has decided. */
+export function Offer() {
+  const [problem, setProblem] = useState("");
+  const [isOffered, setOffered] = useState(false);
+  useEffect(() => void (localStorage.getItem(DECIDED) || look().then((state) => setOffered(state === "off"), () => {})), []);
+  if (problem) return html`<p class="offer bad" role="alert">${problem}</p>`;
+  if (!isOffered) return null;
+  /** @param {() => Promise<string | void>} what */
+  const decide = async (what) => {
+    localStorage.setItem(DECIDED, "yes");
+    setOffered(false);
+    await what().then((state) => setProblem(WHY_NOT[state ?? ""] ?? ""), (error) => setProblem(`Notifications could not be turned on: ${error.message}`));
+  };
+  return html`<p class="offer" role="group" aria-label="Notifications"><span>Get a notification when an agent asks?</span>
+    <button type="button" onClick=${() => decide(turnOn)}>Notify me</button><button type="button" class="quiet" onClick=${() => decide(async () => {})}>No, thanks</button></p>`;
+}
 
 export function Notices() {
   const [problem, setProblem] = useState("");
@@ -21,6 +41,7 @@ export function Notices() {
   const change = async () => {
     setBusy(true);
     setProblem("");
+    localStorage.setItem(DECIDED, "yes");
     try {
       setState(await (state === "on" ? turnOff() : turnOn()));
     } catch (error) {

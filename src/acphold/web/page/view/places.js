@@ -3,6 +3,7 @@
 //
 //   #/                      what waits, and the sessions
 //   #/session/ID[@SEQ]      a session, at its end or at an entry
+//   #/changes/ID[@1]        its changes in files, of all of it or since its last prompt
 //   #/new  #/usage          …
 //   #pair=CODE              what `acphold serve` prints
 import { signal } from "@preact/signals";
@@ -31,7 +32,7 @@ export const codeIn = (fragment) => /^#pair=([\w-]{4,40})$/.exec(fragment)?.[1] 
 
 /** Wait until what is drawn in pieces is there as a whole. @param {Element} element */
 export async function whole(element) {
-  while (element.isConnected && element.querySelector("[aria-busy]")) await new Promise((resolve) => setTimeout(resolve, 10));
+  while (element.isConnected && element.querySelector("[aria-busy]")) await new Promise(requestAnimationFrame);
 }
 
 /** @param {string} to */

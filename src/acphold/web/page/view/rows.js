@@ -1,8 +1,9 @@
 // Sessions as rows of a list.
-import { standing } from "../model/rows.js";
+import { standing, waits } from "../model/rows.js";
 import { agentName, called } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
+import { memo } from "./memo.js";
 import { sessionPlace } from "./places.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
@@ -13,12 +14,12 @@ export function State({ row }) {
   return html`<span class=${`state ${kind}`}>${words && html`<span class="words">${words}</span>`}</span>`;
 }
 
-/** @param {{row: Row, isCurrent?: boolean}} props */
-export function RowView({ row, isCurrent = false }) {
+/** `depth` is more than 0 below its origin; `apart` tells it from others of its name. */
+export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boolean, depth: number, apart: string}} */ { row, now, isCurrent, depth, apart }) => {
   const [kind, words] = standing(row);
-  return html`<li><a class=${`session ${kind}`} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
+  return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}><a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}<span class="agent">${agentName(row.agent)}</span>
-      <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt)}</time></span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${(depth > 0 || apart) && html`<span class="words">${depth > 0 && "fork"}${depth > 0 && apart && " · "}${apart}</span>`}<span class="agent">${agentName(row.agentName)}</span>
+      <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>
   </a></li>`;
-}
+});

@@ -2,8 +2,17 @@
 import { useRef, useState } from "preact/hooks";
 import { exported } from "../model/exports.js";
 import { copied } from "./copy.js";
+import { asked } from "./dialog.js";
 import { html } from "./html.js";
-import { go, sessionPlace } from "./places.js";
+import { go, place, sessionPlace } from "./places.js";
+import { archive, remove } from "./undo.js";
+
+/** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
+function toList(id) {
+  if (place.peek().id !== id) return;
+  addEventListener("hashchange", () => setTimeout(() => document.getElementById("main")?.focus()), { once: true });
+  go("#/");
+}
 
 /** @param {{desk: import("../model/desk.js").Desk, id: string, row: any, title: string, session: any, find: () => void}} props */
 export function SessionMenu({ desk, id, row, title, session, find }) {
@@ -19,33 +28,35 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       setProblem(String(/** @type {Error} */ (error).message));
     }
   };
-  const rename = () => {
-    const name = prompt("Name of this session", title);
+  const rename = async () => {
+    const name = await asked({ title: "Rename this session", label: "Name", value: title, action: "Rename" });
     if (name) return desk.server.call("session/set_title", { sessionId: id, title: name });
   };
-  const archive = async () => {
-    await desk.server.call(row?.archived ? "session/unarchive" : "session/archive", { sessionId: id });
-    if (!row?.archived) go("#/");
+  const putAway = async () => {
+    await archive(desk, id, title, row?.archived);
+    if (!row?.archived) toList(id);
   };
-  const remove = async () => {
-    if (!confirm("Delete this session permanently?")) return;
-    await desk.server.call("session/delete", { sessionId: id });
-    go("#/");
+  const throwAway = async () => {
+    const isWanted = await asked({ title: "Delete this session?", text: `“${title}” and its whole conversation. You can undo this for ten seconds.`, action: "Delete", isBad: true });
+    if (isWanted === null) return;
+    remove(desk, id, title);
+    toList(id);
   };
   const fork = async () => {
     const told = await desk.server.call("session/fork", { sessionId: id, cwd: session.cwd, mcpServers: [] });
-    go(sessionPlace(told.sessionId));
+    if (place.peek().id === id) go(sessionPlace(told.sessionId));
   };
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
     <div id="session-menu" popover="auto" ref=${menu}>
       <button type="button" onClick=${act(find)}>Find</button>
+      <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
       <button type="button" onClick=${act(rename)}>Rename</button>
       <button type="button" onClick=${act(() => copied(location.href))}>Copy a link</button>
       <button type="button" onClick=${act(fork)}>Fork</button>
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
-      <button type="button" onClick=${act(archive)}>${row?.archived ? "Bring back" : "Archive"}</button>
-      <button type="button" class="bad" onClick=${act(remove)}>Delete</button>
+      <button type="button" onClick=${act(putAway)}>${row?.archived ? "Bring back" : "Archive"}</button>
+      <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>
     </div>
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
   </div>`;

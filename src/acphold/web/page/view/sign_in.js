@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { endSession, forget, pairAnew } from "../model/leaving.js";
 import { line } from "../model/text.js";
 import { device, owner, request } from "../wire/device.js";
+import { asked } from "./dialog.js";
 import { html } from "./html.js";
 import { codeIn } from "./places.js";
 
@@ -17,15 +18,22 @@ const pairWith = (code) => pairAnew(code, deviceName(), device());
 export async function pairByAddress(code) {
   const known = device();
   const isSomebodys = known !== null && (await request("/browser").then((answer) => answer.ok, () => false));
-  if (isSomebodys && !confirm(`This page is of ${line(owner(known), 60)}. The address has a code that pairs it anew, maybe as somebody else's. Do that?`)) return;
+  if (isSomebodys) {
+    const text = `This device belongs to ${line(owner(known), 60)} now. The link that you opened may give it to somebody else.`;
+    if ((await asked({ title: "Pair this device again?", text, action: "Pair again" })) === null) return;
+  }
   await pairWith(code);
 }
 
 /** Leave nothing of anybody's on this device. @param {import("../wire/device.js").Device} known */
 export async function signOut(known) {
-  if (!confirm(`Sign out of ${line(owner(known), 60)}? What is kept on this device is thrown away, with what you have written and not sent.`)) return;
+  const text = "This deletes everything that the page keeps on this device, including messages that you have not sent.";
+  if ((await asked({ title: `Sign out of ${line(owner(known), 60)}?`, text, action: "Sign out", isBad: true })) === null) return;
   const isEnded = await endSession().then((answer) => answer.ok, () => false);
-  if (!isEnded && !confirm(`The server is not reached. Forget everything here all the same? The session itself is then ended with: acphold token revoke ${known.id}`)) return;
+  if (!isEnded) {
+    const text = `You can still delete everything on this device. To end its access as well, run on the server: acphold token revoke ${known.id}`;
+    if ((await asked({ title: "The server cannot be reached", text, action: "Delete here", isBad: true })) === null) return;
+  }
   await forget(known);
   location.replace("/");
   location.reload();  // where that was the address already
@@ -59,14 +67,15 @@ export function SignIn({ problem }) {
       setBusy(false);
     }
   };
+  const words = told && `${told[0].toUpperCase()}${told.slice(1).replace(/\.$/, "")}.`;
   return html`<main class="sign-in" id="main">
     <span class="emblem" aria-hidden="true"></span>
     <h1>Pair this device</h1>
-    <p><code>acphold serve</code> prints an address with a code in it, and so does <code>acphold token pair</code>. Open that address here, scan its picture, or type the code.</p>
+    ${words && html`<p class="bad" role="alert">${words}</p>`}
+    <p>Run <code>acphold pair</code> on the server. Open the link that it prints, scan its QR code, or type its code here.</p>
     <form onSubmit=${send}>
       <label>Code<input value=${code} autocapitalize="characters" autocomplete="one-time-code" spellcheck=${false} required onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCode(event.target.value)} /></label>
       <button type="submit" class="main" disabled=${isBusy || !code.trim()}>Pair</button>
     </form>
-    ${told && html`<p class="bad" role="alert">${told}</p>`}
   </main>`;
 }

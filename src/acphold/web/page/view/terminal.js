@@ -18,7 +18,7 @@ export function Output({ text }) {
   const drawn = useSome(pieces.length - first, 2);
   const isWhole = drawn === pieces.length - first;
   return html`<div class="output" aria-busy=${!isWhole || undefined}>
-    ${first > 0 && html`<button type="button" class="quiet" onClick=${() => setMost(most * 3)}>Show more; ${size(pieces[first][0])} before</button>`}
+    ${first > 0 && html`<button type="button" class="quiet" onClick=${() => setMost(most * 3)}>Show more; ${size(pieces[first][0])} above</button>`}
     <pre tabindex="0">${pieces.slice(pieces.length - drawn).map(([begin, end]) => html`<${Part} key=${begin} whole=${text} text=${text.slice(begin, end)} begin=${begin} />`)}</pre>
   </div>`;
 }

@@ -2,15 +2,16 @@
 import { useState } from "preact/hooks";
 import { withTexts } from "../model/display_terminals.js";
 import { argumentsOf } from "../model/permission.js";
-import { line, shortPath } from "../model/text.js";
+import { line, shortPath, unfenced } from "../model/text.js";
 import { DiffView, Sum } from "./diff.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { Long } from "./long.js";
 import { LastLines, Output } from "./terminal.js";
+import { coded } from "./coded.js";
 
 const SIGNS = /** @type {Record<string, string>} */ ({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
-const STANDS = /** @type {Record<string, string>} */ ({ pending: "waits", in_progress: "runs", completed: "done", failed: "failed" });
+const STANDS = /** @type {Record<string, string>} */ ({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
 
 /** @param {{tool: import("../model/timeline.js").Tool, version: number, children: unknown}} props  `children` are its sub-agents */
 export function ToolView({ tool, children }) {
@@ -26,7 +27,7 @@ export function ToolView({ tool, children }) {
     <summary>
       <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
       <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
-      <span class="title">${titleOf(title, kind)}${command && !String(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
+      <span class="title">${coded(titleOf(title, kind))}${command && !String(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
       ${diffs.map((diff) => html`<${Sum} diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
       ${!isOpen && output && html`<${LastLines} text=${output} most=${3} />`}
@@ -49,18 +50,20 @@ function titleOf(title, kind) {
 function Inside({ tool }) {
   const { locations = [], rawOutput, title } = tool.fields;
   const content = withTexts(tool.fields.content ?? [], tool.terminals);
+  // An edit says itself in which file it is.
+  const places = locations.filter((each) => !content.some((one) => one?.path === each.path));
   const told = content.length > 0 || tool.children.length > 0;
   return html`<div class="inside">
     ${String(title ?? "").length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
     <${Arguments} given=${argumentsOf(tool.fields)} />
-    ${locations.length > 0 && html`<p class="places">${locations.map((each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
+    ${places.length > 0 && html`<p class="places">${places.map((each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
     ${content.map((each) => html`<${Produced} content=${each} />`)}
     ${!told && rawOutput !== undefined && html`<${Output} text=${saidIn(rawOutput) ?? asText(rawOutput)} />`}
   </div>`;
 }
 
 /** All that a call is given, nothing of it folded away. @param {{given: import("../model/permission.js").Argument[]}} props */
-export function Arguments({ given }) {
+function Arguments({ given }) {
   if (given.length === 0) return null;
   return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
 }
@@ -72,18 +75,12 @@ function commandOf(input) {
   return typeof command === "string" ? command : undefined;
 }
 
-/** @param {{content: any}} props */
-export function Produced({ content }) {
-  if (content?.type === "diff") return html`<${DiffView} diff=${content} />`;
+/** @param {{content: any, isOneColumn?: boolean}} props */
+export function Produced({ content, isOneColumn }) {
+  if (content?.type === "diff") return html`<${DiffView} diff=${content} isOneColumn=${isOneColumn} />`;
   if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
   const inner = content?.content;
   return inner?.type === "text" ? html`<${Output} text=${unfenced(String(inner.text ?? ""))} />` : html`<${Later} name="ContentView" content=${inner} />`;
-}
-
-/** Agents put a fence around what a command showed. @param {string} text */
-export function unfenced(text) {
-  const found = /^\s*(```+)[^\n`]*\n([\s\S]*?)\n?\1\s*$/.exec(text.slice(0, 2_000_000));
-  return found ? found[2] : text;
 }
 
 /** @param {any[]} content @param {unknown} rawOutput */

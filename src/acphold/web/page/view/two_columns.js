@@ -1,9 +1,8 @@
 // An edit where there is room for two columns: what was, and what is.
+import { NAMES } from "./columns.js";
 import { html } from "./html.js";
 
 /** @typedef {import("../model/diffs.js").Line} Line */
-
-const NAMES = /** @type {Record<string, string>} */ ({ "+": "added", "-": "removed", " ": "" });
 
 /** @param {{lines: Line[]}} props */
 export function TwoColumns({ lines }) {

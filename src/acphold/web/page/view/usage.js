@@ -1,10 +1,11 @@
-// What agents reported, as a picture: by day, by agent, by project.
+// What agents reported, as a picture: by day, by agent, by model, by project.
 import { useEffect, useState } from "preact/hooks";
 import { baseName, counted, line } from "../model/text.js";
+import { bars, share } from "../model/usage.js";
 import { read } from "../wire/pages.js";
 import { html } from "./html.js";
 
-/** @typedef {{day?: string, agent?: string, folder?: string, sessions: number, totalTokens: number | null, cost: Record<string, number> | null}} Sum */
+/** @typedef {{day?: string, agent?: string, agentName?: string, model?: string | null, folder?: string, sessions: number, totalTokens: number | null, cost: Record<string, number> | null}} Sum */
 
 const DAYS = 30;
 const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
@@ -14,18 +15,22 @@ export function Usage() {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     const since = new Date(Date.now() - DAYS * 86_400_000).toISOString().slice(0, 10);
-    Promise.all(["day", "agent", "folder"].map((by) => read("/usage", { by, since }))).then(
-      ([day, agent, folder]) => setSums({ day: day.sums, agent: agent.sums, folder: folder.sums }),
+    Promise.all(["day", "agent", "folder", "model"].map((by) => read("/usage", { by, since }))).then(
+      ([day, agent, folder, model]) => setSums({ day: day.sums, agent: agent.sums, folder: folder.sums, model: model.sums }),
       (error) => setProblem(error.message),
     );
   }, []);
   const days = sums && lastDays(sums.day);
-  return html`<main class="plain usage" id="main" tabindex="-1">
-    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>Usage, ${DAYS} days</h1></header>
+  return html`<main class="plain usage" id="main" tabindex="0">
+    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>Usage, last ${DAYS} days</h1></header>
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
-    ${!sums && !problem && html`<p class="empty aside">Adding up…</p>`}
+    ${!sums && !problem && html`<p class="empty aside">Loading…</p>`}
     ${days && html`<${Days} days=${days} />`}
-    ${sums && html`<${Bars} title="By agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agent, 60)} /><${Bars} title="By project" sums=${sums.folder} name=${(/** @type {Sum} */ sum) => baseName(sum.folder ?? "")} />`}
+    ${sums && html`<${Bars} title="By agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agentName ?? sum.agent, 60)} />
+      <${Bars} title="By model" sums=${sums.model} name=${(/** @type {Sum} */ sum) => line(sum.model, 60) || "Model not reported"} />
+      ${sums.model.every((sum) => !sum.model) && html`<p class="aside">No agent reported a model. acphold knows it only for imported conversations.</p>`}
+      <${Bars} title="By project" sums=${sums.folder} name=${(/** @type {Sum} */ sum) => baseName(sum.folder ?? "")} />
+      <${Bars} title="By day" sums=${sums.day} name=${(/** @type {Sum} */ sum) => sum.day ?? ""} most=${DAYS} />`}
   </main>`;
 }
 
@@ -41,33 +46,46 @@ function lastDays(sums) {
 }
 
 /** @param {Sum} sum */
-const told = (sum) => {
-  const cost = Object.entries(sum.cost ?? {}).map(([currency, amount]) => new Intl.NumberFormat(undefined, { style: "currency", currency }).format(amount));
-  return [sum.totalTokens === null ? "no tokens reported" : `${short.format(sum.totalTokens)} tokens`, ...cost].join(" · ");
-};
+const cost = (sum) => Object.entries(sum.cost ?? {}).map(([currency, amount]) => {
+  // Agents report it, so it may be any word.
+  const how = /^[A-Z]{3}$/.test(currency) ? /** @type {const} */ ({ style: "currency", currency }) : {};
+  return `${new Intl.NumberFormat(undefined, how).format(amount)}${how.style ? "" : ` ${line(currency, 12)}`}`;
+});
+
+/** @param {Sum} sum */
+const told = (sum) => [sum.totalTokens === null ? "no tokens reported" : `${short.format(sum.totalTokens)} tokens`, ...cost(sum)].join(" · ");
 
 /** What a picture shows of sums: where no agent tells its tokens, the sessions are what there is to see. @param {Sum[]} sums */
 function scale(sums) {
   const isTold = sums.some((sum) => sum.totalTokens);
-  /** @param {Sum} sum */
-  const height = (sum) => (isTold ? (sum.totalTokens ?? 0) : sum.sessions);
-  return { isTold, height, most: Math.max(1, ...sums.map(height)) };
+  const values = sums.map((sum) => (isTold ? (sum.totalTokens ?? 0) : sum.sessions));
+  return { isTold, values, ...bars(values) };
 }
 
 /** @param {{days: Sum[]}} props */
 function Days({ days }) {
-  const { isTold, height, most } = scale(days);
+  const { isTold, values, lengths, isCut, longest } = scale(days);
+  const cut = values.filter(isCut);
   return html`<figure class="days">
-    <figcaption>${isTold ? "Tokens" : "Sessions"} a day, at most ${short.format(most)}</figcaption>
-    <ol>${days.map((day) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${told(day)}`}><span class="column" style=${{ height: `${(100 * height(day)) / most}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${told(day)}</span></li>`)}</ol>
+    <figcaption>${isTold ? "Tokens" : "Sessions"} per day, at most ${short.format(Math.max(...values))}${cut.length > 0 && `. Columns with a gap are shortened; the tallest whole one is ${short.format(longest)}.`}</figcaption>
+    <ol>${days.map((day, at) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${told(day)}`}><span class=${`column ${isCut(values[at]) ? "cut" : ""}`} style=${{ height: `${lengths[at]}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${told(day)}</span></li>`)}</ol>
     <p class="aside ends"><span>${days[0].day}</span><span>today</span></p>
   </figure>`;
 }
 
-/** @param {{title: string, sums: Sum[], name: (sum: Sum) => string}} props */
-function Bars({ title, sums, name }) {
-  const { height, most } = scale(sums);
-  return sums.length > 0 && html`<section><h2>${title}</h2><ul class="bars">${sums.slice(0, 12).map(
-    (sum) => html`<li><span>${name(sum)}</span><span class="aside">${counted(sum.sessions, "session")} · ${told(sum)}</span><span class="row" style=${{ width: `${(100 * height(sum)) / most}%` }}></span></li>`,
-  )}</ul></section>`;
+/** @param {{title: string, sums: Sum[], name: (sum: Sum) => string, most?: number}} props */
+function Bars({ title, sums, name, most = 12 }) {
+  const shown = sums.slice(0, most);
+  const { isTold, values, lengths, isCut, longest } = scale(shown);
+  const all = sums.reduce((sum, each) => sum + (isTold ? (each.totalTokens ?? 0) : each.sessions), 0);
+  const cut = values.filter(isCut);
+  return sums.length > 0 && html`<section><h2>${title}</h2>
+    ${cut.length > 0 && html`<p class="aside">Bars with a gap are shortened: the longest is ${short.format(cut[0])}, the longest whole one ${short.format(longest)}.</p>`}
+    <ul class="bars">${shown.map(
+      (sum, at) => html`<li><span class="what">${name(sum)}</span>
+        <span class="number">${isTold ? (sum.totalTokens === null ? "–" : short.format(sum.totalTokens)) : sum.sessions}</span><span class="number">${share(values[at], all)}</span>
+        ${values[at] > 0 && html`<span class=${`row ${isCut(values[at]) ? "cut" : ""}`} style=${{ width: `${lengths[at]}%` }}></span>`}
+        <span class="aside">${[counted(sum.sessions, "session"), ...(isTold && sum.totalTokens === null ? ["no tokens reported"] : []), ...cost(sum)].join(" · ")}</span></li>`,
+    )}</ul>
+    ${sums.length > most && html`<p class="aside">${counted(sums.length - most, "more", "more")} in <code>acphold usage</code>.</p>`}</section>`;
 }

@@ -17,12 +17,16 @@ export async function read(path, query = {}, how) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
   }
-  return told(await readAnswer(await request(address, how)));
+  return told(await readAnswer(await reached(request(address, how))));
 }
+
+/** A browser's own words for a server that it does not reach are each another. @param {Promise<Response>} asking */
+const reached = (asking) =>
+  asking.catch((error) => Promise.reject(error instanceof TypeError ? new PageError(0, "The server cannot be reached.") : error));
 
 /** @param {import("./end.js").Answer} answer */
 function told({ status, told }) {
-  if (status >= 400) throw new PageError(status, told.error ?? `The server has answered with ${status}.`);
+  if (status >= 400) throw new PageError(status, told.error ?? `The server answered with status ${status}.`);
   return told;
 }
 
@@ -30,6 +34,7 @@ function told({ status, told }) {
  * @typedef {object} Row  a session as the list has it: see `list --json`
  * @property {string} sessionId
  * @property {string} agent
+ * @property {string} agentName  the short one
  * @property {string} cwd
  * @property {string | null} title
  * @property {string} createdAt
@@ -38,7 +43,11 @@ function told({ status, told }) {
  * @property {string | null} outcome
  * @property {boolean} unseen
  * @property {boolean} archived
+ * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
+ * @property {number} queued  prompts that wait in it
+ * @property {string | null} held  why they do not go on
  * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean, questions?: string[]} | null} live
+ * @property {import("../model/desk.js").Waiting[]} [openQuestions]  while it waits
  */
 
 /** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
@@ -49,17 +58,19 @@ function told({ status, told }) {
  * @typedef {object} Hit
  * @property {string} sessionId
  * @property {number} seq
+ * @property {string} place
  * @property {string} at
  * @property {string} speaker
  * @property {string | null} title
  * @property {string} agent
+ * @property {string} agentName  the short one
  * @property {string} cwd
  * @property {string | null} tool
  * @property {string} excerpt
  * @property {[number, number][]} marks
  */
 
-/** @param {{q?: string, archived?: string, cursor?: string, limit?: number}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
+/** @param {{q?: string, archived?: string, cursor?: string}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
 export const sessions = (query) => read("/sessions", query);
 
 /** @param {string} id @returns {Promise<Row>} */

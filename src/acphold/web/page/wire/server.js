@@ -36,6 +36,7 @@ const OFFER = {
     "acphold/allAgents": true,
     "acphold/positions": true,
     "acphold/begun": true,
+    "acphold/queue": true,
     "opencode/child-session-updates": true,
   },
 };
@@ -166,7 +167,7 @@ export class Server {
     if (was.state === "here") this.#client.left();
     const isLate = Date.now() - connection.heardAt > STALE_MS;
     this.link.value = { state: "away", since: was.state !== "here" ? was.since : isLate ? connection.heardAt : Date.now() };
-    if (this.#tries > 0) void this.#renew();
+    void this.#renew();
     const pause = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)];
     clearTimeout(this.#again);
     this.#again = setTimeout(() => this.#connect(), pause * (0.8 + Math.random() * 0.4));

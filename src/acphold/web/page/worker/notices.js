@@ -25,7 +25,7 @@ async function show({ count, title, body, isNews, sessionId, seq }) {
   await worker.registration.showNotification(
     title || "acphold",
     /** @type {any} */ ({
-      body: body || "A question waits for you.",
+      body: body || "A question is waiting for you.",
       tag: TAG,
       renotify: isNews !== false,
       silent: isNews === false,

@@ -10,7 +10,7 @@ import { kept as keptOf } from "../wire/device.js";
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PAGE = `page ${BUILD}`;
 /** What is kept of what was read; a file is for whoever has asked for it. */
-const READ = /^\/(inbox|sessions|sessions\/(?!feed$)[^/]+(\/entries)?)$/;
+const READ = /^\/(sessions|sessions\/(?!feed$)[^/]+(\/entries)?)$/;
 const FILES = ["/", COLOURS, LATER, "/manifest.webmanifest", "/page/icon.svg"];
 
 /** Pages of the journal that are kept; beyond them the oldest go. */

@@ -1,0 +1,264 @@
+"""The vendor's usage limit, recognised by the way a turn ended.
+
+A limit stops everybody at that account until a moment that the vendor sets, hours or days ahead. A
+short refusal that the agent retries by itself is none. Only the agent's own error is believed,
+never a text that the model wrote: an answer may quote a limit. Anything unknown is a failure like
+others. docs/limits.md has what each agent sends, and in which version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import tzinfo
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.agents.told_moments import MOST_LETTERS, believed, moment_told
+from acphold.errors import RemoteError
+from acphold.known_agents import short_name
+from acphold.rpc.pending_call import Answer
+from acphold.schema.splice import UNREADABLE
+
+MOST_WORDS: Final = 300
+"""Characters of the agent's words that are kept."""
+
+
+class Limit(Struct, frozen=True):
+    """The vendor's limit, reached in a turn.
+
+    `agent` is the agent's name in `known_agents`, `resets_at` seconds since the epoch, None if the
+    agent told no moment that can be believed; `words` is what it said, in one line.
+    """
+
+    agent: str
+    resets_at: float | None
+    words: str
+
+
+class _AirFailure(Struct):
+    """A failure as JetBrains' clients are told of it: in the answer's `_meta`, not as an error."""
+
+    category: str = ""
+    severity: str = ""
+    title: str = ""
+    actions: tuple[str, ...] = ()
+
+
+class _Air(Struct):
+    sessionFailure: _AirFailure | None = None
+
+
+class _JetBrains(Struct):
+    air: _Air | None = None
+
+
+class _Meta(Struct):
+    jetbrains: _JetBrains | None = None
+
+
+class _Answer(Struct):
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
+class _Error(Struct):
+    """An error object of an agent."""
+
+    code: int = 0
+    message: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _ClaudeWindow(Struct):
+    status: str = ""
+    resetsAt: float | None = None
+
+
+class _ClaudeMeta(Struct):
+    window: _ClaudeWindow | None = msgspec.field(name="_claude/rateLimit", default=None)
+
+
+class _ClaudeUpdate(Struct):
+    meta: _ClaudeMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _CodexData(Struct):
+    """The data of an error of codex-acp; that of Zed, to 0.16, has the second name."""
+
+    message: str = ""
+    codexErrorInfo: msgspec.Raw = msgspec.Raw(b"null")
+    codex_error_info: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _OpenCodeData(Struct):
+    errorName: str = ""
+
+
+_answer = msgspec.json.Decoder(_Answer).decode
+_error = msgspec.json.Decoder(_Error).decode
+_claude_update = msgspec.json.Decoder(_ClaudeUpdate).decode
+_codex_data = msgspec.json.Decoder(_CodexData).decode
+_opencode_data = msgspec.json.Decoder(_OpenCodeData).decode
+
+
+# -- the errors of each agent -----------------------------------------------------------------
+
+_INTERNAL: Final = "Internal error: "
+
+_CLAUDE_WORDS: Final = re.compile(
+    r"(?:You.ve (?:hit|reached) your\b|You.re out of (?:usage|extra)|Your org is out of usage"
+    r"|Claude (?:AI )?usage limit reached|(?:5-hour|Weekly|Opus weekly|Session) limit reached)",
+    re.IGNORECASE,
+)
+
+
+def _claude(error: _Error) -> str | None:
+    words = error.message.removeprefix(_INTERNAL)
+    return words if _CLAUDE_WORDS.match(words) else None
+
+
+def _claude_moment(updates: Iterable[bytes]) -> float | None:
+    """Return the reset that the adapter told beside its usage, the newest."""
+    resets_at = None
+    for raw in updates:
+        if b"_claude/rateLimit" in raw:
+            try:
+                meta = _claude_update(raw).meta
+            except UNREADABLE:
+                continue
+            if meta is not None and meta.window is not None and meta.window.status == "rejected":
+                resets_at = meta.window.resetsAt
+    return resets_at
+
+
+_CODEX_KINDS: Final = (b'"usageLimitExceeded"', b'"usage_limit_exceeded"')
+
+
+def _codex(error: _Error) -> str | None:
+    try:
+        data = _codex_data(error.data)
+    except UNREADABLE:
+        return None
+    kinds = (bytes(data.codexErrorInfo), bytes(data.codex_error_info))
+    return data.message if kinds[0] in _CODEX_KINDS or kinds[1] in _CODEX_KINDS else None
+
+
+_GEMINI_DAY: Final = "You have exhausted your daily quota on this model"
+_GEMINI_WAIT: Final = re.compile(
+    r"^(?:You have exhausted your capacity on this model\. Your quota will reset after"
+    r"|Suggested retry after|.*Please retry in)\s",
+    re.MULTILINE,
+)
+_GEMINI_RETRIES: Final = 300.0
+"""Seconds that Gemini CLI waits by itself; it ends the turn for a longer time, and for a shorter
+one after several attempts."""
+
+
+def _gemini(error: _Error) -> str | None:
+    words = error.message
+    if error.code != 429:
+        return None
+    if words.startswith(_GEMINI_DAY):
+        return words
+    told = _GEMINI_WAIT.search(words[:MOST_LETTERS])
+    wait = None if told is None else moment_told(words[told.start() :], 0.0)
+    return words if wait is not None and wait > _GEMINI_RETRIES else None
+
+
+_OPENCODE_WORDS: Final = re.compile(
+    r"\b(?:usage|daily|weekly|monthly|\d{1,2}-hour) (?:usage )?(?:limit|quota)\b", re.IGNORECASE
+)
+
+
+def _opencode(error: _Error) -> str | None:
+    """The words are the vendor's, whichever that is."""
+    try:
+        name = _opencode_data(error.data).errorName
+    except UNREADABLE:
+        return None
+    words = error.message.removeprefix(_INTERNAL)
+    is_limit = name == "APIError" and _OPENCODE_WORDS.search(words[:MOST_LETTERS])
+    return words if is_limit else None
+
+
+def _no_updates(updates: Iterable[bytes]) -> None:
+    return None
+
+
+class VendorLimits(Struct, frozen=True):
+    """The way in which an agent tells of its vendor's limit over ACP.
+
+    `agent` is its name in `known_agents`, `version` the one that was looked at. `words_of` returns
+    the agent's words if an error is the limit, and `moment_of` the reset that updates of the turn
+    told, if they did. `waits` is True if the agent may keep the turn open until the reset, and say
+    nothing: then there is no end to recognise. `goes_on` is True if it continues by itself after
+    the turn has ended: then nobody else may. `continues_with` is its own command for that, if it
+    has one.
+    """
+
+    agent: str
+    version: str
+    words_of: Callable[[_Error], str | None]
+    moment_of: Callable[[Iterable[bytes]], float | None] = _no_updates
+    waits: bool = False
+    goes_on: bool = False
+    continues_with: str | None = None
+
+
+VENDOR_LIMITS: Final[Mapping[str, VendorLimits]] = {
+    limits.agent: limits
+    for limits in (
+        VendorLimits("claude", "claude-agent-acp 0.101.0", _claude, _claude_moment),
+        VendorLimits("codex", "codex-acp 2.6.0", _codex),
+        VendorLimits("gemini", "gemini-cli 0.61.0", _gemini, waits=True),
+        VendorLimits("opencode", "opencode 1.18.33", _opencode, waits=True),
+    )
+}
+"""The table, by the agent's name."""
+
+
+def limit_of(
+    agent: str,
+    answer: Answer,
+    updates: Iterable[bytes] = (),
+    *,
+    now: float,
+    zone: tzinfo | None = None,
+) -> Limit | None:
+    """Return the limit that ended a turn, or None if it ended otherwise.
+
+    `agent` is the agent's name or a key that its sessions are kept under. `answer` is its answer to
+    the prompt, and `updates` are those of the turn, oldest first; they are read only if the answer
+    is a limit. `now` is seconds since the epoch. `zone` is that of times without one; None is this
+    machine's.
+    """
+    limits = VENDOR_LIMITS.get(short_name(agent))
+    if limits is None:
+        return None
+    try:
+        if isinstance(answer, RemoteError):
+            error = _error(answer.raw) if answer.raw else _Error(answer.code, answer.message)
+            words = limits.words_of(error)
+        elif isinstance(answer, bytes):
+            words = _told_jetbrains(answer)
+        else:
+            return None
+    except UNREADABLE:
+        return None
+    if words is None:
+        return None
+    told = limits.moment_of(updates)
+    moment = moment_told(words, now, zone) if told is None else believed(told, now)
+    return Limit(limits.agent, moment, " ".join(words.split())[:MOST_WORDS])
+
+
+def _told_jetbrains(answer: bytes) -> str | None:
+    if b"sessionFailure" not in answer:
+        return None
+    match _answer(answer).meta:
+        case _Meta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
+            # Of the limits, only the vendor's has no action: a session's own has `new_session`.
+            return title
+    return None

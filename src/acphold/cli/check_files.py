@@ -1,0 +1,385 @@
+"""The report of `acphold check` in files, for programs and forges: the format is by the ending.
+
+What stands in them is made of what an agent said, so each format escapes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from acphold.cli.check_page import page_report
+from acphold.cli.check_report import CheckOutcome, cut, excerpt, grouped, text_report
+from acphold.cli.command_line import UsageError
+from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
+from acphold.conformance.trace import trace
+from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
+from acphold.errors import ExportError
+from acphold.exports.destination import replaced
+from acphold.exports.markdown import code, fenced, plain
+from acphold.version import __version__
+
+if TYPE_CHECKING:
+    from acphold.conformance.record import Record
+
+Writer = Callable[[CheckOutcome], str]
+
+BADGE = "badge.json"
+"""The end of the name of a file that gets a badge."""
+
+
+def report_writer(path: str) -> Writer:
+    """Return the writer of a file's format; raises UsageError for an unknown ending."""
+    if path.endswith(BADGE):
+        return badge_report
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in WRITERS:
+        known = ", ".join(filter(None, WRITERS))
+        raise UsageError(f"--report {path}: the ending has to be one of {known}")
+    return WRITERS[suffix]
+
+
+class ReportFiles:
+    """The files of a check: reports, and the trace of the wire.
+
+    Raises UsageError at once for a format that does not exist, or a folder.
+    """
+
+    def __init__(self, reports: Sequence[str], trace_file: str | None) -> None:
+        self._writers = [(path, report_writer(path)) for path in reports]
+        self._trace = trace_file
+        for option, path in (*(("--report", it) for it in reports), ("--trace", trace_file)):
+            if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+                raise UsageError(f"{option} {path}: there is no such folder")
+
+    def __bool__(self) -> bool:
+        return bool(self._writers)
+
+    def write(self, outcome: CheckOutcome) -> None:
+        """Write all of them."""
+        for path, writer in self._writers:
+            _write("--report", path, [writer(outcome)])
+        self.write_trace(outcome.report.records)
+
+    def write_trace(self, records: Sequence[Record]) -> None:
+        """Write the trace, also of a check that was interrupted."""
+        if self._trace is not None:
+            _write("--trace", self._trace, map(visible_json, trace(records)))
+
+
+def _write(option: str, path: str, pieces: Iterable[str]) -> None:
+    try:
+        with replaced(path) as file:
+            file.writelines(pieces)
+    except ExportError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+# -- JSON -----------------------------------------------------------------------------------
+
+
+def json_report(outcome: CheckOutcome) -> str:
+    """Return one object: the agent, the counts, and each check."""
+    report = outcome.report
+    agent = report.agent
+    checks = [
+        {
+            **json_rule(it.rule),
+            "verdict": it.verdict.value,
+            "why": it.why,
+            "excerpt": excerpt(it.lines),
+            "stderr": list(it.stderr),
+            "seconds": it.seconds,
+            "expected": it.rule.id in outcome.expected,
+            "again": outcome.again(it.rule),
+        }
+        for it in report.findings
+    ]
+    tiers = {
+        tier.level.value: {"passed": tier.passed, "failed": tier.failed, "unseen": tier.unseen}
+        for tier in outcome.tiers()
+    }
+    found = {
+        "command": report.subject,
+        "agent": None if agent is None else {"name": agent.name, "version": agent.version},
+        "good": outcome.is_good,
+        "seconds": round(report.seconds, 3),
+        "counts": {verdict.value: len(report.of(verdict)) for verdict in Verdict},
+        "tiers": tiers,
+        "stale": outcome.stale,
+        "checks": checks,
+    }
+    return _json(found)
+
+
+def _json(found: object) -> str:
+    text = visible_json(json.dumps(found, ensure_ascii=False, indent=2))
+    # Half a pair of surrogates becomes its escape, which JSON has as well.
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+
+
+def json_rule(rule: Rule) -> dict[str, object]:
+    """Return a check's rule as a JSON object."""
+    return {
+        "id": rule.id,
+        "rule": rule.says,
+        "level": rule.level.value,
+        "page": rule.source.page,
+        "heading": rule.source.heading,
+        "url": rule.source.url,
+        "needs": list(rule.needs),
+        "only": None if rule.only is None else rule.only.value,
+    }
+
+
+BADGE_COLORS = {Level.MUST: "red", Level.SHOULD: "yellow"}
+"""Colour for a failure of a level; other failures leave it green."""
+
+
+def badge_report(outcome: CheckOutcome) -> str:
+    """Return a badge's JSON, as shields.io reads it from an address (its "endpoint")."""
+    tiers = [tier for tier in outcome.tiers() if tier.level in BADGE_COLORS]
+    parts = [f"{it.passed}/{it.passed + it.failed} {it.level.value}" for it in tiers]
+    failed = next((tier.level for tier in tiers if tier.failed), None)
+    return _json(
+        {
+            "schemaVersion": 1,
+            "label": "ACP",
+            "message": ", ".join(parts) or "nothing checked",
+            "color": "brightgreen" if failed is None else BADGE_COLORS[failed],
+        }
+    )
+
+
+# -- JUnit ----------------------------------------------------------------------------------
+
+
+def junit_report(outcome: CheckOutcome) -> str:
+    """Return a test suite with a test case per check.
+
+    Only failures that count are failures there, so that it says the same as the exit code.
+    """
+    report = outcome.report
+    suite = ElementTree.Element("testsuite", name=_xml(f"acphold check: {outcome.name}"))
+    counts = {"failure": 0, "skipped": 0}
+    for finding in report.findings:
+        rule = finding.rule
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=rule.group, name=rule.id, time=f"{finding.seconds:.3f}"
+        )
+        kind, message, text = "skipped", f"{finding.verdict.value}: {finding.why}", ""
+        if finding.verdict is Verdict.FAIL:
+            text = "\n".join(_facts(outcome, finding))
+            if outcome.counts(finding):
+                kind, message = "failure", finding.why
+            elif rule.id in outcome.expected:
+                message = f"fails as expected: {finding.why}"
+            else:
+                message = f"fails, but {rule.level.value} does not count: {finding.why}"
+        elif rule.id in outcome.stale:
+            kind, message = "failure", "it passes now: take it out of the baseline"
+        elif finding.is_pass:
+            continue
+        counts[kind] += 1
+        ElementTree.SubElement(case, kind, message=_xml(message)).text = _xml(text) or None
+    suite.attrib |= {
+        "tests": str(len(report.findings)),
+        "failures": str(counts["failure"]),
+        "errors": "0",
+        "skipped": str(counts["skipped"]),
+        "time": f"{report.seconds:.3f}",
+    }
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _facts(outcome: CheckOutcome, finding: Finding) -> list[str]:
+    """Return the rule, the lines, the stderr and the command of a failure as plain lines."""
+    rule = finding.rule
+    facts = [f"{rule.level.value}, {rule.source}: {rule.says}", rule.source.url]
+    facts += excerpt(finding.lines)
+    facts += [f"stderr: {line}" for line in finding.stderr]
+    again = outcome.again(rule)
+    return [*facts, f"run again: {again}"] if again else facts
+
+
+def _xml(text: str) -> str:
+    """Return `text` without characters that XML 1.0 cannot hold; it allows fewer than Unicode."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+
+
+# -- SARIF ----------------------------------------------------------------------------------
+
+SARIF_LEVELS = {Level.MUST: "error", Level.SHOULD: "warning", Level.EXPECTED: "note"}
+
+SARIF_RESULT = 1000
+"""Characters of a result's message: forges show its beginning."""
+
+
+def sarif_report(outcome: CheckOutcome) -> str:
+    """Return a SARIF 2.1.0 log with a result for each failure that is not in the baseline.
+
+    Forges show results in files, and an agent's behaviour is in none: they are put at the first
+    line of the agent's program if it is a file below this folder, otherwise of README.md.
+    """
+    rules = [it.rule for it in outcome.report.findings]
+    place = {rule.id: index for index, rule in enumerate(rules)}
+    file = _program_file(outcome.report.subject)
+    location = {"physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": 1}}}
+    results = [
+        {
+            "ruleId": it.rule.id,
+            "ruleIndex": place[it.rule.id],
+            "level": SARIF_LEVELS[it.rule.level],
+            "message": {"text": cut(f"{it.rule.says} {it.why}", SARIF_RESULT)},
+            "locations": [location],
+            # One alert for each rule, however its lines differ from run to run.
+            "partialFingerprints": {"primaryLocationLineHash": f"{it.rule.id}:1"},
+        }
+        for it in outcome.unexpected
+    ]
+    driver = {
+        "name": "acphold check",
+        "semanticVersion": __version__,
+        "rules": [_sarif_rule(rule) for rule in rules],
+    }
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return _json({"$schema": schema, "version": "2.1.0", "runs": [run]})
+
+
+def _sarif_rule(rule: Rule) -> dict[str, object]:
+    says = {"text": rule.says}
+    source = f"{rule.level.value} of {rule.source}"
+    return {
+        "id": rule.id,
+        "shortDescription": says,
+        "fullDescription": says,
+        "helpUri": rule.source.url,
+        "help": {
+            "text": f"{source}: {rule.source.url}",
+            "markdown": f"{plain(source)}: [the page]({rule.source.url})",
+        },
+        "defaultConfiguration": {"level": SARIF_LEVELS[rule.level]},
+        "properties": {"tags": ["acp", rule.group]},
+    }
+
+
+def _program_file(command: str) -> str:
+    here = Path.cwd()
+    for word in command.split():
+        path = here / word
+        if path.is_file() and path.is_relative_to(here):
+            inside = path.relative_to(here)
+            if not any(part.startswith(".") for part in inside.parts):  # an environment's
+                return inside.as_posix()
+    return "README.md"
+
+
+# -- Markdown -------------------------------------------------------------------------------
+
+COMMENT_CHARS = 60_000
+"""Characters of a report: GitHub takes comments of 65,536."""
+
+COMMENT_FAILURE = 6_000
+"""Characters of the lines of one failure."""
+
+
+def markdown_report(outcome: CheckOutcome) -> str:
+    """Return a summary that fits a comment on a pull request: counts, failures, what is unseen."""
+    report = outcome.report
+    mark = "✅" if outcome.is_good else "❌"
+    seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
+    lines = [
+        f"### {mark} {code(on_one_line(outcome.name))}",
+        "",
+        f"{code(on_one_line(cut(report.subject, 500)))}: {seconds}",
+        "",
+        "| level | passed | failed | not seen |",
+        "|---|---|---|---|",
+    ]
+    for tier in outcome.tiers():
+        counts = (tier.level.value, str(tier.passed), str(tier.failed), str(tier.unseen))
+        lines.append(f"| {' | '.join(counts)} |")
+    lines += [""] + [f"- {plain(remark)}" for remark in outcome.remarks]
+    for finding in outcome.noted():
+        why = code(on_one_line(cut(finding.why, 1000)))
+        lines.append(f"- {code(finding.rule.id)} passes: {why}")
+    end = _unseen(outcome)
+    left = COMMENT_CHARS - sum(map(len, lines)) - len(end)
+    failures = [*outcome.unexpected, *outcome.known]
+    for index, finding in enumerate(failures):
+        said = _failure(outcome, finding)
+        left -= len(said)
+        if left < 0:
+            rest = ", ".join(code(it.rule.id) for it in failures[index:])
+            lines.append(f"\nNot shown, because a comment has no room for them: {rest}")
+            break
+        lines.append(said)
+    return "\n".join(lines).rstrip() + end
+
+
+def _failure(outcome: CheckOutcome, finding: Finding) -> str:
+    rule = finding.rule
+    known = ", expected" if finding in outcome.known else ""
+    lines = [cut(finding.why, 1000), "", *excerpt(finding.lines, length=1000)]
+    lines += [f"stderr: {cut(it, 1000)}" for it in finding.stderr]
+    shown = visible("\n".join(lines))
+    again = outcome.again(rule)
+    return "\n".join(
+        [
+            "",
+            f"<details><summary><code>{rule.id}</code> {rule.level.value}{known}</summary>",
+            "",
+            f"{plain(rule.says)} ([{plain(str(rule.source))}]({rule.source.url}))",
+            "",
+            fenced(cut(shown, COMMENT_FAILURE)),
+            *(["", "Run again:", "", fenced(on_one_line(cut(again, 1000)))] if again else []),
+            "",
+            "</details>",
+        ]
+    )
+
+
+def _unseen(outcome: CheckOutcome) -> str:
+    unseen = outcome.unseen()
+    if not unseen:
+        return "\n"
+    lines = ["", "", "<details><summary>Not seen</summary>", ""]
+    for (verdict, why), ids in unseen.items():
+        reason = code(on_one_line(cut(why, 200)))
+        lines.append(f"- {verdict.value}, {reason}: {', '.join(map(code, ids))}")
+    return "\n".join([*lines, "", "</details>", ""])
+
+
+def markdown_rules(rules: Iterable[Rule]) -> str:
+    """Return a table for each group, for the documentation."""
+    lines: list[str] = []
+    for group, members in grouped(rules, lambda it: it.group).items():
+        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
+        for rule in members:
+            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
+            only = f" (a {rule.only.value})" if rule.only is not None else ""
+            says = on_one_line(rule.says).replace("|", "\\|") + needs + only
+            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).strip() + "\n"
+
+
+WRITERS: dict[str, Writer] = {
+    "": text_report,
+    ".txt": text_report,
+    ".json": json_report,
+    ".xml": junit_report,
+    ".sarif": sarif_report,
+    ".md": markdown_report,
+    ".html": page_report,
+}
+"""The writer of each ending."""

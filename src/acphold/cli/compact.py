@@ -1,0 +1,59 @@
+"""`acphold compact`: gives the space of deleted sessions back to the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.journals import file_of, opened
+from acphold.cli.terminal_text import size
+from acphold.journal import stores
+
+STEP_SECONDS = 0.5
+"""Longest piece of packing: others write in between."""
+
+
+def parser() -> Parser:
+    """The arguments of `compact`."""
+    made = Parser(compact, "compact")
+    add_journal(made)
+    return made
+
+
+def compact(*, journal: str | None) -> int:
+    """Reclaim disk space from deleted sessions.
+
+    Deleted sessions leave free space in the file; part of it is kept for new sessions, the rest is
+    returned gradually. This returns all of it now, while sessions run, and does the rest of what is
+    otherwise done bit by bit: it packs old turns, and overwrites what an interrupted deletion left.
+    A journal made by an earlier release is rewritten once: then nobody else may have it open, and
+    it needs up to twice its size meanwhile.
+    """
+    path, before, given = asyncio.run(_give_back(journal))
+    if given is None:
+        print("Rewriting the journal, once …", file=sys.stderr)
+        stores.rewrite(journal)
+        given = before - os.path.getsize(path)
+    after = os.path.getsize(path)
+    if given <= 0:
+        print(f"The journal takes {size(after)}; there is nothing to reclaim.")
+    elif after >= before:  # somebody still reads it
+        print(
+            f"{size(given)} reclaimed; the file gets shorter as soon as the running sessions let "
+            "go of them."
+        )
+    else:
+        print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")
+    return Exit.OK
+
+
+async def _give_back(location: str | None) -> tuple[str, int, int | None]:
+    """Return the file, its size before, and the bytes given back; None if a rewrite is needed."""
+    async with opened(location) as journal:
+        file = file_of(journal, "compact", "a database gives room back by itself (VACUUM)")
+        before = os.stat(file.path).st_size
+        while await journal.index.tidy(STEP_SECONDS):
+            pass
+        return file.path, before, await file.give_back()

@@ -1,0 +1,116 @@
+"""`acphold copy-journal`: copies all sessions of a journal into another one, of any store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.terminal_text import counted, visible
+from acphold.journal.stores import open_journal
+from acphold.journal.whole_copy import Became, copy_all
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+MOST_NAMED = 20
+"""Most sessions that are named because they were not copied to their end; others are counted."""
+
+NOT_COPIED: dict[Became, str] = {
+    "left": "is open, so its end was not copied",
+    "differs": "differs in TO, and was left as it is there",
+    "damaged": "cannot be read to its end, and was left out; `acphold doctor` says what is damaged",
+}
+
+
+def parser() -> Parser:
+    """The arguments of `copy-journal`."""
+    made = Parser(copy_journal, "copy-journal", "FROM TO")
+    made.add_argument("source", metavar="FROM", help="the journal to copy: a path or a URL")
+    made.add_argument("target", metavar="TO", help="the journal to copy to; created if missing")
+    return made
+
+
+def copy_journal(*, source: str, target: str) -> int:
+    """Copy all sessions into another journal.
+
+    Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
+    run. Every session is read back and compared. Run it again to continue after an interruption, or
+    to copy what is new. An open session is copied up to the end of its last turn. Sessions that
+    only TO has stay there. Tokens and the audit log are not copied. The exit code is 1 if sessions
+    differ, which are then left as they are, or are damaged, which are left out; otherwise 10 if
+    open sessions could not be copied to their end.
+    """
+    if source == target:
+        raise UsageError("FROM and TO are the same journal")
+    became = asyncio.run(_copy(source, target))
+    new, grown, same = became["new"], became["grown"], became["same"]
+    print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
+    if left := became["left"]:
+        print(
+            f"{counted(left, 'session')} left out, in part or as a whole, because somebody has "
+            "them open; run the same command again for the rest."
+        )
+    if became["differs"] or became["damaged"]:
+        return Exit.ERROR
+    return Exit.INCOMPLETE if left else Exit.OK
+
+
+async def _copy(source: str, target: str) -> Counter[Became]:
+    read = open_journal(source, create=False)
+    try:
+        written = open_journal(target)
+        try:
+            paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}  # noqa: ASYNC240
+            if len(paths) == 1 and read.file and written.file:
+                raise UsageError("FROM and TO are the same journal")
+            with _Progress() as progress:
+                became = await copy_all(read, written, progress.told, progress.expect)
+            for session_id, told in [*progress.not_copied.items()][:MOST_NAMED]:
+                print(visible(f"{session_id} {told}"), file=sys.stderr)
+            if (more := len(progress.not_copied) - MOST_NAMED) > 0:
+                print(f"and {counted(more, 'session')} more", file=sys.stderr)
+            return became
+        finally:
+            await written.aclose()
+    finally:
+        await read.aclose()
+
+
+class _Progress:
+    """A bar on a terminal, nothing elsewhere; also keeps why sessions were not copied."""
+
+    def __init__(self) -> None:
+        self.not_copied: dict[str, str] = {}
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def expect(self, sessions: int) -> None:
+        """Expect this many sessions."""
+        if self._bar:
+            self._task = self._bar.add_task("sessions", total=sessions)
+
+    def told(self, session_id: str, became: Became) -> None:
+        """Note that one session is done."""
+        self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
+        if became in NOT_COPIED:
+            self.not_copied[session_id] = NOT_COPIED[became]
+        if self._bar and self._task is not None:
+            self._bar.advance(self._task)

@@ -1,0 +1,118 @@
+"""`acphold handoff`: continues a conversation with another agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.agents import AgentRequest, Event
+from acphold.agents.wrapped import ProcessAgent
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    add_cwd,
+    add_journal,
+    require_folder,
+)
+from acphold.cli.fork import told
+from acphold.cli.journals import opened
+from acphold.cli.places import place
+from acphold.cli.settings import chosen_agent
+from acphold.cli.terminal_text import on_one_line, visible
+from acphold.cli.wrap import options_of
+from acphold.errors import MethodNotFoundError
+from acphold.hub.forks import fork
+from acphold.reading.local_reader import LocalReader
+from acphold.schema import PROTOCOL_VERSION, InitializeRequest, encode
+
+
+def parser() -> Parser:
+    """The arguments of `handoff`."""
+    usage = "[OPTIONS] ID {AGENT | -- CMD...}"
+    made = Parser(handoff, "handoff", usage, runs_program=True)
+    made.add_argument(
+        "session_id", metavar="ID", help="the session's id, or a prefix of it; with @SEQ, one entry"
+    )
+    made.add_agent()
+    made.add_argument(
+        "--name",
+        metavar="NAME",
+        type=a_name,
+        help="the agent's name in `list`, as in `wrap --name`; then CMD is optional",
+    )
+    add_cwd(made, "the folder of the new session [default: the original's]")
+    add_journal(made)
+    return made
+
+
+def handoff(
+    *,
+    session_id: str,
+    name: str | None,
+    cwd: str | None,
+    journal: str | None,
+    agent: str | None,
+    program: tuple[str, ...],
+) -> int:
+    """Continue a conversation with another agent.
+
+    CMD starts the other agent; it is asked for its name and stopped again. A copy of the
+    conversation then appears in that agent's list, in front of `acphold wrap -- CMD`; the original
+    stays as it is. With your next prompt there, the agent is given the conversation: all your
+    prompts, and as much of the newest rest as fits. No file of either agent is written.
+
+    AGENT is a name that acphold knows, or one from the settings file. ID@SEQ hands off the
+    conversation up to the turn with that entry. A running turn is not copied, and goes on.
+    """
+    chosen = chosen_agent(agent, program)
+    if name is None and isinstance(given := chosen.options.get("name"), str):
+        name = given
+    if not chosen.command and name is None:
+        raise UsageError("no agent's command behind `--`, as in `acphold handoff ID -- CMD`")
+    require_folder(cwd)
+    start_timeout: float = options_of(chosen)["start_timeout"]
+    asyncio.run(_hand_off(journal, session_id, name, chosen.command, cwd, start_timeout))
+    return Exit.OK
+
+
+async def _hand_off(
+    location: str | None,
+    text: str,
+    name: str | None,
+    program: tuple[str, ...],
+    cwd: str | None,
+    start_timeout: float,
+) -> None:
+    async with opened(location) as journal:
+        found = await place(LocalReader(journal), text, "hands it off")
+        agent = await _key(program, name, start_timeout) if program else name or ""
+        if agent == found.row.agent:
+            raise UsageError(
+                f"this is a session of {on_one_line(agent)} already; "
+                f"`acphold fork {text}` makes a copy of it"
+            )
+        made = await fork(journal, found.row, at=found.seq, agent=agent, cwd=cwd)
+        print(visible(made.session_id))
+        print(await told(journal, found.row, made))
+        print("  it is handed off with your next prompt there")
+
+
+async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:
+    """Return the key of the agent's sessions; raises AgentError when it does not answer."""
+    agent = ProcessAgent(program, _NameOnly(), name=name, start_timeout=start_timeout)
+    try:
+        await agent.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+        return agent.key
+    finally:
+        await agent.aclose()
+
+
+class _NameOnly:
+    """Ignores and answers nothing: the agent is only asked for its name."""
+
+    async def hear(self, event: Event) -> None:
+        return None
+
+    async def answer(self, asked: AgentRequest) -> bytes:
+        raise MethodNotFoundError(asked.method)

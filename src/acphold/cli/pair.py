@@ -1,0 +1,71 @@
+"""`acphold pair`: a one-time link that pairs one more device with a running `acphold serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.token import add_grant
+from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
+from acphold.extras import require
+from acphold.journal.access import Scope
+
+SECONDS = 15.0
+"""Longest wait for the server."""
+
+
+def parser() -> Parser:
+    """The arguments of `pair`."""
+    made = Parser(pair, "pair")
+    add_grant(made)
+    made.add_argument("--json", action="store_true", help="JSON, one line with `url` and `pair`")
+    add_journal(made)
+    return made
+
+
+def pair(*, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None) -> int:
+    """Pair a phone or a browser with `acphold serve`.
+
+    Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
+    has to be running here, on this journal; it prints such a link for the first device itself.
+    `acphold token list` shows the paired devices, and `acphold token revoke` ends their access.
+    """
+    return asyncio.run(_pair(journal, user, scopes or [], json=json))
+
+
+async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, json: bool) -> int:
+    require("serve", "pair")
+    import httpx2  # late: it takes longer than all else here
+
+    from acphold.cli.serve import tell_code
+    from acphold.transports.known_servers import token_for
+    from acphold.transports.obstacles import said_in
+    from acphold.web.running_servers import running
+
+    found = running(location)
+    if not found:
+        raise SettingsError(
+            "no `acphold serve` of this journal is running here; start one, it prints a code"
+        )
+    server = found[-1]
+    headers = {
+        "Authorization": f"Bearer {token_for(server.known_as) or ''}",
+        "Content-Type": "application/json",
+    }
+    asked = json_text.dumps({"scopes": scopes, "user": user})
+    # Its certificate is for its public name, and only it has this port: see `running_servers`.
+    try:
+        async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
+            answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
+    except httpx2.HTTPError as exc:
+        raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None
+    if answer.status_code != 200:
+        told = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(server.here, answer.status_code, "it returned no code", told)
+    code = str(answer.json()["code"])
+    if json:
+        print(json_text.dumps({"url": server.url, "pair": code}))
+    else:
+        tell_code(server.url, code)
+    return Exit.OK

@@ -1,0 +1,252 @@
+"""`acphold queue`: the prompts that wait in a session, seen and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from acphold.cli.ask_input import prompt_and_stdin
+from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment, add_journal
+from acphold.cli.continuation import meant
+from acphold.cli.journals import opened, opened_if_any
+from acphold.cli.places import named
+from acphold.cli.terminal_text import on_one_line, visible
+from acphold.client.prompt_content import content_blocks
+from acphold.errors import RemoteError
+from acphold.history.prompt_queue import QueueChange, WaitingPrompt
+from acphold.journal import ListFilter, SessionRow
+from acphold.presentation.queue_words import held, moment, wait
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.queues import QueueAnswer, ask_queue
+from acphold.reading.session_reader import Wanted
+from acphold.schema import encode
+from acphold.schema.initialize import PromptCapabilities
+
+DEEDS = ("add", "edit", "move", "drop", "hold", "go")
+
+
+def parser() -> Parser:
+    """The arguments of `queue`."""
+    made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|hold|go [WORDS...]]]")
+    made.add_argument(
+        "session_id", metavar="ID", nargs="?", help="the session's id, or a prefix of it"
+    )
+    made.add_argument(
+        "deed",
+        metavar="DO",
+        nargs="?",
+        choices=DEEDS,
+        help="add TEXT; edit N TEXT; move N [BEFORE]; drop N...; hold; go",
+    )
+    made.add_argument("words", metavar="WORDS", nargs="*", help="what DO is about; see above")
+    made.add_argument(
+        "--at", metavar="TIME", type=a_later_moment, help="add, edit: begin no earlier, as 02:00"
+    )
+    made.add_argument(
+        "--on-failure",
+        choices=("hold", "go-on"),
+        help="what happens to the rest behind a turn that failed or was refused [default: hold]",
+    )
+    made.add_argument(
+        "--restart",
+        choices=("hold", "go-on"),
+        help="what happens when another process opens the session [default: hold]",
+    )
+    made.add_argument("--json", action="store_true", help="print the queue as JSON")
+    add_journal(made)
+    return made
+
+
+def queue(
+    *,
+    session_id: str | None,
+    deed: str | None,
+    words: list[str],
+    at: int | None,
+    on_failure: str | None,
+    restart: str | None,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """See and change the prompts that wait in a session.
+
+    Without ID it lists the sessions in which prompts wait.
+
+      acphold queue ab12
+      acphold queue ab12 add "Now run the tests"
+      acphold queue ab12 add "Write the summary" --at 02:00
+      acphold queue ab12 move 3 1
+      acphold queue ab12 go
+
+    N is the number in the list, or the prompt's id (`--json`). What waits begins in its order, one
+    after the other, once no turn runs and no question is open, in the process that has the session
+    open. It needs no client. If a turn fails, is refused, cancelled or cut off, or if another
+    process opens the session, the rest is held until you say `go`. A prompt begins at most once.
+    """
+    if session_id is None:
+        return asyncio.run(_list(journal, as_json=json))
+    change = _change_of(deed, words, at, on_failure, restart)
+    return asyncio.run(_at(journal, session_id, change, as_json=json))
+
+
+def ask_later(arguments: Mapping[str, object]) -> int:
+    """Put the prompt of `ask` into the queue of the session that it continues; returns the exit
+    code. Files go as links. Raises UsageError."""
+    asked = msgspec.convert(arguments, _Later)
+    content: list[str | Path] = [*prompt_and_stdin(asked.prompt, None), *map(Path, asked.file)]
+    blocks = content_blocks(content, PromptCapabilities(), "the agent")
+    when: int | UnsetType = UNSET if asked.at is None else asked.at
+    change = QueueChange("add", uuid4().hex[:8], Raw(encode(blocks)), at=when)
+
+    async def put() -> int:
+        row = await meant(asked.journal, asked.session, asked.cwd or os.getcwd())
+        if row is None:
+            raise UsageError("--later: there is no session to continue in this folder")
+        return await _at(asked.journal, row.session_id, _Wish((change,)), as_json=asked.json)
+
+    return asyncio.run(put())
+
+
+class _Later(msgspec.Struct):
+    prompt: str
+    file: list[str]
+    session: str | None
+    cwd: str | None
+    at: int | None
+    json: bool
+    journal: str | None
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """Changes that a person wants; `numbers` are the prompts that they name, as typed."""
+
+    changes: tuple[QueueChange, ...] = ()
+    numbers: tuple[str, ...] = ()
+    before: str | None = None
+
+
+def _change_of(
+    deed: str | None,
+    words: Sequence[str],
+    at: int | None,
+    on_failure: str | None,
+    restart: str | None,
+) -> _Wish:
+    """Return the changes that the arguments mean; UsageError."""
+    if at is not None and deed not in ("add", "edit"):
+        raise UsageError("--at goes with add and edit")
+    wish = _Wish()
+    when: int | UnsetType = UNSET if at is None else at
+    match deed, list(words):
+        case "add", [_, *_]:
+            added = QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)
+            wish = _Wish((added,))
+        case "edit", [number, *text] if text or at is not None:
+            edited = QueueChange("edit", prompt=_blocks(text) if text else Raw(), at=when)
+            wish = _Wish((edited,), (number,))
+        case "move", [number]:
+            wish = _Wish((QueueChange("move"),), (number,))
+        case "move", [number, before]:
+            wish = _Wish((QueueChange("move"),), (number,), before)
+        case "drop", [_, *_]:
+            wish = _Wish((QueueChange("drop"),) * len(words), tuple(words))
+        case ("hold" | "go") as one, []:
+            wish = _Wish((QueueChange(one),))
+        case None, []:
+            pass
+        case _:
+            raise UsageError(f"{deed}: see `acphold queue --help` for what comes behind it")
+    if on_failure is not None or restart is not None:
+        rules = QueueChange(
+            "set",
+            goes_on=UNSET if on_failure is None else on_failure == "go-on",
+            restarts=UNSET if restart is None else restart == "go-on",
+        )
+        wish = msgspec.structs.replace(wish, changes=(*wish.changes, rules))
+    return wish
+
+
+def _blocks(words: Sequence[str]) -> Raw:
+    return Raw(encode([{"type": "text", "text": " ".join(words)}]))
+
+
+async def _list(location: str | None, *, as_json: bool) -> int:
+    async with opened_if_any(location) as journal:
+        rows: list[SessionRow] = []
+        if journal is not None:
+            reader = LocalReader(journal)
+            wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
+            page = await reader.page(Wanted(wanted), limit=1000)
+            rows = [it.row for it in page.sessions]
+            short_ids = await reader.short_ids([row.session_id for row in rows])
+        if not rows and not as_json:
+            print("No prompt waits.")
+        for row, short in zip(rows, short_ids if rows else (), strict=True):
+            if as_json:
+                told = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
+                print(json.dumps({**told, "until": row.held_until}))
+                continue
+            facts = [wait(row.queued), held(row.held, row.held_until)]
+            title = on_one_line(row.title or "(no title)")
+            print(f"{on_one_line(short)}  {title}  {', '.join(filter(None, facts))}")
+    return Exit.OK
+
+
+async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -> int:
+    async with opened(location) as journal:
+        row = await named(LocalReader(journal), given, "shows its queue")
+        answer = await ask_queue(journal, row.session_id)
+        ids = [_meant(answer.queue.waiting, number) for number in wish.numbers]
+        before = "" if wish.before is None else _meant(answer.queue.waiting, wish.before)
+        for place, change in enumerate(wish.changes):
+            if change.do in ("edit", "move", "drop"):
+                change = msgspec.structs.replace(change, id=ids[place], before=before)
+            if change.do == "go" and not answer.is_live:
+                raise UsageError(
+                    "no process has this session open, so nothing can begin in it; open it with "
+                    f"`acphold resume {row.session_id}`, and say go there or here"
+                )
+            try:
+                answer = await ask_queue(journal, row.session_id, change)
+            except RemoteError as error:
+                raise UsageError(str(error)) from None
+    if as_json:
+        print(encode(answer.queue).decode())
+    else:
+        print("\n".join(map(visible, lines(row, answer))))
+    return Exit.OK
+
+
+def _meant(waiting: Sequence[WaitingPrompt], number: str) -> str:
+    """Return the id of the prompt with this number in the list, or this id; UsageError."""
+    if number.isdecimal() and 1 <= int(number) <= len(waiting):
+        return waiting[int(number) - 1].id
+    if any(it.id == number for it in waiting):
+        return number
+    raise UsageError(f"no prompt has the number {number}; {wait(len(waiting))}")
+
+
+def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
+    """Yield the lines of a queue."""
+    state = answer.queue
+    facts = [wait(len(state.waiting)), held(state.held, state.until)]
+    if not (state.waiting or state.begun):
+        facts = ["no prompt waits", held(state.held, state.until)]
+    yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
+    for ended in state.ended:
+        how = "taken back" if ended.state == "takenBack" else ended.state
+        yield f"  {how}: {on_one_line(ended.words)}"
+    if state.begun is not None:
+        yield f"  runs: {on_one_line(state.begun.words)}"
+    for number, it in enumerate(state.waiting, 1):
+        when = "" if it.at is None else f"at {moment(it.at)}: "
+        yield f"  {number}  {when}{on_one_line(it.words)}"
+    if state.waiting and not answer.is_live:
+        yield f"No process has the session open; `acphold resume {row.session_id}` opens it."

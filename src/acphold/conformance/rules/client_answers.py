@@ -1,0 +1,507 @@
+"""The rules for how clients answer: what the tour of the watcher shows, see `client_tour`."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator, Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.client_tour import (
+    ARGUMENT,
+    FENCE,
+    FILE,
+    FORM,
+    LATE,
+    LATE_SECONDS,
+    LIMIT,
+    LONG,
+    LOOKS,
+    PRINTS_LONG,
+    RUNS_ON,
+    SET,
+    SHOWS,
+    STATUS,
+)
+from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
+from acphold.conformance.verdicts import Level, RuleSource
+from acphold.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+
+RULES = Rules()
+
+NO_TOUR = "the client was shown no tour: it sent no prompt, or left before"
+REQUESTS = RuleSource("Extensibility", "Custom Requests")
+FILES = "File System"
+TERMINALS = "Terminals"
+
+
+def was_given_up(record: Record, asked: WireLine) -> bool:
+    """Return True if a question was still open when its turn was over."""
+    return any(
+        it.request.session_id == asked.session_id
+        and it.answer is not None
+        and it.request.number < asked.number < it.answer.number
+        for it in record.exchanges("client", "session/prompt")
+    )
+
+
+# -- what no client knows ---------------------------------------------------------------------
+
+
+def _fences(record: Record, behind: str) -> list[RecordedExchange]:
+    return [it for it in record.exchanges("agent", FENCE) if it.request.params["behind"] == behind]
+
+
+def _is_missing(record: Record, fence: RecordedExchange) -> bool:
+    """Return True if the client has not answered, and will not."""
+    return fence.answer is None and (bool(record.ended) or was_given_up(record, fence.request))
+
+
+@RULES.observer(
+    "client.unknown-request",
+    "A request that the client does not know is answered.",
+    MUST,
+    REQUESTS,
+    unless=NO_TOUR,
+)
+def unknown_request(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for fence in _fences(record, ""):
+            if _is_missing(record, fence):
+                witness.accuse("it was not", fence.request)
+            if fence.answer is not None:
+                witness.saw()
+
+
+@RULES.observer(
+    "client.unknown-request-error",
+    "The answer to a request that the client does not know is -32601.",
+    SHOULD,
+    REQUESTS,
+    unless=NO_TOUR,
+)
+def unknown_request_error(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for fence in record.exchanges("agent", FENCE):
+            if fence.answer is not None:
+                witness.saw()
+                error = fence.answer.message.get("error")
+                if not isinstance(error, dict) or error.get("code") != METHOD_NOT_FOUND:
+                    witness.accuse("it is another one", *fence.lines)
+
+
+def goes_on(records: Sequence[Record], witness: Witness, behind: str) -> None:
+    """Accuse a client that does not go on behind something that it was sent."""
+    for record in records:
+        if any(it.answer is None for it in _fences(record, "")):
+            continue
+        for fence in _fences(record, behind):
+            if _is_missing(record, fence):
+                told = record.lines[max(fence.request.number - 1, 0)]
+                how = "the client left" if record.ended else "the client answered no more"
+                witness.accuse(f"{how} behind it", told, fence.request)
+                return
+            if fence.answer is not None:
+                witness.saw()
+
+
+def _goes_on(behind: str, id: str, says: str, level: Level, source: RuleSource) -> None:
+    """Declare that a client goes on behind something that it cannot know."""
+
+    @RULES.observer(id, says, level, source, unless=NO_TOUR)
+    def observe(records: Sequence[Record], witness: Witness) -> None:
+        goes_on(records, witness, behind)
+
+
+OPTIONS = "Session Config Options"
+for _behind, _id, _says, _level, _source in (
+    (
+        "notification",
+        "client.unknown-notification",
+        "A notification that the client does not know is ignored.",
+        SHOULD,
+        RuleSource("Extensibility", "Custom Notifications"),
+    ),
+    (
+        "cancel",
+        "client.unknown-cancel",
+        "A cancelled request that is none does no harm.",
+        EXPECTED,
+        RuleSource("Cancellation", "`$/cancel_request` Notification"),
+    ),
+    (
+        "update",
+        "client.unknown-update",
+        "An update of a kind that the client does not know does no harm.",
+        EXPECTED,
+        RuleSource("Extensibility", ""),
+    ),
+    (
+        "category",
+        "client.unknown-category",
+        "A config option of an unknown category does no harm.",
+        MUST,
+        RuleSource(OPTIONS, "Option Categories"),
+    ),
+    (
+        "type",
+        "client.unknown-option-type",
+        "A config option of an unknown type does no harm.",
+        SHOULD,
+        RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
+    ),
+    (
+        "completion",
+        "client.unknown-completion",
+        "The completion of an elicitation that is none is ignored.",
+        MUST,
+        RuleSource("Elicitation", "URL completion"),
+    ),
+):
+    _goes_on(_behind, _id, _says, _level, _source)
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+def _file_calls(record: Record) -> Iterator[tuple[RecordedExchange, str | None]]:
+    """Yield each use of the tour's file that was answered, and what stands in it then; None
+    before it is written."""
+    written: dict[str, str] = {}
+    for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
+        path = str(exchange.request.params.get("path"))
+        if not os.path.basename(path).startswith(FILE) or exchange.answer is None:
+            continue
+        yield exchange, written.get(path)
+        if exchange.request.method == "fs/write_text_file" and "result" in exchange.answer.message:
+            written[path] = str(exchange.request.params["content"])
+
+
+def _is_read(exchange: RecordedExchange) -> bool:
+    return exchange.request.method == "fs/read_text_file"
+
+
+def _is_refused(exchange: RecordedExchange) -> bool:
+    return exchange.answer is not None and "error" in exchange.answer.message
+
+
+def _same_text(found: object, wanted: str) -> bool:
+    """Return True for one text, however its lines end, and with a last line end or without."""
+    return isinstance(found, str) and found.splitlines() == wanted.splitlines()
+
+
+@RULES.observer(
+    "client.file-created",
+    "A file that is written and does not exist is created.",
+    MUST,
+    RuleSource(FILES, "Writing Files"),
+    unless="no file was written",
+)
+def file_created(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
+        for first in writes[:1]:
+            if not _is_refused(first):
+                witness.saw()
+                continue
+            error = first.answer.message["error"] if first.answer else None
+            is_missed = isinstance(error, dict) and error.get("code") == RESOURCE_NOT_FOUND
+            if is_missed or any(not _is_refused(it) for it in writes[1:]):
+                witness.accuse("it is only written where it exists", *first.lines)
+
+
+@RULES.observer(
+    "client.file-content",
+    "A file that was written is read as it was written last.",
+    MUST,
+    RuleSource(FILES, "Writing Files"),
+    unless="no file was written and read",
+)
+def file_content(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange, written in _file_calls(record):
+            params = exchange.request.params
+            if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
+                continue
+            witness.saw()
+            if not _same_text(exchange.result.get("content"), written):
+                witness.accuse(f"{written!r} was written", *exchange.lines)
+
+
+@RULES.observer(
+    "client.file-lines",
+    "`line` counts from 1, and `limit` lines are read from there.",
+    MUST,
+    RuleSource(FILES, "Reading Files"),
+    unless="no part of a file was read",
+)
+def file_lines(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        is_kept = False
+        for exchange, written in _file_calls(record):
+            params = exchange.request.params
+            if written is None or not _is_read(exchange):
+                continue
+            if not {"line", "limit"} & params.keys():
+                is_kept = _same_text(exchange.result.get("content"), written)
+                continue
+            if not is_kept:
+                continue  # another rule has that
+            first = params.get("line", 1) - 1
+            lines = written.splitlines(keepends=True)[first:]
+            wanted = "".join(lines[: params.get("limit", len(lines))])
+            witness.saw()
+            if not _same_text(exchange.result.get("content"), wanted):
+                witness.accuse(f"{wanted!r} stands there", *exchange.lines)
+
+
+@RULES.observer(
+    "client.file-missing",
+    "Reading a file that does not exist is answered with an error.",
+    EXPECTED,
+    RuleSource(FILES, "Reading Files"),
+    unless="no such file was read",
+)
+def file_missing(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        calls = [it for it, _ in _file_calls(record)]
+        for exchange in calls[:1]:
+            if _is_read(exchange):
+                witness.saw()
+                if not _is_refused(exchange):
+                    witness.accuse("it was answered with a result", *exchange.lines)
+
+
+# -- terminals --------------------------------------------------------------------------------
+
+NO_TERMINAL = "no terminal was made, or no command ran in it"
+RUNNING = RuleSource(TERMINALS, "Executing Commands")
+
+
+class UsedTerminal:
+    """A terminal of the tour: `made` is its creation, `uses` all that followed, in order."""
+
+    def __init__(self, made: RecordedExchange, uses: list[RecordedExchange]) -> None:
+        self.made = made
+        self.uses = uses
+
+    def of(self, method: str) -> list[RecordedExchange]:
+        """Return the uses by this method that were answered."""
+        name = f"terminal/{method}"
+        return [it for it in self.uses if it.request.method == name and it.answer is not None]
+
+
+def _terminals(records: Sequence[Record], command: str) -> Iterator[tuple[Record, UsedTerminal]]:
+    """Yield the terminals in which a command of the tour ran, to its end or not."""
+    for record in records:
+        made = [
+            it for it in record.exchanges("agent", "terminal/create") if it.result.get("terminalId")
+        ]
+        for number, exchange in enumerate(made):
+            line = (exchange.request.params.get("args") or ["", ""])[1]
+            if not line.startswith(command):
+                continue
+            # The id of a terminal may be used again when it was released.
+            until = made[number + 1].request.number if number + 1 < len(made) else len(record.lines)
+            id = exchange.result["terminalId"]
+            uses = [
+                it
+                for it in record.exchanges("agent")
+                if it.request.params.get("terminalId") == id
+                and exchange.request.number < it.request.number < until
+            ]
+            found = UsedTerminal(exchange, uses)
+            # No shell: nothing ran.
+            if not any(it.result.get("exitCode") in (126, 127) for it in found.of("wait_for_exit")):
+                yield record, found
+
+
+@RULES.observer(
+    "client.terminal-command",
+    "A command gets its arguments, its variables and its folder.",
+    MUST,
+    RUNNING,
+    unless=NO_TERMINAL,
+)
+def terminal_command(records: Sequence[Record], witness: Witness) -> None:
+    for _, terminal in _terminals(records, SHOWS):
+        for output in terminal.of("output")[:1]:
+            if "result" not in (output.answer.message if output.answer else {}):
+                continue
+            witness.saw()
+            text = str(output.result.get("output"))
+            found = re.search(r"([^|]*)\|([^|]*)\|([^\r\n]*)", text)
+            shown = found.groups() if found else ("", "", "")
+            cwd = str(terminal.made.request.params["cwd"])
+            lines = (terminal.made.request, *output.lines)
+            if found is None or ARGUMENT not in shown[1]:
+                witness.accuse(f"its argument is {ARGUMENT!r}", *lines)
+            elif not shown[0].endswith(SET):
+                witness.accuse(f"its variable is {SET!r}", *lines)
+            elif os.path.realpath(shown[2].strip()) != os.path.realpath(cwd):
+                witness.accuse(f"its folder is {cwd!r}", *lines)
+
+
+@RULES.observer(
+    "client.terminal-exit",
+    "The status of a command that ended is told, by `wait_for_exit` and beside its output.",
+    MUST,
+    RuleSource(TERMINALS, "Waiting for Exit"),
+    unless=NO_TERMINAL,
+)
+def terminal_exit(records: Sequence[Record], witness: Witness) -> None:
+    for _, terminal in _terminals(records, SHOWS):
+        for waited in terminal.of("wait_for_exit"):
+            witness.saw()
+            if waited.result.get("exitCode") != STATUS:
+                witness.accuse(f"it ended with {STATUS}", *waited.lines)
+            for output in terminal.of("output")[:1]:
+                status = output.result.get("exitStatus")
+                if not isinstance(status, dict) or status.get("exitCode") != STATUS:
+                    witness.accuse(f"it had ended with {STATUS}", *output.lines)
+
+
+AT_ONCE_SECONDS = 5.0
+"""Seconds for a terminal to be made; its command runs for four times as long."""
+
+
+@RULES.observer(
+    "client.terminal-at-once",
+    "A terminal is told at once, and has no exit status while its command runs.",
+    MUST,
+    RUNNING,
+    unless=NO_TERMINAL,
+)
+def terminal_at_once(records: Sequence[Record], witness: Witness) -> None:
+    for _, terminal in _terminals(records, RUNS_ON):
+        output = next(iter(terminal.of("output")), None)
+        if output is None or output.answer is None or terminal.made.answer is None:
+            continue
+        witness.saw()
+        has_ended = output.result.get("exitStatus") is not None
+        took = terminal.made.answer.at - terminal.made.request.at
+        if has_ended and took > AT_ONCE_SECONDS:
+            witness.accuse("it was told when the command was over", *terminal.made.lines)
+        elif has_ended and output.answer.at - terminal.made.request.at < AT_ONCE_SECONDS:
+            witness.accuse("the command still runs", *output.lines)
+
+
+@RULES.observer(
+    "client.terminal-limit",
+    "Output beyond `outputByteLimit` is cut at its beginning, between two characters, and so told.",
+    MUST,
+    RUNNING,
+    unless=NO_TERMINAL,
+)
+def terminal_limit(records: Sequence[Record], witness: Witness) -> None:
+    for _, terminal in _terminals(records, PRINTS_LONG):
+        for output in terminal.of("output")[:1]:
+            text = output.result.get("output")
+            if not isinstance(text, str):
+                continue
+            witness.saw()
+            if len(text.encode("utf-8", "surrogatepass")) > LIMIT:
+                witness.accuse(f"it has more than {LIMIT} bytes", *output.lines)
+            elif not text or not LONG.endswith(text):
+                witness.accuse("it is not the end of what was printed", *output.lines)
+            elif output.result.get("truncated") is not True:
+                witness.accuse("`truncated` is not true", *output.lines)
+
+
+@RULES.observer(
+    "client.terminal-kill",
+    "A command that is killed ends, and its terminal stays: its output and status can be read.",
+    MUST,
+    RuleSource(TERMINALS, "Killing Commands"),
+    unless="no command was killed",
+)
+def terminal_kill(records: Sequence[Record], witness: Witness) -> None:
+    for record, terminal in _terminals(records, RUNS_ON):
+        for killed in terminal.of("kill"):
+            if _is_refused(killed):
+                continue
+            if any(it.result.get("exitStatus") for it in terminal.of("output")[:1]):
+                continue  # it was over before
+            witness.saw()
+            after = [it for it in terminal.uses if it.request.number > killed.request.number]
+            for use, following in zip(after, [*after[1:], None], strict=True):
+                is_late = use.answer is None and was_given_up(record, use.request)
+                if following is not None and use.answer is not None:
+                    is_late = use.answer.number > following.request.number
+                if use.request.method == "terminal/wait_for_exit" and is_late:
+                    witness.accuse("it does not end", killed.request, use.request)
+                elif use.request.method != "terminal/release" and _is_refused(use):
+                    witness.accuse("its terminal is gone", killed.request, *use.lines)
+                elif use.result.get("exitCode") == 0:
+                    witness.accuse("it ran to its end", killed.request, *use.lines)
+
+
+@RULES.observer(
+    "client.terminal-released",
+    "The id of a terminal that was released is not valid any more.",
+    MUST,
+    RuleSource(TERMINALS, "Releasing Terminals"),
+    unless="no terminal was released and used again",
+)
+def terminal_released(records: Sequence[Record], witness: Witness) -> None:
+    for _, terminal in _terminals(records, SHOWS):
+        for released in terminal.of("release"):
+            for use in terminal.of("output"):
+                if use.request.number > released.request.number:
+                    witness.saw()
+                    if not _is_refused(use):
+                        witness.accuse("it is", released.request, *use.lines)
+
+
+@RULES.observer(
+    "client.terminal-release-ends",
+    "A command that still runs when its terminal is released is killed.",
+    MUST,
+    RuleSource(TERMINALS, "Releasing Terminals"),
+    unless="no terminal was released while its command ran",
+)
+def terminal_release_ends(records: Sequence[Record], witness: Witness) -> None:
+    for record, terminal in _terminals(records, LATE):
+        released = next(iter(terminal.of("release")), None)
+        if released is None or released.answer is None or _is_refused(released):
+            continue
+        if released.answer.at - terminal.made.request.at >= LATE_SECONDS:
+            continue  # the command may have been over
+        for _, looked in _terminals([record], LOOKS):
+            for output in looked.of("output"):
+                witness.saw()
+                if "alive" in str(output.result.get("output")).splitlines():
+                    witness.accuse("it ran on", *released.lines, *output.lines)
+
+
+# -- forms ------------------------------------------------------------------------------------
+
+
+@RULES.observer(
+    "client.form-content",
+    "What is filled into a form fits its schema.",
+    SHOULD,
+    RuleSource("Elicitation", "Responses"),
+    unless="no form was accepted",
+)
+def form_content(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("agent", "elicitation/create"):
+            is_form = exchange.request.params.get("requestedSchema") == FORM
+            if is_form and exchange.result.get("action") == "accept":
+                witness.saw()
+                if not _fits(exchange.result.get("content")):
+                    witness.accuse("it does not", *exchange.lines)
+
+
+def _fits(content: object) -> bool:
+    """Return True for an answer to the form of the tour."""
+    given: Json = content if isinstance(content, dict) else {}
+    loaves = given.get("loaves")
+    is_number = isinstance(loaves, int | float) and not isinstance(loaves, bool)
+    return (
+        given.keys() == FORM["properties"].keys()
+        and given["bread"] in FORM["properties"]["bread"]["enum"]
+        and is_number
+        and loaves in range(1, 10)
+    )

@@ -1,0 +1,128 @@
+"""The rules for plans: told when a model makes them, told again as they change, and whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
+from acphold.conformance.record import Json, Record, WireLine, objects
+from acphold.conformance.rules.past_sessions import past
+from acphold.conformance.stage import Stage
+from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
+
+RULES = Rules()
+
+PAGE = "Agent Plan"
+UPDATING = RuleSource(PAGE, "Updating Plans")
+
+LISTS = ("todos", "plan", "entries", "steps")
+"""Names that tools for plans give the list of steps."""
+
+STATUSES = {"pending", "in_progress", "completed"}
+
+ENOUGH = 3
+"""Updates of a plan with changed entries alone that no agent sends by chance."""
+
+
+class PlannedTurn(Struct, frozen=True):
+    """A turn that was answered: its calls of tools for plans, and the plans that it told."""
+
+    calls: tuple[tuple[WireLine, list[Json]], ...]
+    told: tuple[WireLine, ...]
+
+
+def _turns(records: Sequence[Record]) -> Iterator[PlannedTurn]:
+    for record in records:
+        for exchange in record.exchanges("client", "session/prompt"):
+            if exchange.result.get("stopReason") != "end_turn" or exchange.answer is None:
+                continue
+            since, last = exchange.request.number, exchange.answer.number
+            updates = record.updates(exchange.request.session_id, since=since)
+            yield _turn([line for line in updates if line.number < last])
+
+
+def _turn(updates: Sequence[WireLine]) -> PlannedTurn:
+    made: dict[object, tuple[WireLine, list[Json]]] = {}
+    for line in updates:
+        id = line.update.get("toolCallId")
+        if id is not None and (steps := _steps(line.update.get("rawInput"))):
+            made[id] = line, steps
+        if line.update.get("status") == "failed":
+            made.pop(id, None)
+    told = tuple(line for line in updates if line.update_kind.startswith("plan"))
+    return PlannedTurn(tuple(made.values()), told)
+
+
+def _steps(given: object) -> list[Json]:
+    """Return the steps of a plan that a tool is given; none if it is given something else."""
+    lists = [given.get(name) for name in LISTS] if isinstance(given, dict) else []
+    for steps in map(objects, lists):
+        if steps and all(step.get("status") in STATUSES for step in steps):
+            return steps
+    return []
+
+
+@RULES.case(
+    "plan.told",
+    "A plan that is made with a tool is told as a plan.",
+    SHOULD,
+    RuleSource(PAGE, "Creating Plans"),
+)
+async def told(stage: Stage) -> None:
+    await stage.given(past)  # in it a plan is asked for
+    made = [turn for turn in _turns(stage.records) if turn.calls]
+    for turn in made:
+        if not turn.told:
+            raise Violation("it is told as a tool call alone", turn.calls[0][0])
+    if not made:
+        raise NotObservable("no tool call was given a plan: nothing else shows that one is made")
+
+
+@RULES.observer(
+    "plan.updated",
+    "A plan that is changed with a tool is told again.",
+    SHOULD,
+    UPDATING,
+    unless="no plan was told that a later tool call changed",
+)
+def updated(records: Sequence[Record], witness: Witness) -> None:
+    for turn in _turns(records):
+        changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
+        if changed and turn.told:
+            witness.saw()
+            if len({msgspec.json.encode(line.update) for line in turn.told}) == 1:
+                witness.accuse("it is told once, as it was", turn.told[0], changed[-1][0])
+
+
+@RULES.observer(
+    "plan.complete",
+    "Each update of a plan has all entries, not those alone that have changed.",
+    MUST,
+    UPDATING,
+    unless="no plan was told twice in a turn",
+)
+def complete(records: Sequence[Record], witness: Witness) -> None:
+    # A plan may lose entries on purpose. But an agent that sends whole plans sends an entry that
+    # has not changed some time, and does not take out just these, every time.
+    partial: list[WireLine] = []
+    for turn in _turns(records):
+        known: dict[object, Json] = {}
+        last: set[object] = set()
+        for line in turn.told:
+            entries = {it.get("content"): it for it in objects(line.update.get("entries"))}
+            if known:
+                witness.saw()
+            if any(known.get(name) == entry for name, entry in entries.items()):
+                return
+            left = [it for name, it in known.items() if name not in entries]
+            waits = any(it.get("status") == "pending" for it in left)
+            is_back = bool(entries.keys() & (known.keys() - last))
+            if (waits or is_back) and entries and entries.keys() <= known.keys():
+                partial.append(line)
+            known |= entries
+            last = set(entries)
+    if len(partial) >= ENOUGH:
+        witness.accuse("entries that have not changed are left out, always", *partial[:ENOUGH])

@@ -1,0 +1,415 @@
+"""The rules on the streams of Streamable HTTP: which message comes on which.
+
+One conversation is played over HTTP, in steps that do not need each other, and looked at by all
+rules: two sessions, a permission, a cancelled turn, a session that is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from acphold.conformance.catalogue import MUST, SHOULD, Case, Rules
+from acphold.conformance.errands import COUNT, GREET, Errand
+from acphold.conformance.http_probe import (
+    Http,
+    HttpAnswer,
+    StreamEvent,
+    Streams,
+    connection,
+    http_of,
+    listening,
+    message_of,
+)
+from acphold.conformance.record import Json, objects
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Stage
+from acphold.conformance.verdicts import Level, NotObservable, Reach, RuleSource, Violation
+from acphold.tasks import end
+
+RULES = Rules()
+
+RFD = "RFD: Streamable HTTP & WebSocket Transport"
+HTTP = RuleSource(RFD, "Adds an HTTP Transport")
+FLOW = RuleSource(RFD, "Streamable HTTP Message Flow")
+ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
+
+PROMPTED = "session/prompt"
+UPDATE = "session/update"
+PERMISSION = "session/request_permission"
+
+
+def _rule(id: str, says: str, source: RuleSource, level: Level = MUST) -> Callable[[Case], Case]:
+    return RULES.case(id, says, level, source, only=Reach.SERVER)
+
+
+# -- the conversation -------------------------------------------------------------------------
+
+
+class HttpLife:
+    """The conversation so far: its connection, and for each step what came of it.
+
+    None stands for what did not come, or was not tried.
+    """
+
+    def __init__(self, http: Http, streams: Streams) -> None:
+        self.http = http
+        self.streams = streams
+        self.sessions: list[str] = []
+        self.opened: list[StreamEvent] = []
+        self.turns: dict[str, StreamEvent] = {}
+        self.posts: dict[str, HttpAnswer] = {}
+        self.asked: StreamEvent | None = None
+        self.replied: set[int] = set()
+        self.is_late = False
+        self.loaded: StreamEvent | None = None
+        self.replayed: list[StreamEvent] = []
+
+    async def begin(self, stage: Stage) -> str | None:
+        """Begin a session and open its stream; return its id."""
+        id, _ = await self.http.post("session/new", stage.params())
+        answer = await self.streams.answer(id)
+        session_id = answer and (answer.message.get("result") or {}).get("sessionId")
+        if answer is None or not isinstance(session_id, str):
+            return None
+        stage.made[session_id] = str(stage.work)
+        self.opened.append(answer)
+        self.sessions.append(session_id)
+        await self.streams.open(session_id)
+        return session_id
+
+    def prompt(self, name: str, session_id: str, todo: Errand) -> tuple[int, asyncio.Task[None]]:
+        """Post a prompt; the task ends with the answer to the POST."""
+        id = self.http.next_id()
+        params = {"sessionId": session_id, "prompt": [{"type": "text", "text": todo.words}]}
+
+        async def post() -> None:
+            sent = message_of(PROMPTED, params, id)
+            self.posts[name] = await self.http.ask("POST", self.http.head(session_id), sent)
+
+        return id, asyncio.create_task(post(), name="post a prompt")
+
+    async def turn(self, name: str, session_id: str, todo: Errand) -> None:
+        """Play a turn to its end."""
+        id, posting = self.prompt(name, session_id, todo)
+        await posting
+        await self.finish(name, id, session_id)
+
+    async def finish(self, name: str, id: int, session_id: str, *, allows: bool = True) -> None:
+        """Wait for the answer to a prompt; meanwhile answer each permission that is asked for."""
+        streams, http = self.streams, self.http
+
+        def asked() -> list[StreamEvent]:
+            questions = streams.of(session_id, PERMISSION)
+            return [it for it in questions if it.line.number not in self.replied]
+
+        while await streams.until(lambda: streams.answers(id) or asked()):
+            if answers := streams.answers(id):
+                self.turns[name] = answers[0]
+                return
+            for question in asked():
+                self.replied.add(question.line.number)
+                body = _decided(question.message, allows=allows)
+                found = await http.ask("POST", http.head(session_id), body)
+                self.posts.setdefault("the permission", found)
+            if len(self.replied) > MOST_ASKED:
+                return
+
+    async def permission(self, stage: Stage, session_id: str) -> None:
+        """Play a turn that asks for permission, and allow it once its POST is answered."""
+        name = "acphold-check-permitted.txt"
+        id, posting = self.prompt(PERMISSION, session_id, Errand("write", name, "heron"))
+        streams = self.streams
+        before = len(streams.of(session_id, PERMISSION))
+        try:
+            await streams.until(
+                lambda: len(streams.of(session_id, PERMISSION)) > before or streams.answers(id)
+            )
+            asked = streams.of(session_id, PERMISSION)[before:]
+            if not asked:
+                return
+            self.asked = asked[0]
+            await asyncio.wait([posting], timeout=self.http.seconds / 2)
+            self.is_late = not posting.done()
+            await self.finish(PERMISSION, id, session_id)
+        finally:
+            await end(posting)
+
+    async def cancel(self, session_id: str) -> None:
+        """Play a turn that is cancelled when it has begun."""
+        before = len(self.streams.of(session_id, UPDATE))
+        id, posting = self.prompt("session/cancel", session_id, COUNT)
+        try:
+            told = self.streams.of
+            await self.streams.until(lambda: len(told(session_id, UPDATE)) > before + 1)
+            sent = message_of("session/cancel", {"sessionId": session_id}, None)
+            head = self.http.head(session_id)
+            self.posts["the cancel"] = await self.http.ask("POST", head, sent)
+            await self.finish("session/cancel", id, session_id, allows=False)
+        finally:
+            await end(posting)
+
+
+MOST_ASKED = 20
+"""Permissions that are answered in one conversation."""
+
+
+def _decided(question: Json, *, allows: bool) -> bytes:
+    """Return the answer that permits what is asked, or says that the turn is cancelled."""
+    if not allows:
+        return message_of(None, {"outcome": {"outcome": "cancelled"}}, question.get("id"))
+    options = objects((question.get("params") or {}).get("options"))
+    allowing = [it for it in options if str(it.get("kind", "")).startswith("allow")]
+    chosen = (allowing or options or [{}])[0].get("optionId")
+    outcome = {"outcome": "selected", "optionId": chosen}
+    return message_of(None, {"outcome": outcome}, question.get("id"))
+
+
+async def life(stage: Stage) -> HttpLife:
+    """Play the conversation."""
+    await stage.given(plain_turn)
+    async with connection(stage) as http, listening(http) as streams:
+        found = HttpLife(http, streams)
+        first = await found.begin(stage)
+        if first is None:
+            raise NotObservable("`session/new` was not answered with a session")
+        await found.turn("first", first, GREET)
+        second = await found.begin(stage)
+        if second is not None:
+            await found.turn("second", second, GREET)
+        await found.permission(stage, first)
+        await found.cancel(first)
+        return found
+
+
+async def load(stage: Stage) -> HttpLife:
+    """Load a session of that conversation over another connection."""
+    await stage.needs("load")
+    played = await stage.given(life)
+    session_id = played.sessions[0]
+    async with http_of(stage) as http, listening(http) as streams:
+        found = HttpLife(http, streams)
+        try:
+            await streams.open(session_id)
+        except Violation as refused:
+            # The proposal says both: its flow opens the stream first, its routing has 404.
+            raise NotObservable(f"before the load, {refused.why}", *refused.lines) from None
+        params = stage.params(sessionId=session_id)
+        id, posted = await http.post("session/load", params, session_id)
+        found.loaded = await streams.answer(id)
+        if found.loaded is None:
+            raise Violation("`session/load` was not answered on either stream", *posted.lines)
+        if "result" not in found.loaded.message:
+            raise NotObservable("the session was not loaded", found.loaded.line)
+        await streams.until(lambda: streams.of(session_id, UPDATE))
+        found.replayed = streams.of(session_id, UPDATE)
+        return found
+
+
+# -- the rules --------------------------------------------------------------------------------
+
+
+def _on(event: StreamEvent, stream: str) -> None:
+    """Raise Violation unless a message came on this stream."""
+    if event.stream != stream:
+        names = {True: "a session's stream", False: "the connection's stream"}
+        raise Violation(f"it came on {names[bool(event.stream)]}", event.line)
+
+
+@_rule("http.new-answer", "The answer to `session/new` comes on the connection's stream.", HTTP)
+async def new_answer(stage: Stage) -> None:
+    for answer in (await stage.judge(life)).opened:
+        _on(answer, "")
+
+
+@_rule("http.session-stream", "What is said in a session comes on the stream of the session.", HTTP)
+async def session_stream(stage: Stage) -> None:
+    found = await stage.given(life)
+    session_id = found.sessions[0]
+    found.posts["first"].expect(202)
+    updates = found.streams.of(session_id, UPDATE)
+    if "first" not in found.turns:
+        raise Violation("the prompt is not answered on any stream", *found.posts["first"].lines)
+    for name, answer in found.turns.items():
+        again = found.streams.answers(answer.message["id"])
+        own = found.sessions[name == "second"]
+        if not any(event.stream == own for event in again):
+            _on(answer, own)
+    if not updates:
+        raise NotObservable("no update came")
+    for event in updates:
+        # Some are told between the answer to `session/new` and the stream that is opened then.
+        if event.line.number > found.opened[0].line.number and _is_of_turn(event):
+            _on(event, session_id)
+
+
+def _is_of_turn(event: StreamEvent) -> bool:
+    return event.line.update_kind in ("agent_message_chunk", "tool_call", "tool_call_update")
+
+
+@_rule("http.own-session", "The stream of a session carries nothing of another session.", HTTP)
+async def own_session(stage: Stage) -> None:
+    found = await stage.given(life)
+    if len(found.sessions) < 2 or "second" not in found.turns:
+        raise NotObservable("there was no turn in a second session")
+    if found.turns["second"].stream == found.sessions[0]:
+        raise Violation("it has an answer of the second", found.turns["second"].line)
+    for event in found.streams.events:
+        if event.stream and event.session_id not in (None, event.stream):
+            raise Violation(f"this one is of {event.session_id!r}", event.line)
+
+
+def _asked(found: HttpLife) -> StreamEvent:
+    """Return the permission that was asked for; raises NotObservable."""
+    if found.asked is None:
+        raise NotObservable("the agent did not ask for permission")
+    return found.asked
+
+
+@_rule("http.permission", "A permission is asked for on the stream of its session.", HTTP)
+async def permission(stage: Stage) -> None:
+    found = await stage.given(life)
+    _on(_asked(found), found.sessions[0])
+
+
+@_rule(
+    "http.response",
+    "A posted answer to a permission is accepted with 202, and the turn goes on.",
+    FLOW,
+)
+async def response(stage: Stage) -> None:
+    found = await stage.given(life)
+    asked = _asked(found)
+    posted = found.posts["the permission"]
+    posted.expect(202)
+    if PERMISSION not in found.turns:
+        raise Violation("the turn does not go on", asked.line, *posted.lines)
+
+
+@_rule("http.at-once", "A POST is accepted at once, not when its request is answered.", HTTP)
+async def at_once(stage: Stage) -> None:
+    found = await stage.given(life)
+    asked = _asked(found)
+    if found.is_late:
+        raise Violation("the POST of a prompt is open while a permission waits", asked.line)
+
+
+@_rule("http.cancel", "A posted `session/cancel` is accepted with 202, and cancels.", FLOW)
+async def cancel(stage: Stage) -> None:
+    found = await stage.given(life)
+    if "the cancel" not in found.posts:
+        raise NotObservable("no turn was cancelled")
+    found.posts["the cancel"].expect(202)
+    if "session/cancel" not in found.turns:
+        raise Violation("the prompt is not answered", *found.posts["the cancel"].lines)
+
+
+@_rule("http.once", "Each message comes on one stream, once.", HTTP)
+async def once(stage: Stage) -> None:
+    found = await stage.given(life)
+    seen: dict[object, StreamEvent] = {}
+    for event in found.streams.events:
+        if "id" not in event.message:
+            continue
+        key = event.line.is_response, str(event.message["id"])
+        if (before := seen.setdefault(key, event)) is not event:
+            raise Violation("this one came twice", before.line, event.line)
+
+
+@_rule("http.events", "Each event of a stream is one message.", FLOW)
+async def events(stage: Stage) -> None:
+    found = await stage.judge(life)
+    for event in found.streams.events:
+        if event.line.problem or event.message.get("jsonrpc") != "2.0":
+            raise Violation(event.line.problem or "it is no message", event.line)
+
+
+@_rule(
+    "http.load-answer",
+    "The answer to `session/load` comes on the connection's stream.",
+    HTTP,
+    SHOULD,
+)
+async def load_answer(stage: Stage) -> None:
+    loaded = (await stage.judge(load)).loaded
+    assert loaded is not None
+    _on(loaded, "")
+
+
+@_rule("http.replay", "A session is replayed on its own stream.", HTTP, SHOULD)
+async def replay(stage: Stage) -> None:
+    found = await stage.given(load)
+    if not found.replayed:
+        raise NotObservable("nothing was replayed")
+    for event in found.replayed:
+        _on(event, event.session_id or "")
+
+
+async def nameless(stage: Stage) -> dict[str, HttpAnswer]:
+    """Post what is about a session without its header; return what was answered to each."""
+    await stage.given(life)
+    async with connection(stage) as http, listening(http) as streams:
+        found = HttpLife(http, streams)
+        session_id = await found.begin(stage)
+        if session_id is None:
+            raise NotObservable("no session was begun")
+        posts: dict[str, HttpAnswer] = {}
+        cancelled = message_of("session/cancel", {"sessionId": session_id}, None)
+        posts["session/cancel"] = await http.ask("POST", http.head(), cancelled)
+        content = [{"type": "text", "text": GREET.words}]
+        id, prompted = await http.post(PROMPTED, {"sessionId": session_id, "prompt": content})
+        posts[PROMPTED] = prompted
+        if prompted.status == 202:
+            await found.finish(PROMPTED, id, session_id)
+        name = "acphold-check-nameless.txt"
+        id, posting = found.prompt(PERMISSION, session_id, Errand("write", name, "heron"))
+        asked = partial(streams.of, session_id, PERMISSION)
+        try:
+            await streams.until(lambda: len(asked()) > len(found.replied) or streams.answers(id))
+            if questions := asked()[len(found.replied) :]:
+                decided = _decided(questions[0].message, allows=True)
+                posts[PERMISSION] = refused = await http.ask("POST", http.head(), decided)
+                if refused.status == 202:  # it has its answer
+                    found.replied.add(questions[0].line.number)
+                await found.finish(PERMISSION, id, session_id)
+        finally:
+            await end(posting)
+        return posts
+
+
+async def _refused_nameless(stage: Stage, what: str) -> None:
+    posted = (await stage.given(nameless)).get(what)
+    if posted is None:
+        raise NotObservable("the agent did not ask for permission")
+    posted.expect(400)
+
+
+@_rule(
+    "http.session-header",
+    "A prompt without `Acp-Session-Id` is answered with 400.",
+    ROUTING,
+    SHOULD,
+)
+async def session_header(stage: Stage) -> None:
+    await _refused_nameless(stage, PROMPTED)
+
+
+@_rule(
+    "http.cancel-header",
+    "A `session/cancel` without `Acp-Session-Id` is answered with 400.",
+    ROUTING,
+    SHOULD,
+)
+async def cancel_header(stage: Stage) -> None:
+    await _refused_nameless(stage, "session/cancel")
+
+
+@_rule(
+    "http.response-header",
+    "An answer to a permission without `Acp-Session-Id` is answered with 400.",
+    ROUTING,
+    SHOULD,
+)
+async def response_header(stage: Stage) -> None:
+    await _refused_nameless(stage, PERMISSION)

@@ -1,0 +1,590 @@
+"""An hour with an agent, played once, and what its sessions have to be afterwards.
+
+Two sessions, ALDER and BIRCH, are used side by side; a third one shares the folder of BIRCH.
+
+    one process      both read a file at once; ALDER gets links and pictures, is cancelled while a
+                     command runs and while it counts, BIRCH is refused a permission; a mode is set
+    the next one     ALDER is resumed and goes on; the third session is deleted, another one made
+    the one after    ALDER and BIRCH are loaded
+
+A step that goes wrong is judged by its own rule; the others are played all the same. Observers look
+at all of it besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
+from acphold.conformance.errands import COUNT, GREET, Errand
+from acphold.conformance.host import EQUIPPED
+from acphold.conformance.record import Json, WireLine, objects
+from acphold.conformance.rules.cancellations import (
+    CANCELLATION,
+    Cancelled,
+    begun,
+    cancel,
+    is_of_turn,
+)
+from acphold.conformance.rules.listings import entries, pages
+from acphold.conformance.rules.past_sessions import (
+    Loaded,
+    load,
+    loaded_after_restart,
+    said,
+    tool_calls,
+)
+from acphold.conformance.rules.prompt_turns import OUTPUT, PIXEL, SILENT, plain_turn
+from acphold.conformance.rules.selections import option_values
+from acphold.conformance.stage import (
+    CheckedSession,
+    CheckedTurn,
+    Episode,
+    Stage,
+    advertises,
+    begin_prompt,
+)
+from acphold.conformance.verdicts import NotObservable, RuleSource, Signal, Violation
+
+RULES = Rules()
+
+PAGE = "Session Setup"
+LOADING = RuleSource(PAGE, "Loading a Session")
+
+ALDER, BIRCH, THIRD = "alder-6120", "birch-2891", "rowan-7034"
+"""Words in the file of each session, or in its prompt, of which the others hear nothing."""
+
+FINE = f"{GREET.words} It is a rainy day."
+"""Said behind a resume."""
+
+
+class Hour(Struct, frozen=True):
+    """The sessions of the hour, and the process they were made in; `third` is in BIRCH's folder."""
+
+    dialogue: Dialogue
+    alder: CheckedSession
+    birch: CheckedSession
+    third: CheckedSession
+
+
+async def hour(stage: Stage) -> Hour:
+    """Make the sessions."""
+    await stage.given(plain_turn)
+    dialogue = await stage.meet("an hour", EQUIPPED)
+    alder = await stage.new_session(dialogue, cwd=stage.new_folder("under alders"))
+    birch = await stage.new_session(dialogue, cwd=stage.new_folder("under birches"))
+    third = await stage.new_session(dialogue, cwd=birch.cwd)
+    return Hour(dialogue, alder, birch, third)
+
+
+# -- side by side ---------------------------------------------------------------------------
+
+
+async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
+    """Have both sessions read a file of their own at the same time."""
+    now = await stage.given(hour)
+    begun_ones: list[tuple[CheckedSession, SentRequest]] = []
+    for session, word in ((now.alder, ALDER), (now.birch, BIRCH)):
+        path = stage.new_file(f"{word}.txt", f"{word}\n", folder=session.cwd)
+        call = begin_prompt(now.dialogue, session, Errand("read", str(path)))
+        begun_ones.append((session, call))
+    one, other = [await stage.turn(now.dialogue, *it) for it in begun_ones]
+    await now.dialogue.settled()
+    await stage.prompt(now.dialogue, now.third, Errand("remember", THIRD))
+    return one, other
+
+
+@RULES.case(
+    "prompt.side-by-side",
+    "Of two turns at the same time, each is told under its own session.",
+    MUST,
+    OUTPUT,
+)
+async def own_turn(stage: Stage) -> None:
+    now = await stage.given(hour)
+    turns = await stage.given(side_by_side)
+    lines = now.dialogue.record.lines[turns[0].asked.number :]
+    told = [line for line in lines if line.by == "agent" and line.method is not None]
+    if not any(word in line.text for word in (ALDER, BIRCH) for line in told):
+        raise NotObservable("the agent says nothing of what it was asked")
+    for session, foreign in ((now.alder, BIRCH), (now.birch, ALDER)):
+        for line in told:
+            if line.session_id == session.id and foreign in line.text:
+                raise Violation("it is told of the other one's turn", turns[0].asked, line)
+
+
+# -- links and pictures ---------------------------------------------------------------------
+
+LINKED, INSIDE = "linked-5507.txt", "inside-8834.txt"
+"""Names of a file that is linked, and of one that is embedded."""
+
+
+async def pictured(stage: Stage) -> CheckedTurn:
+    """Send a prompt with every kind of content that the agent takes."""
+    now = await stage.given(hour)
+    can = await stage.capabilities()
+    linked = stage.new_file(LINKED, "linked\n", folder=now.alder.cwd)
+    inside = {"uri": (linked.parent / INSIDE).as_uri(), "mimeType": "text/plain", "text": "in it\n"}
+    blocks: list[Json] = [{"type": "resource_link", "uri": linked.as_uri(), "name": LINKED}]
+    for needed, block in (
+        ("image", {"type": "image", "mimeType": "image/png", "data": PIXEL}),
+        ("audio", {"type": "audio", "mimeType": "audio/wav", "data": SILENT}),
+        ("embedded", {"type": "resource", "resource": inside}),
+    ):
+        if advertises(can, needed):
+            blocks.append(block)
+    return await stage.prompt(now.dialogue, now.alder, GREET, *blocks)
+
+
+# -- cancelled and refused ------------------------------------------------------------------
+
+COMMAND_SECONDS = 3
+"""Seconds that the command runs before it leaves a trace."""
+
+
+class CancelledTool(Cancelled, frozen=True):
+    """`has_trace` is True if the command ran on to its end."""
+
+    has_trace: bool
+
+
+async def cancelled_tool(stage: Stage) -> CancelledTool:
+    """Cancel a turn of ALDER while a command runs, and wait until the command would be over."""
+    now = await stage.given(hour)
+    dialogue = now.dialogue
+    trace = stage.folder / "trace"
+    command = Errand("run", f"sleep {COMMAND_SECONDS}; touch {trace}")
+    call = begin_prompt(dialogue, now.alder, command)
+    since = call.asked.number
+
+    def runs() -> bool | None:
+        if call.answer is not None:
+            return False
+        lines = dialogue.record.lines[since:]
+        return True if any(_is_running(it, now.alder.id) for it in lines) else None
+
+    try:
+        is_running = await dialogue.until(runs, 3 * dialogue.timeout)
+    except Silence:
+        is_running = False
+    await dialogue.hush_briefly()  # a command that fails does so now
+    told = cancel(dialogue, now.alder)
+    lines = dialogue.record.lines[since : told.number]
+    is_running = is_running and call.answer is None and not any(map(_is_over, lines))
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    if not is_running:
+        raise NotObservable("the agent ran no command that could be cancelled")
+    await asyncio.sleep(COMMAND_SECONDS)
+    await dialogue.settled()
+    late = tuple(
+        filter(is_of_turn, dialogue.record.updates(now.alder.id, since=answer.line.number))
+    )
+    seconds = answer.line.at - told.at
+    return CancelledTool(
+        now.alder, call.asked, told, answer, late, seconds, has_trace=trace.exists()
+    )
+
+
+def _is_running(line: WireLine, session_id: str) -> bool:
+    """Return True for a line that says that a command has begun to run."""
+    if line.session_id != session_id or line.by != "agent":
+        return False
+    return line.method == "terminal/wait_for_exit" or line.update.get("status") == "in_progress"
+
+
+def _is_over(line: WireLine) -> bool:
+    return line.update.get("status") in ("completed", "failed")
+
+
+@RULES.case(
+    "cancel.tool",
+    "A turn that is cancelled while a tool runs is answered `cancelled`, whatever the tool says.",
+    MUST,
+    CANCELLATION,
+)
+async def tool_cancelled(stage: Stage) -> None:
+    cancelled = await stage.judge(cancelled_tool)
+    reason = cancelled.answer.stop_reason
+    if reason != "cancelled":
+        ended = "an error" if cancelled.answer.error else f"the stop reason {reason!r}"
+        raise Violation(f"it was answered with {ended}", *cancelled.lines)
+
+
+@RULES.case(
+    "cancel.stops-tools",
+    "A command that runs when its turn is cancelled is stopped.",
+    SHOULD,
+    CANCELLATION,
+)
+async def tool_stopped(stage: Stage) -> None:
+    cancelled = await stage.given(cancelled_tool)
+    if cancelled.has_trace:
+        raise Violation("it ran on to its end", *cancelled.lines)
+
+
+async def counted(stage: Stage) -> Cancelled:
+    """Cancel a turn of ALDER that says something."""
+    now = await stage.given(hour)
+    dialogue = now.dialogue
+    call = await begun(stage, dialogue, now.alder)
+    told = cancel(dialogue, now.alder)
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    await dialogue.settled()
+    return Cancelled(now.alder, call.asked, told, answer, (), 0.0)
+
+
+async def refused(stage: Stage) -> CheckedTurn:
+    """Refuse BIRCH a permission."""
+    now = await stage.given(hour)
+    now.dialogue.host.decision = "reject"
+    try:
+        path = str(stage.folder / "refused.txt")
+        return await stage.prompt(now.dialogue, now.birch, Errand("write", path, "nothing"))
+    finally:
+        now.dialogue.host.decision = "allow"
+
+
+# -- modes ----------------------------------------------------------------------------------
+
+
+async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
+    """Set another mode for ALDER."""
+    now = await stage.given(hour)
+    modes = now.alder.answer.result.get("modes")
+    modes = modes if isinstance(modes, dict) else {}
+    ids = [str(it.get("id")) for it in objects(modes.get("availableModes"))]
+    others = [id for id in ids if id != modes.get("currentModeId")]
+    if not others:
+        raise NotObservable("the agent has no other mode")
+    params = {"sessionId": now.alder.id, "modeId": others[0]}
+    answer = await now.dialogue.ask("session/set_mode", params)
+    answer.succeeded()
+    await now.dialogue.caught_up()
+    # The answer to any other option has all of them, that for the mode as well.
+    for option in objects(now.alder.answer.result.get("configOptions")):
+        if option.get("category") != "mode" and option.get("type") == "select":
+            value = {"configId": option.get("id"), "value": option.get("currentValue")}
+            await now.dialogue.ask(
+                "session/set_config_option", {"sessionId": now.alder.id, **value}
+            )
+            break
+    return answer, others[0]
+
+
+async def changed_option(stage: Stage) -> None:
+    """Set an option of BIRCH, which is not prompted any more, and another one to what it is."""
+    now = await stage.given(hour)
+    options = objects(now.birch.answer.result.get("configOptions"))
+    options = [it for it in options if it.get("category") != "mode"]  # other rules are about modes
+
+    async def set_to(option: Json, value: object) -> None:
+        kind = {"type": "boolean"} if option.get("type") == "boolean" else {}
+        params = {"sessionId": now.birch.id, "configId": option.get("id"), "value": value, **kind}
+        await now.dialogue.ask("session/set_config_option", params)
+        await now.dialogue.caught_up()
+
+    for option in options:
+        others = [it for it in option_values(option) if it != option.get("currentValue")]
+        if others:
+            await set_to(option, others[0])
+            unchanged = [it for it in options if it is not option]
+            for other in unchanged[:1]:
+                await set_to(other, other.get("currentValue"))
+            return
+
+
+# -- afterwards -----------------------------------------------------------------------------
+
+
+async def read_beside(stage: Stage) -> CheckedTurn:
+    """Have ALDER read a file by its name alone."""
+    now = await stage.given(hour)
+    stage.new_file(BESIDE, f"{MAPLE}\n", folder=now.alder.cwd)
+    return await stage.prompt(now.dialogue, now.alder, Errand("read", BESIDE))
+
+
+STEPS: tuple[Episode[object], ...] = (
+    side_by_side,
+    read_beside,
+    pictured,
+    cancelled_tool,
+    counted,
+    refused,
+    changed_mode,
+    changed_option,
+)
+
+
+BESIDE, MAPLE = "beside.txt", "maple-4405"
+"""A file that ALDER is to find by its name alone, and the word in it."""
+
+
+class GoneOn(Struct, frozen=True):
+    """The second process, and two turns of ALDER in it."""
+
+    dialogue: Dialogue
+    read: CheckedTurn
+    last: CheckedTurn
+
+
+async def gone_on(stage: Stage) -> GoneOn:
+    """End the process, resume ALDER in another one, have it read a file, and go on.
+
+    Where nothing can be resumed, the session is loaded.
+    """
+    now = await stage.given(hour)
+    for step in STEPS:
+        with suppress(Signal):
+            await stage.judge(step)
+    await now.dialogue.hang_up(5.0)
+    await stage.leave(now.dialogue)
+    dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
+    is_resumable = advertises(await stage.capabilities(), "resume")
+    method = "session/resume" if is_resumable else "session/load"
+    params = stage.params(sessionId=now.alder.id, cwd=now.alder.cwd)
+    (await dialogue.ask(method, params, seconds=3 * dialogue.timeout)).succeeded()
+    if is_resumable:
+        params = stage.params(sessionId=now.birch.id, cwd=now.birch.cwd)
+        await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
+    await dialogue.settled()
+    read = await stage.prompt(dialogue, now.alder, Errand("read", BESIDE))
+    last = await stage.prompt(dialogue, now.alder, FINE)
+    await dialogue.settled()
+    return GoneOn(dialogue, read, last)
+
+
+@RULES.case(
+    "resume.folder",
+    "A relative path in a session that was resumed is one in its folder.",
+    MUST,
+    RuleSource(PAGE, "Working Directory"),
+    "resume",
+)
+async def resumed_folder(stage: Stage) -> None:
+    if MAPLE not in (await stage.given(read_beside)).text:
+        raise NotObservable("the agent did not read the file that it was asked to read")
+    turn = (await stage.given(gone_on)).read
+    if MAPLE not in turn.text:
+        raise Violation("it did not read the file in its folder", turn.asked, *turn.updates)
+
+
+class TriedDeletion(Struct, frozen=True):
+    """The third session was deleted; `before` and `after` are lists, `another` was made then."""
+
+    answer: AnswerLine
+    before: dict[str, Json]
+    after: dict[str, Json]
+    listed: AnswerLine
+    another: CheckedSession
+
+
+async def deletion(stage: Stage) -> TriedDeletion:
+    """Delete the third session, list its folder, and make another session there."""
+    await stage.needs("delete", "list")
+    now = await stage.given(hour)
+    dialogue = (await stage.given(gone_on)).dialogue
+    before = entries(await pages(dialogue, cwd=now.third.cwd))
+    answer = await dialogue.ask("session/delete", {"sessionId": now.third.id})
+    answer.succeeded()
+    found = await pages(dialogue, cwd=now.third.cwd)
+    another = await stage.new_session(dialogue, cwd=now.third.cwd)
+    return TriedDeletion(answer, before, entries(found), found[0].answer, another)
+
+
+@RULES.case(
+    "delete.same-folder",
+    "To delete a session leaves the others of its folder.",
+    EXPECTED,
+    RuleSource("Session Delete", "Semantics"),
+    "delete",
+    "list",
+)
+async def same_folder(stage: Stage) -> None:
+    now = await stage.given(hour)
+    done = await stage.given(deletion)
+    if now.birch.id not in done.before:
+        raise NotObservable("the other session was not listed before")
+    if now.birch.id not in done.after:
+        raise Violation("the other has gone as well", *done.answer.lines, *done.listed.lines)
+
+
+@RULES.case(
+    "delete.own-id",
+    "The id of a deleted session is given to no other.",
+    EXPECTED,
+    RuleSource(PAGE, "Session ID"),
+    "delete",
+    "list",
+)
+async def own_id(stage: Stage) -> None:
+    now = await stage.given(hour)
+    done = await stage.given(deletion)
+    if done.another.id in (now.alder.id, now.birch.id, now.third.id):
+        raise Violation("it was given again", *done.answer.lines, *done.another.answer.lines)
+
+
+async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
+    """Load ALDER and BIRCH in a third process."""
+    await stage.given(loaded_after_restart)
+    now = await stage.given(hour)
+    dialogue = (await stage.given(gone_on)).dialogue
+    with suppress(Signal):
+        await stage.judge(deletion)
+    await dialogue.hang_up(5.0)
+    await stage.leave(dialogue)
+    dialogue = await stage.meet("the hour after that", is_restart=True)
+    try:
+        return await load(stage, dialogue, now.alder), await load(stage, dialogue, now.birch)
+    finally:
+        await stage.leave(dialogue)
+
+
+def _replayed(loaded: Loaded) -> list[WireLine]:
+    return [line for line in loaded.replay if line.update_kind == "user_message_chunk"]
+
+
+def _some(loaded: Loaded, *lines: WireLine) -> tuple[WireLine, ...]:
+    return (*lines, loaded.asked, *_replayed(loaded), loaded.answer.line)
+
+
+async def _has(stage: Stage, what: str, fits: Callable[[WireLine], bool]) -> None:
+    """Raise Violation unless some chunk of the user in ALDER's replay fits."""
+    asked = (await stage.given(pictured)).asked
+    loaded, _ = await stage.given(reopened)
+    if not any(map(fits, _replayed(loaded))):
+        raise Violation(f"{what} is not replayed", *_some(loaded, asked))
+
+
+def _type(line: WireLine) -> object:
+    content = line.update.get("content")
+    return content.get("type") if isinstance(content, dict) else None
+
+
+@RULES.case("load.links", "A load replays the links in a prompt.", MUST, LOADING, "load")
+async def links(stage: Stage) -> None:
+    await _has(stage, "the link", lambda line: LINKED in line.text)
+
+
+@RULES.case("load.images", "A load replays images in a prompt.", MUST, LOADING, "load", "image")
+async def images(stage: Stage) -> None:
+    await _has(stage, "the image", lambda line: _type(line) == "image" or "image/png" in line.text)
+
+
+@RULES.case("load.audio", "A load replays sounds in a prompt.", MUST, LOADING, "load", "audio")
+async def audio(stage: Stage) -> None:
+    await _has(stage, "the sound", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
+
+
+@RULES.case("load.embedded", "A load replays files in a prompt.", MUST, LOADING, "load", "embedded")
+async def embedded(stage: Stage) -> None:
+    await _has(stage, "the file", lambda line: INSIDE in line.text)
+
+
+@RULES.case(
+    "load.cancelled-turn", "A load replays turns that were cancelled.", MUST, LOADING, "load"
+)
+async def cancelled_turn(stage: Stage) -> None:
+    cancelled = await stage.given(counted)
+    loaded, _ = await stage.given(reopened)
+    if "".join(COUNT.words.split()) not in said(loaded.replay, "user_message_chunk"):
+        raise Violation("its prompt is not replayed", *_some(loaded, *cancelled.lines))
+    live = said(await _live(stage, cancelled), "agent_message_chunk")
+    if live and live[:FEW] not in said(loaded.replay, "agent_message_chunk"):
+        raise Violation("what was said in it is not replayed", *_some(loaded, *cancelled.lines))
+
+
+FEW = 3
+"""Letters of a cancelled message: its end may be lost with the request to the model."""
+
+
+@RULES.case(
+    "load.cancelled-text",
+    "A load replays all that was said in a turn before it was cancelled.",
+    EXPECTED,
+    LOADING,
+    "load",
+)
+async def cancelled_text(stage: Stage) -> None:
+    cancelled = await stage.given(counted)
+    loaded, _ = await stage.given(reopened)
+    live = said(await _live(stage, cancelled), "agent_message_chunk")
+    again = said(loaded.replay, "agent_message_chunk")
+    if not live or live[:FEW] not in again:
+        raise NotObservable("nothing was said in it, or nothing of it is replayed")
+    if live not in again:
+        raise Violation("the client has seen more of it", *_some(loaded, *cancelled.lines))
+
+
+async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
+    """Return the updates of a cancelled turn."""
+    record = (await stage.given(hour)).dialogue.record
+    updates = record.updates(cancelled.session.id, since=cancelled.asked.number)
+    return [line for line in updates if line.number < cancelled.answer.line.number]
+
+
+@RULES.case(
+    "load.refused-turn",
+    "A load replays turns in which a permission was refused.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def refused_turn(stage: Stage) -> None:
+    turn = await stage.given(refused)
+    _, loaded = await stage.given(reopened)
+    prompt = "".join(str(turn.asked.params["prompt"][0]["text"]).split())
+    if prompt not in said(loaded.replay, "user_message_chunk"):
+        raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
+    if said(turn.updates, "agent_message_chunk") not in said(loaded.replay, "agent_message_chunk"):
+        raise Violation("what was said in it is not replayed", *_some(loaded, turn.asked))
+    again = tool_calls(loaded.replay)
+    for id, fields in tool_calls(turn.updates).items():
+        status = again.get(id, {}).get("status")
+        # Another rule is about calls that are missing.
+        if {status, fields.get("status")} == ENDED:
+            why = f"the tool call {id} was {fields['status']}, and is {status} in the replay"
+            raise Violation(why, *turn.updates, *_some(loaded))
+
+
+ENDED = {"completed", "failed"}
+
+
+@RULES.case(
+    "load.own-session",
+    "A load replays nothing of sessions that were used at the same time, or in the same folder.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def own_session(stage: Stage) -> None:
+    await stage.given(side_by_side)
+    for loaded, own in zip(await stage.given(reopened), (ALDER, BIRCH), strict=True):
+        for line in loaded.replay:
+            if any(word in line.text for word in (ALDER, BIRCH, THIRD) if word != own):
+                raise Violation("this is of another one", loaded.asked, line)
+
+
+@RULES.case(
+    "load.after-resume",
+    "A load replays what was said after a resume.",
+    MUST,
+    LOADING,
+    "load",
+    "resume",
+)
+async def after_resume(stage: Stage) -> None:
+    turn = (await stage.given(gone_on)).last
+    loaded, _ = await stage.given(reopened)
+    if "".join(FINE.split()) not in said(loaded.replay, "user_message_chunk"):
+        raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
+    last = max(line.number for line in _replayed(loaded))
+    again = said([it for it in loaded.replay if it.number > last], "agent_message_chunk")
+    answer = said(turn.updates, "agent_message_chunk")
+    # It may be more or less: a remark on the resume itself is no part of the conversation.
+    if answer and (not again or (again not in answer and answer not in again)):
+        raise Violation("the answer to it is not replayed", *_some(loaded, turn.asked))

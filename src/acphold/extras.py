@@ -1,0 +1,44 @@
+"""The optional packages: the extra of acphold that installs each, and the error without it.
+
+The base is for agents and sessions on this machine. Optional packages are imported late.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acphold.errors import MissingExtraError
+
+EXTRAS: Final = {
+    "serve": (
+        "cryptography",
+        "http_ece",
+        "httptools",
+        "httpx2",
+        "jwt",
+        "segno",
+        "uvicorn",
+        "websockets",
+    ),
+    "mcp": ("anyio", "httpx2", "mcp", "mcp_types", "pydantic"),
+    "postgres": ("psycopg",),
+    "otel": ("opentelemetry",),
+}
+"""The packages of each extra, as they are imported. The libraries of `acphold.bridges` are not
+listed: an agent's author installs one of them."""
+
+
+def is_installed(extra: str) -> bool:
+    """Return True if all packages of an extra are installed."""
+    from importlib.util import find_spec  # late: it takes the time of an editor's start
+
+    return None not in map(find_spec, EXTRAS[extra])
+
+
+def require(extra: str, needy: str) -> None:
+    """Raise MissingExtraError unless all packages of an extra are installed.
+
+    `needy` begins the message: the command, option or feature that needs them.
+    """
+    if not is_installed(extra):
+        raise MissingExtraError(needy, extra)

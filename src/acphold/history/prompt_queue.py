@@ -1,0 +1,296 @@
+"""The queue of a session: prompts that wait to be begun one after the other, as entries tell it.
+
+Each `queue` entry is one change. An agent gets a prompt only after its `begin` is journalled, in
+one commit with the prompt itself: so each begins at most once, and none is lost.
+
+a prompt    what it means                        next
+----------  -----------------------------------  -----------------------------------------------
+queued      it waits; a person may edit, move    begun, or taken back by a person
+            and drop it
+begun       its turn runs                        done, failed, refused, cancelled, limited or
+                                                 interrupted, as its turn ended
+
+the queue   since                                until
+----------  -----------------------------------  -----------------------------------------------
+goes on     the beginning                        it is held
+is held     a person holds it; a turn ended in   a person says `go`; or the moment that came with
+            another way than done while          the reason
+            something waits; or the session was
+            opened anew by another process
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from acphold.errors import InvalidParamsError
+from acphold.history.entries import QUEUE, Segment
+from acphold.history.raw_update import items, members, string
+from acphold.history.timeline import turn_end
+
+Deed = Literal["add", "edit", "move", "drop", "hold", "go", "set", "begin"]
+"""The kinds of changes. `begin` is never a client's."""
+
+REOPENED: Final = "reopened"
+"""The reason for holding a queue whose session another process has opened anew."""
+
+BY_PERSON: Final = "person"
+"""The reason for holding a queue that somebody asked to hold."""
+
+LIMITED: Final = "limited"
+"""The reason for holding a queue behind a turn that ended at a limit: its own, or the vendor's."""
+
+WORDS: Final = 200
+"""Most characters of a prompt that are kept with the state of the queue."""
+
+LONGEST: Final = 1000
+"""Most prompts that wait in one session."""
+
+ENDED: Final = 20
+"""Most prompts that were begun, or taken back, and are still told of."""
+
+
+class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One change of a queue: the content of a `queue` entry.
+
+    `id` names a prompt. `prompt` are its content blocks, as in `session/prompt`; `at` is the moment
+    before which it does not begin, in ms since the epoch. `before` is the prompt in front of which
+    it is put; without it, it comes last. `why` is the reason for holding, `until` the moment at
+    which the queue goes on by itself. `goes_on` says whether the queue goes on behind a turn that
+    failed or was refused, `restarts` whether it goes on when another process opens the session.
+    `client` is the program that made the change.
+    """
+
+    do: Deed
+    id: str = ""
+    prompt: msgspec.Raw = msgspec.Raw()
+    at: int | UnsetType | None = UNSET
+    before: str = ""
+    why: str = ""
+    until: int | None = None
+    goes_on: bool | UnsetType = UNSET
+    restarts: bool | UnsetType = UNSET
+    client: msgspec.Raw = msgspec.Raw()
+
+
+class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A prompt in the queue. `seq` is the entry that has its content, `words` the beginning of its
+    text on one line, `client` the name of the program that wrote it last."""
+
+    id: str
+    seq: int
+    words: str
+    at: int | None = None
+    client: str = ""
+
+    def is_due(self, now: int) -> bool:
+        """True if it may begin at `now`, ms since the epoch."""
+        return self.at is None or self.at <= now
+
+
+class EndedPrompt(Struct, frozen=True, rename="camel"):
+    """A prompt that has left the queue. `state` is `done`, `takenBack` or the outcome of its
+    turn; `at` is when that was."""
+
+    id: str
+    words: str
+    state: str
+    at: int
+
+
+class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
+    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; `until`,
+    `goes_on` and `restarts` are as in QueueChange."""
+
+    waiting: tuple[WaitingPrompt, ...] = ()
+    begun: WaitingPrompt | None = None
+    held: str = ""
+    until: int | None = None
+    ended: tuple[EndedPrompt, ...] = ()
+    goes_on: bool = False
+    restarts: bool = False
+
+    def find(self, prompt_id: str) -> WaitingPrompt | None:
+        """Return the prompt that waits under this id; None if none does."""
+        return next((it for it in self.waiting if it.id == prompt_id), None)
+
+    def is_held(self, now: int) -> bool:
+        """True if nothing may begin at `now`, ms since the epoch."""
+        return bool(self.held) and (self.until is None or now < self.until)
+
+    def next(self, now: int) -> WaitingPrompt | None:
+        """Return the prompt to begin at `now`; None if none may."""
+        if self.begun is not None or self.is_held(now):
+            return None
+        return next((it for it in self.waiting if it.is_due(now)), None)
+
+    @property
+    def wakes_at(self) -> int | None:
+        """The moment at which something may begin that may not yet: ms since the epoch, 0 for now;
+        None if only a person can change that."""
+        if not self.waiting or (self.held and self.until is None):
+            return None
+        first = min(it.at or 0 for it in self.waiting)
+        return max(first, self.until or 0) if self.held else first
+
+
+NO_QUEUE: Final = PromptQueue()
+
+
+def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> PromptQueue:
+    """Return the queue after a change, which is entry `seq`; ValueError with the reason if it does
+    not fit."""
+    waiting = queue.waiting
+    match change.do:
+        case "hold":
+            return replace(queue, held=change.why or BY_PERSON, until=change.until)
+        case "go":
+            return replace(queue, held="", until=None)
+        case "set":
+            goes_on = queue.goes_on if change.goes_on is UNSET else change.goes_on
+            restarts = queue.restarts if change.restarts is UNSET else change.restarts
+            return replace(queue, goes_on=goes_on, restarts=restarts)
+        case "add":
+            known = {_id(queue.begun), *(it.id for it in waiting), *(it.id for it in queue.ended)}
+            if change.id in known:
+                raise ValueError(f"id: {change.id!r} is in use")
+            when = None if change.at is UNSET else change.at
+            words = words_of(bytes(change.prompt))
+            added = WaitingPrompt(change.id, seq, words, when, _client(change))
+            return replace(queue, waiting=_placed(waiting, added, change.before))
+    if (found := queue.find(change.id)) is None:
+        raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
+    others = tuple(it for it in waiting if it is not found)
+    match change.do:
+        case "edit":
+            when = found.at if change.at is UNSET else change.at
+            new = replace(found, at=when, client=_client(change))
+            if bytes(change.prompt):
+                new = replace(new, seq=seq, words=words_of(bytes(change.prompt)))
+            return replace(queue, waiting=tuple(new if it is found else it for it in waiting))
+        case "move":
+            if change.before == found.id:
+                return queue
+            return replace(queue, waiting=_placed(others, found, change.before))
+        case "drop":
+            return _relaxed(
+                replace(queue, waiting=others, ended=_ended(queue, found, "takenBack", at))
+            )
+        case "begin":
+            # A person may have held it since this one was chosen: that is for the rest.
+            held = "" if queue.until is not None else queue.held
+            return replace(queue, waiting=others, begun=found, held=held, until=None)
+
+
+def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
+    """Return the queue after a `queue` entry; one that does not fit, or cannot be read, changes
+    nothing."""
+    try:
+        return changed(queue, msgspec.json.decode(raw, type=QueueChange), seq, at)
+    except (msgspec.MsgspecError, ValueError):
+        return queue
+
+
+def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
+    """Return the queue after a `turn_end` entry: what waits is held behind one that is not done."""
+    if queue is NO_QUEUE or not (queue.waiting or queue.begun):
+        return queue
+    outcome = turn_end(raw, at).outcome
+    if queue.begun is not None:
+        state = "done" if outcome == "completed" else outcome
+        ended = _ended(queue, queue.begun, state, at)
+        queue = replace(queue, begun=None, ended=ended)
+    if outcome == "completed" or not queue.waiting or queue.held == BY_PERSON:
+        return queue
+    if queue.held == LIMITED and outcome == "failed":
+        return queue  # this turn, as it says right before its end, or one more at the same limit
+    if queue.goes_on and outcome in ("failed", "refused"):
+        return queue
+    return replace(queue, held=outcome, until=None)
+
+
+def fitting(queue: PromptQueue, change: QueueChange) -> bytes:
+    """Return the entry of a change that a client wants; InvalidParamsError if it does not fit."""
+    prompt = bytes(change.prompt)
+    if change.do == "begin":
+        raise InvalidParamsError("change.do: prompts begin by themselves", field="change.do")
+    if (prompt or change.do == "add") and not items(prompt):
+        raise InvalidParamsError(
+            "change.prompt: an array of content blocks is required", field="change.prompt"
+        )
+    if change.do == "add" and len(queue.waiting) >= LONGEST:
+        raise InvalidParamsError(f"{LONGEST} prompts wait already; no more are taken")
+    try:
+        changed(queue, change, 0, 0)
+    except ValueError as exc:
+        raise InvalidParamsError(f"change.{exc}", field="change") from None
+    return msgspec.json.encode(change)
+
+
+def content_in(segments: Iterable[Segment], waits: WaitingPrompt) -> QueueChange:
+    """Return the change that gave a prompt its content, from the segments that begin with its
+    entry; ValueError if it is not there."""
+    for segment in segments:
+        for entry in segment.entries():
+            if entry.seq == waits.seq and entry.kind == QUEUE:
+                return msgspec.json.decode(entry.raw, type=QueueChange)
+    raise ValueError(f"the prompt {waits.id!r} is not in entry {waits.seq}")
+
+
+def words_of(prompt: bytes) -> str:
+    """Return the beginning of a prompt's text on one line; a block without text is named."""
+    parts: list[str] = []
+    for block in items(prompt):
+        fields = members(block)
+        text = string(fields.get("text"))
+        parts.append(f"[{string(fields.get('type')) or 'block'}]" if text is None else text)
+    words = " ".join(" ".join(parts).split())
+    return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
+
+
+def _placed(
+    waiting: tuple[WaitingPrompt, ...], prompt: WaitingPrompt, before: str
+) -> tuple[WaitingPrompt, ...]:
+    if not before:
+        return (*waiting, prompt)
+    for place, it in enumerate(waiting):
+        if it.id == before:
+            return (*waiting[:place], prompt, *waiting[place:])
+    raise ValueError(f"before: {before!r} does not wait")
+
+
+def _fate(queue: PromptQueue, prompt_id: str) -> str:
+    """Return why nothing waits under this id."""
+    if prompt_id == _id(queue.begun):
+        return "has begun"
+    ended = next((it for it in queue.ended if it.id == prompt_id), None)
+    if ended is None:
+        return "is not in the queue"
+    return "was taken back" if ended.state == "takenBack" else "has begun, and is over"
+
+
+def _ended(
+    queue: PromptQueue, prompt: WaitingPrompt, state: str, at: int
+) -> tuple[EndedPrompt, ...]:
+    return (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))[-ENDED:]
+
+
+def _relaxed(queue: PromptQueue) -> PromptQueue:
+    """Return the queue without what held it, if nothing waits any more and no person holds it."""
+    if queue.waiting or queue.held in ("", BY_PERSON):
+        return queue
+    return replace(queue, held="", until=None)
+
+
+def _client(change: QueueChange) -> str:
+    return string(members(bytes(change.client)).get("name")) or ""
+
+
+def _id(prompt: WaitingPrompt | None) -> str:
+    return "" if prompt is None else prompt.id

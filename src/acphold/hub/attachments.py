@@ -1,0 +1,205 @@
+"""The clients that are attached to one session: each has one attachment at most.
+
+What is committed is delivered to them all, in the order in which they came; the client that wrote
+it comes first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from acphold.agents.capabilities import QUEUE_METHOD
+from acphold.errors import HistoryLostError, UnknownSessionError
+from acphold.history import Segment
+from acphold.history.prompt_queue import NO_QUEUE
+from acphold.hub.annotations import notice
+from acphold.hub.attachment import DUE, DUE_BYTES, AttachedSession, Attachment, Client
+from acphold.hub.publication import Publication
+from acphold.schema import encode
+from acphold.schema.update_kinds import CHILD
+
+log = logging.getLogger(__name__)
+
+TERMINALS = 4096
+"""Most terminals whose owner is remembered; older ones are forgotten. Agents no longer mention
+them."""
+
+DELETED_NOTICE = notice(
+    "This session was deleted",
+    "It was deleted elsewhere; what you see here is no longer stored.",
+    "warning",
+)
+
+HISTORY_LOST = "A part of this session is lost"
+HISTORY_LOST_HOW = (
+    "The journal has gone back, as when a backup or a standby that lagged takes its place: it has "
+    "nothing of this session behind entry {}. What you see of it here is kept nowhere else."
+)
+
+
+class Attachments:
+    """See the module. Clients may come and go while one iterates over it."""
+
+    def __init__(self, source: AttachedSession) -> None:
+        self._source = source
+        self._all: list[Attachment] = []
+        self._terminals: dict[str, Client | None] = {}
+        self._untold: list[tuple[str, bytes]] = []
+
+    def __iter__(self) -> Iterator[Attachment]:
+        return iter(tuple(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # -- who is here ----------------------------------------------------------------------
+
+    def attach(
+        self, client: Client, after: int, live_after: int, *, positions: bool = False
+    ) -> Attachment:
+        """Return an attachment that is held until its client has the answer that opens the session.
+
+        It replaces the client's present attachment in one step, so that no client ever has two.
+        `after`, `live_after` and `positions` as in Attachment. A client that asked for it is told
+        of the prompts that wait, before its answer.
+        """
+        attachment = Attachment(
+            self._source, client, after, live_after, self._terminals, positions=positions
+        )
+        for known in self:
+            if known.client is client:
+                self._all.remove(known)
+                known.replaced_by(attachment)
+        self._all.append(attachment)
+        if client.offer.queue and self._source.queue != NO_QUEUE:
+            client.tell(QUEUE_METHOD, self._told_queue())
+        return attachment
+
+    def put_back(self, attachment: Attachment) -> bool:
+        """Undo `attach`: the session could not be opened. False if the client had no attachment
+        before."""
+        if (before := attachment.before) is None or attachment not in self._all:
+            return False
+        self._all[self._all.index(attachment)] = before
+        before.take_back(attachment)
+        return True
+
+    def open_to(self, attachment: Attachment) -> None:
+        """Go live: the client has the answer that opens the session. Send it what was kept for
+        it."""
+        attachment.open()
+        for method, params in self._untold:
+            attachment.tell(method, params)
+        self._untold.clear()
+
+    def find(self, client: Client) -> Attachment | None:
+        """Return the attachment of this client, if it has one."""
+        for known in self._all:  # a loop: asked for several times in each turn
+            if known.client is client and known.is_fed:
+                return known
+        return None
+
+    def of(self, client: Client) -> Attachment:
+        """Return the attachment of this client; UnknownSessionError if it has none."""
+        if (attachment := self.find(client)) is not None:
+            return attachment
+        session_id = self._source.id
+        raise UnknownSessionError(
+            session_id,
+            f"session {session_id!r} is not open here; call session/load or session/resume",
+        )
+
+    def detach(self, attachment: Attachment) -> None:
+        """End one attachment, if it has not been replaced since; the turn goes on."""
+        if attachment in self._all:
+            self._all.remove(attachment)
+            for terminal, owner in self._terminals.items():
+                if owner is attachment.client:
+                    self._terminals[terminal] = None
+            attachment.close()
+
+    def detach_all(self) -> None:
+        """Send nothing more to anybody."""
+        for attachment in self:
+            self.detach(attachment)
+
+    def move(self) -> None:
+        """Detach everybody: the session goes on in another process, and open clients are to follow
+        it."""
+        open_ = [known if known.is_open else known.before for known in self._all]
+        self.detach_all()
+        for attachment in open_:
+            if attachment is not None:
+                attachment.moved()
+
+    # -- what they are sent ---------------------------------------------------------------
+
+    def deliver(self, publication: Publication, segment: Segment) -> None:
+        """Deliver a committed segment to the clients."""
+        author = publication.author
+        if author is not None:  # its client may have attached anew
+            author = self.find(author.client) or author
+        if author is not None:  # before the others: a program may wait for the answer
+            author.untold.add(segment.last_seq)
+            author.deliver(segment)
+            if publication.then is not None:
+                author.when_reached(segment.last_seq, publication.then)
+        elif publication.then is not None:
+            publication.then()
+        audience = publication.audience
+        for attachment in self:
+            if attachment is author:
+                continue
+            if audience is not None and attachment.client is not audience.client:
+                attachment.untold.add(segment.last_seq)
+            attachment.deliver(segment)
+
+    def tell(self, method: str, params: bytes, *, about_child: bool = False) -> None:
+        """Pass a notification that is no update to all clients; it is not journalled.
+
+        If it is about a sub-agent, only clients that show sub-agents get it.
+        """
+        for attachment in self:
+            if not (about_child and CHILD in attachment.client.offer.withheld):
+                attachment.tell(method, params)
+        if about_child or self._all:
+            return
+        # Right after the agent's answer to session/new nobody is attached yet.
+        size = len(params) + sum(len(kept) for _, kept in self._untold)
+        if len(self._untold) < DUE and size < DUE_BYTES:
+            self._untold.append((method, params))
+        else:
+            log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
+
+    def _told_queue(self) -> bytes:
+        return encode({"sessionId": self._source.id, "queue": self._source.queue})
+
+    def tell_queue(self) -> None:
+        """Tell clients that asked for it how the queue of prompts stands now."""
+        told = self._told_queue()
+        for attachment in self:
+            if attachment.client.offer.queue:
+                attachment.tell(QUEUE_METHOD, told)
+
+    def made_terminal(self, terminal: str, owner: Client | None) -> None:
+        """Note which client shows a terminal, None for this process: no other client can."""
+        self._terminals[terminal] = owner
+        if len(self._terminals) > TERMINALS:
+            del self._terminals[next(iter(self._terminals))]
+
+    def tell_deleted(self, but: Client | None = None) -> None:
+        """Tell all clients but one that the session is gone for good."""
+        self.tell_last(DELETED_NOTICE, lambda client: client is but)
+
+    def tell_history_lost(self, error: HistoryLostError) -> None:
+        """Tell all clients that the journal has gone back, and what it lacks now."""
+        update = notice(HISTORY_LOST, HISTORY_LOST_HOW.format(error.last_seq), "warning")
+        self.tell_last(update, lambda _: False)
+
+    def tell_last(self, update: bytes, knows: Callable[[Client], bool]) -> None:
+        """Send an update that is not journalled to all clients that do not know it; nothing follows
+        it."""
+        for attachment in self:
+            if attachment.is_open and not knows(attachment.client):
+                attachment.tell_last(update)

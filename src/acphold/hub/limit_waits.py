@@ -1,0 +1,93 @@
+"""A turn that ended at the vendor's usage limit: what waits is held, or goes on at the reset.
+
+With `when_limited` as "wait", a prompt that asks the agent to go on is put in front of what waits,
+and the queue is held until some minutes after the reset, if the agent told it. A person can change
+all of that like any queue. Nothing is answered for them, and no model is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+import msgspec
+
+from acphold.history.prompt_queue import LIMITED, PromptQueue, QueueChange
+from acphold.hub.session import HubSession
+from acphold.rpc.pending_call import Answer
+from acphold.schema import encode
+
+DAY_MS = 24 * 3600 * 1000
+
+MOST_A_DAY = 5
+"""Times that a session goes on by itself within a day: a limit that comes again at once is not
+worth more."""
+
+LAST_ENTRIES = 500
+"""Entries at the end of a turn in which an agent tells of the limit."""
+
+EARLIEST_SECONDS = 60.0
+LATEST_SECONDS = 300.0
+"""Seconds after the reset, at random between these: not all who wait come at one moment."""
+
+GO_ON = "Go on with what the usage limit cut off."
+"""The prompt for an agent without a command of its own for that."""
+
+MARK = "limit-"
+"""The beginning of the ids of such prompts."""
+
+
+async def changes_at_limit(
+    session: HubSession, agent: str, answer: Answer, began: int, *, waits: bool
+) -> list[bytes]:
+    """Return the changes of the queue for a turn with this answer, which began behind entry
+    `began`; none if it did not end at a limit. Raises JournalError.
+
+    With `waits` the session goes on by itself.
+    """
+    if isinstance(answer, bytes) and b"sessionFailure" not in answer:
+        return []
+    from acphold.agents.vendor_limits import VENDOR_LIMITS, limit_of  # late: few turns fail
+
+    if (limit := limit_of(agent, answer, now=time.time())) is None:
+        return []
+    updates: list[bytes] = []
+    after = max(began, session.last_seq - LAST_ENTRIES)
+    while after < session.last_seq:
+        page = await session.read(after, 1 << 20)
+        updates += [it.update for segment in page for it in segment.entries() if it.update]
+        after = page[-1].last_seq
+    limit = limit_of(agent, answer, updates, now=time.time()) or limit
+    by_agent = VENDOR_LIMITS[limit.agent]
+    now = int(time.time() * 1000)
+    until = None if limit.resets_at is None else int(limit.resets_at * 1000) + _some_minutes()
+    if waits and not by_agent.goes_on and until is not None and may_go_on(session.queue, now):
+        return [*_going_on(session.queue, by_agent.continues_with or GO_ON), _held(until)]
+    return [_held(None)] if session.queue.waiting else []
+
+
+def may_go_on(queue: PromptQueue, now: int) -> bool:
+    """Return False if it has gone on by itself often enough within a day."""
+    asked = [it.id for it in queue.ended if it.at > now - DAY_MS]
+    if queue.begun is not None:
+        asked.append(queue.begun.id)
+    return sum(id_.startswith(MARK) for id_ in asked) < MOST_A_DAY
+
+
+def _going_on(queue: PromptQueue, words: str) -> list[bytes]:
+    if any(it.id.startswith(MARK) for it in queue.waiting):
+        return []  # it waits for this limit already
+    prompt = msgspec.Raw(encode([{"type": "text", "text": words}]))
+    before = queue.waiting[0].id if queue.waiting else ""
+    add = QueueChange("add", f"{MARK}{uuid4().hex[:8]}", prompt, before=before)
+    return [encode(msgspec.structs.replace(add, client=msgspec.Raw(b'{"name":"acphold"}')))]
+
+
+def _held(until: int | None) -> bytes:
+    return encode(QueueChange("hold", why=LIMITED, until=until))
+
+
+def _some_minutes() -> int:
+    import random  # late: it takes long, and few turns end at a limit
+
+    return int(random.uniform(EARLIEST_SECONDS, LATEST_SECONDS) * 1000)

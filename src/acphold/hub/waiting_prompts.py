@@ -1,0 +1,175 @@
+"""The prompts that wait in a live session: changed by its clients, begun one after the other.
+
+They are in the journal, and need no client. The next one begins while no turn runs, no question is
+open and nothing holds the queue; `history.prompt_queue` has its states. It is taken out of the
+queue by the commit that has its prompt, before the agent gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from acphold.errors import InvalidParamsError, JournalError
+from acphold.history.entries import AUTHOR, QUEUE
+from acphold.history.prompt_queue import (
+    REOPENED,
+    PromptQueue,
+    QueueChange,
+    WaitingPrompt,
+    content_in,
+    fitting,
+)
+from acphold.history.raw_update import members
+from acphold.history.times import now_ms
+from acphold.hub.prompt_turn import PromptTurn
+from acphold.hub.questions import Questions
+from acphold.hub.session import HubSession
+from acphold.hub.turns import Turns
+from acphold.rpc.pending_call import Answer
+from acphold.schema import encode
+from acphold.tasks import TaskSet
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 20.0
+"""Most seconds between two looks at the clock while a prompt waits for a moment: the machine may
+sleep, and its clock be set."""
+
+
+class QueuedTurn(PromptTurn):
+    """The turn of a prompt from the queue; `is_free` says that nothing has come before it since."""
+
+    def __init__(
+        self,
+        session_id: str,
+        waits: WaitingPrompt,
+        change: QueueChange,
+        reply: Callable[[Answer], None],
+        is_free: Callable[[], bool],
+    ) -> None:
+        prompt = bytes(change.prompt)
+        params = b'{"sessionId":%b,"prompt":%b}' % (encode(session_id), prompt)
+        super().__init__(params, prompt, None, reply)
+        self._waits = waits
+        self._info = bytes(change.client)
+        self._is_free = is_free
+
+    def may_begin(self) -> bool:
+        return self._is_free()
+
+    def preface(self) -> list[tuple[str, bytes]]:
+        entries = [(QUEUE, encode(QueueChange("begin", self._waits.id)))]
+        return [*entries, (AUTHOR, self._info)] if members(self._info) else entries
+
+
+class WaitingPrompts:
+    """See the module."""
+
+    def __init__(self, session: HubSession, turns: Turns, questions: Questions) -> None:
+        self._session = session
+        self._turns = turns
+        self._questions = questions
+        self._beginning: str | None = None  # the prompt that is no longer anybody's to change
+        self._tasks = TaskSet()
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_stopped = False
+
+    # -- changes --------------------------------------------------------------------------
+
+    async def change(self, change: QueueChange, client: bytes) -> str:
+        """Change the queue for a client with this info; return the id of the prompt concerned.
+
+        Raises InvalidParamsError if the change does not fit, JournalError.
+        """
+        if change.do == "add" and not change.id:
+            change = replace(change, id=uuid4().hex[:8])
+        change = replace(change, client=msgspec.Raw(client or b"{}"), why="")
+        await self._session.change_queue(partial(self._fitting, change))
+        self.look()
+        return change.id
+
+    def _fitting(self, change: QueueChange, queue: PromptQueue) -> bytes:
+        """Return the entry of a change, if it fits the queue as it is now."""
+        if change.id and change.id == self._beginning:
+            raise InvalidParamsError(f"id: {change.id!r} has begun", field="change.id")
+        return fitting(queue, change)
+
+    async def content(self, prompt_id: str) -> QueueChange:
+        """Return the content of a prompt that waits, and its client; InvalidParamsError."""
+        waits = self._session.queue.find(prompt_id)
+        if waits is None:
+            raise InvalidParamsError(f"read: {prompt_id!r} does not wait", field="read")
+        return await self._content(waits)
+
+    async def _content(self, waits: WaitingPrompt) -> QueueChange:
+        return content_in(await self._session.read(waits.seq - 1, 1), waits)
+
+    async def reopened(self) -> None:
+        """Hold what waits, unless it is to go on: this process has opened the session anew. Raises
+        JournalError."""
+        queue = self._session.queue
+        goes_by_itself = not queue.held or queue.until is not None
+        if queue.waiting and goes_by_itself and not queue.restarts:
+            held = encode(QueueChange("hold", why=REOPENED))
+            await self._session.publish(QUEUE, [held])
+        self.look()
+
+    # -- beginning ------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Begin the next prompt, if it may begin, once what happens now is done."""
+        if self._session.queue.waiting and not self._has_stopped:
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wakes_at = self._session.queue.wakes_at
+        if wakes_at is None or self._has_stopped or self._session.is_lost:
+            return
+        seconds = (wakes_at - now_ms()) / 1000
+        if seconds > 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(seconds, LOOK_SECONDS), self._look)
+        elif self._beginning is None and self._turns.running is None and self._is_free():
+            self._tasks.start(self._begin(), "begin queued prompt")
+
+    def _is_free(self) -> bool:
+        is_held = self._session.queue.is_held(now_ms())
+        return not (is_held or self._questions.are_open or self._has_stopped)
+
+    async def _begin(self) -> None:
+        """Begin the prompt that is next, if there still is one."""
+        async with self._session.writing:  # after this no change of it can be under way
+            waits = self._session.queue.next(now_ms())
+            if waits is None or self._beginning is not None:
+                return
+            self._beginning = waits.id
+        try:
+            content = await self._content(waits)
+        except (JournalError, ValueError) as exc:
+            self._beginning = None
+            log.error("session %s: a prompt that waits cannot begin: %s", self._session.id, exc)
+            return
+        turn = QueuedTurn(self._session.id, waits, content, self._over, self._is_free)
+        self._turns.begin(turn)
+
+    def _over(self, answer: Answer) -> None:
+        self._beginning = None
+        if not isinstance(answer, bytes):
+            log.info("session %s: a queued prompt: %s", self._session.id, answer)
+        self.look()
+
+    def stop(self) -> None:
+        """Begin nothing any more: the session is closed here."""
+        self._has_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()

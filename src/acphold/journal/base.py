@@ -1,0 +1,397 @@
+"""A base for stores of few methods: a journal made of records, which the store keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from acphold.errors import IllegibleNameError, LeaseLostError, UnknownSessionError
+from acphold.history.entries import PastEntry, Run, Segment
+from acphold.history.fold import Summary
+from acphold.history.times import now_ms
+from acphold.journal import stored_history
+from acphold.journal.access import Access
+from acphold.journal.in_file import InFile
+from acphold.journal.journal import (
+    READ_BYTES,
+    Append,
+    Index,
+    Journal,
+    Lease,
+    Links,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    PageBack,
+    RowChange,
+    RowChanges,
+    SessionRow,
+)
+from acphold.journal.owners import Free, Owner, Silent, Whose
+from acphold.journal.records import (
+    access_records,
+    lease_records,
+    search,
+    session_records,
+    settled_records,
+)
+from acphold.journal.records.draft import Draft, Records
+from acphold.journal.records.lease_records import KeptOwner
+from acphold.journal.settlement import Piece
+from acphold.journal.transcripts import ReadTranscript, Transcripts
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+# The methods of BaseJournal are written out: a checker of a store's author reads their types.
+
+
+def kept(
+    work: Callable[Concatenate[Draft, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Make a method of work on records, all or nothing."""
+
+    async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        done: T = await its._written(lambda draft: work(draft, *args, **named))
+        return done
+
+    return method
+
+
+class BaseJournal(Journal):
+    """A `Journal` without a file, in records that the store keeps: see `Records`.
+
+    A store has `transact`, and a class with the three methods of `Records`. Everything else is made
+    of these. To find words, and to add up tokens, this class reads all sessions in question, so
+    override `index` if yours can do that quickly.
+    """
+
+    file: InFile | None = None
+
+    def __init__(
+        self, location: str = "", *, read_transcript: ReadTranscript | None = None
+    ) -> None:
+        """`location` and `read_transcript` are those that the store was opened with."""
+        self._transcripts = Transcripts(location, self.session, read_transcript)
+        self._owner = KeptOwner(os.urandom(12).hex(), (), 0)
+        self._owns = False
+
+    @abstractmethod
+    async def transact(self, work: Callable[[Records], T]) -> T:
+        """Return the result of `work`, which reads records and then, at its end, may write some.
+
+        Nobody else may write between its first look and the end of what it writes. If somebody did,
+        undo it and call `work` again. An error of `work` is raised, and nothing is written then.
+        Raises JournalUnavailableError.
+        """
+
+    def now(self) -> int:
+        """The time in ms since the epoch; override it if processes on several machines share the
+        store."""
+        return now_ms()
+
+    async def aclose(self) -> None:
+        """Ends the ownership of all sessions; call it before you close what keeps the records."""
+        await self._transcripts.aclose()
+        if self._owns:
+            await self._written(lambda draft: lease_records.unregister(draft, self._owner.id))
+            self._owns = False
+
+    async def _written(self, work: Callable[[Draft], T]) -> T:
+        def whole(records: Records) -> T:
+            draft = Draft(records)
+            done = work(draft)
+            draft.save()
+            return done
+
+        try:
+            return await self.transact(whole)
+        except UnicodeEncodeError as error:
+            raise IllegibleNameError(f"{error.object!r} is not text that can be kept") from error
+
+    # -- owning ---------------------------------------------------------------------------
+
+    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
+        def work(draft: Draft) -> Lease:
+            kept = session_records.create(draft, new, self.now(), session_records.era(draft))
+            return lease_records.grant(draft, kept, self._reporting(), yields=yields)
+
+        return await self._written(work)
+
+    async def acquire(
+        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    ) -> Lease:
+        return await self._written(
+            lambda draft: lease_records.acquire(
+                draft, session_id, self._reporting(), seen, yields=yields
+            )
+        )
+
+    def _reporting(self) -> KeptOwner:
+        self._owns = True
+        self._owner.renewed_at = self.now()
+        return self._owner
+
+    async def owner(self, session_id: str) -> Whose:
+        return await self._written(lambda draft: self._whose(draft, session_id))
+
+    def _whose(self, draft: Draft, session_id: str) -> Whose:
+        return lease_records.whose(draft, session_id, self._owner.id, self.now())
+
+    async def owners(self) -> list[Owner]:
+        return await self._written(lambda draft: [*lease_records.owners(draft, self.now())])
+
+    async def renew(
+        self,
+        leases: Iterable[Lease] = (),
+        *,
+        addresses: Sequence[str] | None = None,
+        retiring: bool = False,
+    ) -> list[LeaseLostError]:
+        held = [*leases]
+        if addresses is not None:
+            self._owner.addresses = (*addresses,)
+        self._owner.retired = self._owner.retired or retiring
+
+        def work(draft: Draft) -> list[LeaseLostError]:
+            lease_records.register(draft, self._reporting())
+            errors = (lease_records.error(draft, lease) for lease in held)
+            return [error for error in errors if error is not None]
+
+        return await self._written(work) if self._owns else []
+
+    async def release(self, lease: Lease) -> None:
+        await self._written(lambda draft: lease_records.release(draft, lease))
+
+    # -- entries --------------------------------------------------------------------------
+
+    async def append(
+        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
+    ) -> list[Segment]:
+        [done] = await self.append_all([Append(lease, [*runs], change)])
+        if isinstance(done, LeaseLostError):
+            raise done
+        return done
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        at = self.now()
+        made = [stored_history.appended(it.lease.next_seq, it.runs, at) for it in appends]
+
+        def work(draft: Draft) -> list[list[Segment] | LeaseLostError]:
+            return [
+                settled_records.append(draft, it, its)
+                for it, its in zip(appends, made, strict=True)
+            ]
+
+        told = await self._written(work)
+        for append, done in zip(appends, told, strict=True):
+            if not isinstance(done, LeaseLostError):
+                append.lease.next_seq = done[-1].last_seq + 1
+        return told
+
+    async def settle(
+        self,
+        lease: Lease,
+        through: int,
+        compacted: Callable[[], None] = lambda: None,
+        *,
+        apart: Collection[int] = (),
+    ) -> None:
+        while (
+            next_one := await self._written(
+                lambda draft: settled_records.next_piece(draft, lease, through)
+            )
+        ) is not None:
+            found, before = next_one
+            # In a thread, and outside of any transaction: it takes a while.
+            piece = await asyncio.to_thread(Piece, found, before, stored=True, apart=apart)
+            if not await self._written(
+                lambda draft, found=found, piece=piece: settled_records.settle(  # type: ignore[misc]
+                    draft, lease, found, piece
+                )
+            ):
+                break
+        compacted()
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+    ) -> None:
+        await self.settle(lease, lease.next_seq - 1)
+        last = await self._written(
+            lambda draft: settled_records.take_in(
+                draft, lease, past, change, link, instead=instead, release=release
+            )
+        )
+        lease.next_seq = last + 1
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        return await self._written(
+            lambda draft: session_records.read(
+                draft, session_id, after, limit_bytes, tail_bytes=tail_bytes
+            )
+        )
+
+    async def read_back(
+        self,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
+    ) -> PageBack:
+        return await self._written(
+            lambda draft: session_records.read_back(
+                draft, session_id, before, limit, limit_bytes, kinds=kinds
+            )
+        )
+
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        return await self._written(lambda draft: session_records.is_exact(draft, session_id, after))
+
+    async def summary(self, session_id: str) -> Summary:
+        return await self._written(lambda draft: settled_records.summary(draft, session_id))
+
+    # -- sessions -------------------------------------------------------------------------
+
+    async def cursor_secret(self) -> bytes:
+        return await self._written(session_records.cursor_secret)
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return await self._written(
+            lambda draft: session_records.session(draft, session_id, counted=counted)
+        )
+
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        return await self._written(lambda draft: session_records.resolve(draft, prefix, cwd))
+
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        return await self._written(
+            lambda draft: session_records.short_ids(draft, session_ids, least)
+        )
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return await self._written(lambda draft: session_records.page(draft, filter, after, limit))
+
+    async def count(self) -> int:
+        return await self._written(session_records.count)
+
+    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
+        return await self._written(lambda draft: session_records.changes(draft, after, limit))
+
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        return await self._written(lambda draft: session_records.outcomes(draft, session_ids))
+
+    async def change(self, session: Lease | str, change: RowChange) -> None:
+        await self._written(lambda draft: lease_records.change(draft, session, change))
+
+    async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
+        def work(draft: Draft, session: Lease | str) -> list[str]:
+            as_if_never = isinstance(session, Lease)
+            if isinstance(session, Lease):
+                lease_records.held(draft, session)
+                session = session.session_id
+            kept = session_records.look(draft, session)
+            if kept is None or (
+                idle_since is not None
+                and (
+                    kept.row.updated_at > idle_since
+                    or not isinstance(self._whose(draft, session), Free | Silent)
+                )
+            ):
+                return []
+            session_records.delete(draft, kept, as_if_never=as_if_never)
+            return [session]
+
+        gone: list[str] = []
+        for session in sessions:
+            gone += await self._written(lambda draft, session=session: work(draft, session))  # type: ignore[misc]
+        return gone
+
+    # -- imports --------------------------------------------------------------------------
+
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        def work(draft: Draft) -> None:
+            for listed in found:
+                session_records.enlist(draft, listed, self.now(), session_records.era(draft))
+
+        await self._written(work)
+
+    async def complete(self, session_id: str) -> None:
+        try:
+            row = await self.session(session_id)
+        except UnknownSessionError:
+            return
+        if row.is_unread:
+            await self._transcripts.read(session_id)
+
+    @cached_property
+    def index(self) -> Index:
+        return RecordIndex(self)
+
+    @cached_property
+    def links(self) -> Links:
+        return RecordLinks(self)
+
+    @cached_property
+    def access(self) -> Access:
+        return RecordAccess(self)
+
+
+class RecordPart:
+    """A part of a journal that is an object of its own."""
+
+    def __init__(self, journal: BaseJournal) -> None:
+        self._written = journal._written
+
+
+class RecordLinks(RecordPart, Links):
+    """The links of a journal."""
+
+    link = kept(lease_records.link)
+    linked = kept(session_records.linked)
+    of = kept(session_records.links_of)
+    last_entries = kept(session_records.last_entries)
+    went_on = kept(session_records.went_on)
+
+
+class RecordIndex(RecordPart, Index):
+    """Searches and adds up without an index, so that none lags."""
+
+    search = kept(search.search)
+    usage = kept(settled_records.usage)
+
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        return 0
+
+    async def tidy(self, seconds: float) -> int:
+        return 0
+
+
+class RecordAccess(RecordPart, Access):
+    """The tokens, deeds and shares of a journal."""
+
+    tokens = kept(access_records.tokens)
+    keep_token = kept(access_records.keep_token)
+    shares = kept(session_records.shares)
+    keep_share = kept(session_records.keep_share)
+    end_share = kept(session_records.end_share)
+    deeds = kept(access_records.deeds)
+    keep_deeds = kept(access_records.keep_deeds)

@@ -1,0 +1,41 @@
+"""The queue of prompts of a session that is not live: changed in the journal alone."""
+
+from __future__ import annotations
+
+from acphold.errors import HeldElsewhereError
+from acphold.history.entries import QUEUE
+from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
+from acphold.history.times import now_ms
+from acphold.journal.journal import Journal, RowChange
+from acphold.journal.owners import At, Free, Gone, Silent, Whose
+
+
+def queue_change(queue: PromptQueue) -> RowChange:
+    """Return what the list shows of the prompts that wait."""
+    return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until)
+
+
+def is_free(whose: Whose) -> bool:
+    """Return True if a session may be taken for a moment: nobody has it, or has ended."""
+    return isinstance(whose, Free | Gone) or whose.yields
+
+
+async def change_queue(journal: Journal, session_id: str, change: QueueChange) -> PromptQueue:
+    """Change the queue of a session that nobody has, and return it.
+
+    Raises HeldElsewhereError if some process has the session, UnknownSessionError,
+    InvalidParamsError if the change does not fit, and JournalError.
+    """
+    whose = await journal.owner(session_id)
+    match whose:
+        case At(owner, epoch) | Silent(owner, epoch) if not is_free(whose):
+            raise HeldElsewhereError(session_id, str(owner), epoch, owner.id, owner.addresses)
+    lease = await journal.acquire(session_id, seen=whose.epoch)
+    try:
+        queue = (await journal.summary(session_id)).queue
+        raw = fitting(queue, change)
+        queue = folded(queue, raw, lease.next_seq, now_ms())
+        await journal.append(lease, [(QUEUE, [raw])], queue_change(queue))
+    finally:
+        await journal.release(lease)
+    return queue

@@ -1,0 +1,1 @@
+"""A journal made of records: bytes under keys, in the order of the keys."""

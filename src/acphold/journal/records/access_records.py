@@ -1,0 +1,64 @@
+"""The records of tokens and deeds; see `journal.access`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, AccessToken, Deed
+from acphold.journal.records.draft import DEED_COUNTS, DEEDS, TOKENS, Draft, key
+
+
+def tokens(draft: Draft) -> list[AccessToken]:
+    """Like `Access.tokens`."""
+    return [msgspec.msgpack.decode(it, type=AccessToken) for _, it in draft.walk(TOKENS)]
+
+
+def keep_token(draft: Draft, token: AccessToken) -> None:
+    """Like `Access.keep_token`."""
+    place = key(TOKENS, token.created_at, token.id)
+    if (known := draft.get(place, AccessToken)) is not None:
+        used_at = known.used_at if token.used_at is None else token.used_at
+        revoked_at = token.revoked_at if known.revoked_at is None else known.revoked_at
+        token = replace(known, used_at=used_at, revoked_at=revoked_at)
+    draft.put(place, token)
+
+
+def deeds(draft: Draft, since: int, limit: int) -> list[Deed]:
+    """Like `Access.deeds`."""
+    found = sorted(
+        ((deed.at, place[-8:], deed) for place, deed in _kept(draft, DEEDS) if deed.at >= since),
+        key=lambda it: it[:2],
+    )
+    return [deed for _, _, deed in found[-limit:]]
+
+
+def keep_deeds(draft: Draft, deeds: Sequence[Deed]) -> None:
+    """Like `Access.keep_deeds`."""
+    for deed in deeds:
+        draft.put(key(DEEDS, deed.token, draft.next_number()), deed)
+    for token in {it.token for it in deeds}:
+        place = key(DEED_COUNTS, token)
+        count = (draft.get(place, int) or 0) + sum(it.token == token for it in deeds)
+        for old, _ in islice(draft.walk(key(DEEDS, token)), max(0, count - KEPT_DEEDS)):
+            draft.remove(old)
+        draft.put(place, min(count, KEPT_DEEDS))
+    oldest = max(it.at for it in deeds) - KEPT_DEEDS_MS
+    for it, _ in draft.walk(DEED_COUNTS):
+        its = DEEDS + it.removeprefix(DEED_COUNTS)
+        gone = 0
+        for old, deed in _kept(draft, its):
+            if deed.at >= oldest:
+                break
+            draft.remove(old)
+            gone += 1
+        if gone:
+            draft.put(it, (draft.get(it, int) or 0) - gone)
+
+
+def _kept(draft: Draft, first: bytes) -> Iterator[tuple[bytes, Deed]]:
+    for place, record in draft.walk(first):
+        yield place, msgspec.msgpack.decode(record, type=Deed)

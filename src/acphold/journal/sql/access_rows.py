@@ -1,0 +1,97 @@
+"""The tables of tokens, shares and deeds; see `journal.access`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, KINDS, AccessToken, Deed, Share
+from acphold.journal.sql.tables import Tables
+
+_TOKEN = AccessToken.__struct_fields__
+_DEED = Deed.__struct_fields__
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    marks = ", ".join(["%s"] * len(columns))
+    return f"INSERT INTO acphold.{table} AS kept ({', '.join(columns)}) VALUES ({marks})"
+
+
+def tokens(tables: Tables) -> list[AccessToken]:
+    """All tokens, oldest first."""
+    rows = tables.execute(
+        f"SELECT {', '.join(_TOKEN)} FROM acphold.access_tokens ORDER BY created_at, id"
+    )
+    found = []
+    for row in rows.fetchall():
+        told = dict(zip(_TOKEN, row, strict=True))
+        told["scopes"] = tuple(scope for scope in KINDS if scope in told["scopes"].split())
+        found.append(AccessToken(**told))
+    return found
+
+
+def keep_token(tables: Tables, token: AccessToken) -> None:
+    """Add a token, or note its use or its end; a token revoked meanwhile stays revoked."""
+    values = {name: getattr(token, name) for name in _TOKEN} | {"scopes": " ".join(token.scopes)}
+    tables.execute(
+        f"{_insert('access_tokens', _TOKEN)} ON CONFLICT (id) DO UPDATE SET"
+        " used_at = coalesce(excluded.used_at, kept.used_at),"
+        " revoked_at = coalesce(kept.revoked_at, excluded.revoked_at)",
+        [*values.values()],
+    )
+
+
+def shares(tables: Tables) -> list[Share]:
+    """All shares, ordered by session and tenant."""
+    rows = tables.execute(
+        "SELECT session_id, tenant, prompts FROM acphold.shares ORDER BY session_id, tenant"
+    )
+    return [Share(its, tenant, bool(prompts)) for its, tenant, prompts in rows.fetchall()]
+
+
+def keep_share(tables: Tables, share: Share) -> None:
+    """Like `Access.keep_share`."""
+    tables.tell(share.session_id)
+    _delete_share(tables, share.session_id, share.tenant)
+    tables.execute(
+        _insert("shares", ("session_id", "tenant", "prompts")),
+        (share.session_id, share.tenant, share.prompts),
+    )
+
+
+def end_share(tables: Tables, session_id: str, tenant: str) -> bool:
+    """Like `Access.end_share`."""
+    is_ended = _delete_share(tables, session_id, tenant)
+    if is_ended:
+        tables.tell(session_id)
+    return is_ended
+
+
+def _delete_share(tables: Tables, session_id: str, tenant: str) -> bool:
+    ended = tables.execute(
+        "DELETE FROM acphold.shares WHERE session_id = %s AND tenant = %s", (session_id, tenant)
+    )
+    return bool(ended.rowcount)
+
+
+def deeds(tables: Tables, since: int, limit: int) -> list[Deed]:
+    """The last `limit` deeds since `since`, oldest first."""
+    rows = tables.execute(
+        f"SELECT {', '.join(_DEED)} FROM acphold.deeds WHERE at >= %s"
+        " ORDER BY at DESC, id DESC LIMIT %s",
+        (since, limit),
+    ).fetchall()
+    return [Deed(**dict(zip(_DEED, row, strict=True))) for row in reversed(rows)]
+
+
+def keep_deeds(tables: Tables, deeds: Sequence[Deed]) -> None:
+    """Add deeds, and forget those beyond the limits."""
+    rows = [[getattr(it, name) for name in _DEED] for it in deeds]
+    tables.executemany(_insert("deeds", _DEED), rows)
+    for token in {it.token for it in deeds}:
+        tables.execute(
+            "DELETE FROM acphold.deeds WHERE token = %s AND id <= (SELECT id FROM acphold.deeds"
+            " WHERE token = %s ORDER BY id DESC LIMIT 1 OFFSET %s)",
+            (token, token, KEPT_DEEDS),
+        )
+    newest = max(it.at for it in deeds)
+    tables.execute("DELETE FROM acphold.deeds WHERE at < %s", (newest - KEPT_DEEDS_MS,))

@@ -1,0 +1,69 @@
+"""Reading the history of a session, which `stored_history` does from its rows.
+
+The functions raise UnknownSessionError. Each takes several statements, so run it on one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acphold.errors import UnknownSessionError
+from acphold.history.entries import Segment
+from acphold.history.fold import Summary
+from acphold.journal import stored_history
+from acphold.journal.journal import READ_BYTES, PageBack
+from acphold.journal.sql.settled_rows import settled_state
+from acphold.journal.sql.tables import Tables
+
+
+def read(
+    tables: Tables,
+    session_id: str,
+    after: int,
+    limit_bytes: int = READ_BYTES,
+    *,
+    tail_bytes: int = 0,
+) -> list[Segment]:
+    """Like `Journal.read`."""
+    key, settled = settled_through(tables, session_id)
+    return stored_history.page(tables.segments(key), after, limit_bytes, settled, tail_bytes)
+
+
+def read_back(
+    tables: Tables,
+    session_id: str,
+    before: int | None,
+    limit: int,
+    limit_bytes: int = READ_BYTES,
+    *,
+    kinds: Sequence[str] = (),
+) -> PageBack:
+    """Like `Journal.read_back`."""
+    key, settled = settled_through(tables, session_id)
+    rows = tables.segments(key)
+    return stored_history.page_back(rows, session_id, settled, before, limit, limit_bytes, kinds)
+
+
+def is_exact(tables: Tables, session_id: str, after: int) -> bool:
+    """Like `Journal.is_exact`."""
+    key, settled = settled_through(tables, session_id)
+    return stored_history.is_exact(tables.segments(key), settled, after)
+
+
+def summary(tables: Tables, session_id: str) -> Summary:
+    """Combine the settled summary with the entries behind it."""
+    key, settled = settled_through(tables, session_id)
+    kept = settled_state(tables, key).summary
+    return stored_history.summary(tables.segments(key), kept, settled)
+
+
+def settled_through(tables: Tables, session_id: str) -> tuple[Any, int]:
+    """The key of a session, and its last settled entry."""
+    row = tables.execute(
+        f"SELECT {tables.OWN_KEY}, settled_through FROM acphold.sessions WHERE session_id = %s",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return row[0], row[1]

@@ -1,0 +1,79 @@
+"""The walks that make a page of the list: along one index each, so that rows far down the list
+cost no more than the first."""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from acphold.journal.journal import Archived, ListFilter, ListKey
+from acphold.journal.location import resolved_folder
+
+SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
+    "exclude": (False,),
+    "include": (False, True),
+    "only": (True,),
+}
+"""The values of `archived` in a list, each with a walk of its own."""
+
+
+class Walk(NamedTuple):
+    """A condition in SQL for some rows of a page, with its values. Sessions that were never
+    prompted but are open, and those that others share with a tenant, are few, so found `by_id`."""
+
+    condition: str
+    values: tuple[Any, ...]
+    by_id: bool = False
+
+
+def walks(filter: ListFilter, after: ListKey | None) -> Iterator[Walk]:
+    """Yield the walks whose rows, merged, are the page after the position `after`."""
+    narrower, narrow = _narrower(filter, after)
+    held = ", ".join(["%s"] * len(filter.held)) or "NULL"
+    tenant = "" if filter.tenant is None else " AND tenant = %s"
+    if filter.tenant:  # the partial index of tenants needs the second condition
+        tenant += " AND tenant <> ''"
+    theirs = () if filter.tenant is None else (filter.tenant,)
+    for archived in SHELVES[filter.archived]:
+        for agent in dict.fromkeys(filter.agents) or (None,):
+            of_agent, named = ("", ()) if agent is None else (" AND agent = %s", (agent,))
+            listed = f"prompted = %s AND archived = %s{of_agent}{tenant}{narrower}"
+            its = (archived, *named, *theirs, *narrow)
+            yield Walk(listed, (True, *its))
+            if filter.include_unprompted:
+                yield Walk(listed, (False, *its))
+            elif filter.held:
+                # Not `prompted = false`: SQLite would walk all that were never prompted.
+                yield Walk(
+                    f"NOT prompted AND archived = %s{of_agent}{tenant}{narrower}"
+                    f" AND session_id IN ({held})",
+                    (*its, *filter.held),
+                    by_id=True,
+                )
+            if filter.tenant:
+                yield Walk(
+                    f"archived = %s{of_agent} AND tenant <> %s{narrower}"
+                    f" AND (prompted OR %s OR session_id IN ({held}))"
+                    " AND session_id IN (SELECT session_id FROM acphold.shares WHERE tenant = %s)",
+                    (*its, filter.include_unprompted, *filter.held, filter.tenant),
+                    by_id=True,
+                )
+
+
+def _narrower(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:
+    """Conditions for the folder, unread and queued sessions and the position."""
+    conditions = ""
+    values: list[str | int] = []
+    if filter.cwd is not None:
+        conditions += " AND folder = %s"
+        values.append(resolved_folder(filter.cwd))
+    if filter.unread:
+        conditions += " AND unread IS NOT NULL"
+    if filter.queued:
+        conditions += " AND queued > 0"
+    if after is not None:
+        conditions += " AND (updated_at, session_id) < (%s, %s)"
+        values += (after.updated_at, after.session_id)
+    return conditions, values

@@ -1,0 +1,189 @@
+"""The tables of a journal over one connection, for the statements in this folder.
+
+A statement names its tables with their schema, `acphold.sessions`, and has `%s` in the place of
+each value; each store runs it as its database wants it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+from acphold.errors import LeaseLostError, UnknownSessionError
+from acphold.history.entries import Segment
+from acphold.journal.journal import Lease, NewSession
+from acphold.journal.settlement import Settled
+from acphold.journal.stored_history import StoredSegments
+
+Key: TypeAlias = int | str
+"""The key of a session in the tables of a store: its number, or its id."""
+
+
+IDS_AT_ONCE: Final = 500
+"""Ids in one statement: SQLite before 3.32 takes 999 parameters."""
+
+
+def batches(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield these ids in pieces for a statement each."""
+    remaining = iter(ids)
+    while some := tuple(islice(remaining, IDS_AT_ONCE)):
+        yield some
+
+
+class Found(Protocol):
+    """The result of a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows written."""
+
+    def fetchone(self) -> Any:
+        """The next row; None after the last."""
+
+    def fetchall(self) -> list[Any]:
+        """All other rows."""
+
+
+class KeptSegments(StoredSegments, Protocol):
+    """The rows of one session's segments, for reading and writing."""
+
+    def is_alone(self, seq: int) -> bool:
+        """True if an entry has a row to itself, and stands for no other number."""
+
+    def insert(self, segments: Iterable[Segment]) -> None:
+        """Write the rows of segments."""
+
+    def remove(self, segments: Sequence[Segment]) -> None:
+        """Delete the rows of segments."""
+
+    def row_with(self, seq: int) -> tuple[int, int, bytes]:
+        """The row that holds an entry: its last number, its first, and the bytes that it stores."""
+
+    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the last number, the time and the stored bytes of the next rows, some at least."""
+
+    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        """Store other bytes in rows, by their last numbers, if their length still is the one
+        given."""
+
+
+class Tables(ABC):
+    """See the module. May raise the errors of its database."""
+
+    KEY: ClassVar[str]
+    """The column with the key of a session, in the tables of what belongs to one."""
+
+    OWN_KEY: ClassVar[str]
+    """The same in the table of sessions."""
+
+    SELECT_ROW: ClassVar[str]
+    """The statement that reads rows of sessions, for `session_columns.decoded`."""
+
+    LAST_OF_LINK: ClassVar[str]
+    """Joins the last segment of the session of each link."""
+
+    SEGMENT: ClassVar[str]
+    """The columns of a segment, for `segment`."""
+
+    LOCKING_LEASE: ClassVar[str] = ""
+    """Appended to a query of leases: what it finds stands until the transaction ends."""
+
+    LOCKING_ROW: ClassVar[str] = ""
+    """Appended to a query of a session: nobody else changes its row until the transaction ends."""
+
+    CHANGED: ClassVar[Sequence[str]] = ()
+    """Assignments that mark the row of a session as changed, where a trigger does not."""
+
+    @abstractmethod
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Found:
+        """Execute a statement."""
+
+    @abstractmethod
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Execute a statement for each of these; return the number of rows written."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[object]:
+        """A transaction that writes, for the length of a block."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """The time in ms since the epoch."""
+
+    @abstractmethod
+    def own_key(self, session_id: str, number: int) -> Key:
+        """The key of a session, from its id and the journal's number of it."""
+
+    def key(self, lease: Lease) -> Key:
+        """The key of the session of a lease."""
+        return self.own_key(lease.session_id, lease.number)
+
+    def key_of(self, session_id: str) -> Key:
+        """The key of a session; raises UnknownSessionError."""
+        row = self.execute(
+            f"SELECT {self.OWN_KEY} FROM acphold.sessions WHERE session_id = %s", (session_id,)
+        ).fetchone()
+        if row is None:
+            raise UnknownSessionError(session_id)
+        key: Key = row[0]
+        return key
+
+    @abstractmethod
+    def segments(self, key: Any) -> KeptSegments:
+        """The segments of a session."""
+
+    def segments_of(self, session_id: str, number: int) -> KeptSegments:
+        """The same, from its id and the journal's number of it."""
+        return self.segments(self.own_key(session_id, number))
+
+    @abstractmethod
+    def segment(self, row: Sequence[Any]) -> Segment:
+        """The segment in a row of SEGMENT."""
+
+    @abstractmethod
+    def keep_settled_state(self, key: Any, settled: Settled) -> None:
+        """Store the settled state of a session, replacing the former one."""
+
+    def update(self, key: Key, parts: Sequence[str], values: Sequence[object]) -> None:
+        """Change the row of a session by SQL assignments, if there are any."""
+        if parts:
+            changes = ", ".join([*parts, *self.CHANGED])
+            self.execute(
+                f"UPDATE acphold.sessions SET {changes} WHERE {self.OWN_KEY} = %s", (*values, key)
+            )
+
+    @abstractmethod
+    def create(self, new: NewSession) -> Key:
+        """Insert a session without an owner; raises SessionExistsError."""
+
+    @abstractmethod
+    def link(self, agent: str, downstream_id: str, key: Any) -> None:
+        """Make `downstream_id` the newest id of a session; None makes a tombstone."""
+
+    @abstractmethod
+    def lost(self, lease: Lease) -> LeaseLostError:
+        """The error for a lost lease."""
+
+    def require(self, lease: Lease) -> None:
+        """Raise LeaseLostError unless the lease stands; it then stands until the transaction
+        ends."""
+        row = self.execute(
+            f"SELECT 1 FROM acphold.leases WHERE {self.KEY} = %s AND epoch = %s"
+            f"{self.LOCKING_LEASE}",
+            (self.key(lease), lease.epoch),
+        ).fetchone()
+        if row is None:
+            raise self.lost(lease)
+
+    def tell(self, session_id: str) -> None:
+        """Mark the row of a session as changed, for followers of the list; raises
+        UnknownSessionError."""
+        key = self.key_of(session_id)
+        if self.CHANGED:
+            self.execute(
+                f"UPDATE acphold.sessions SET {', '.join(self.CHANGED)} WHERE {self.OWN_KEY} = %s",
+                (key,),
+            )

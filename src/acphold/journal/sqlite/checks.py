@@ -1,0 +1,110 @@
+"""Checks of the file, for `acphold doctor` and before a backup is put back.
+
+The functions may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from zlib import crc32
+
+from acphold.history.times import now_ms
+from acphold.journal.frames import FRAME, DamagedRowError, unpacked
+from acphold.journal.sql import usage_rows
+from acphold.journal.sqlite import leases
+from acphold.journal.sqlite.connection import Connection, reading
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.tables import SqliteTables
+
+
+def spoiled_summaries(connection: Connection, number: int | None = None) -> list[str]:
+    """The sessions, all or one, whose stored summary is not what was written."""
+    rows = connection.execute(
+        "SELECT session_id, summary, checksum FROM summaries JOIN sessions ON number = session"
+        f"{'' if number is None else ' WHERE session = ?'}",
+        () if number is None else (number,),
+    )
+    return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
+
+
+def spoiled(connection: Connection) -> list[str]:
+    """The sessions whose summary, or sums of usage, are not what was written."""
+    found = spoiled_summaries(connection)
+    tables = SqliteTables(connection)
+    for number, name in connection.execute("SELECT number, session_id FROM sessions").fetchall():
+        with reading(connection):
+            if not usage_rows.has_right_sums(tables, number) and name not in found:
+                found.append(name)
+    return found
+
+
+def log_cut_at(connection: Connection) -> int | None:
+    """The time at which a log was found without its end, in ms since the epoch; None if none
+    was."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def went_back_at(connection: Connection) -> int | None:
+    """The time at which the file was found to be an earlier copy, in ms since the epoch; None if
+    never."""
+    if leases.went_back(connection):
+        return now_ms()
+    row = connection.execute("SELECT value FROM meta WHERE name = 'went_back_at'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def damage(connection: Connection) -> list[str]:
+    """Read the whole journal and return what is damaged, a sentence each; empty if it is whole.
+
+    Takes about a second for a gigabyte.
+    """
+    try:
+        pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
+        if pages != ["ok"]:
+            return pages
+        return [*_gaps(connection), *_damaged_rows(connection)]
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+
+
+def _gaps(connection: Connection) -> Iterator[str]:
+    """Yield a sentence for each entry that does not follow the one before, or belongs to no
+    session."""
+    last = (0, 0)
+    # A deleted session has entries until it is swept.
+    known = {
+        number
+        for (number,) in connection.execute(
+            "SELECT number FROM sessions UNION ALL SELECT session FROM deleted"
+        )
+    }
+    # Row by row: for a comparison with the row before, SQLite would keep all rows in memory.
+    for key, first_seq in connection.execute("SELECT key, first_seq FROM segments ORDER BY key"):
+        number, seq = key >> SEQ_BITS, key & SEQ_MASK
+        before = last[1] if number == last[0] else 0
+        if number != last[0] and number not in known:
+            yield f"entries from {first_seq} on are of session number {number}, which there is not"
+        last = number, seq
+        if first_seq != before + 1:
+            # Sessions that are deleted but not swept yet are not reported.
+            for (name,) in connection.execute(
+                "SELECT session_id FROM sessions WHERE number = ?", (number,)
+            ):
+                yield f"session {name!r}: entry {first_seq} follows {before}"
+
+
+def _damaged_rows(connection: Connection) -> list[str]:
+    """A sentence for each of the first packed rows that cannot be read."""
+    found: list[str] = []
+    for key, raw in connection.execute(
+        "SELECT key, raw FROM segments WHERE substr(raw, 1, 4) = ?", (FRAME,)
+    ):
+        try:
+            unpacked(raw)
+        except DamagedRowError as error:
+            found.append(f"session number {key >> SEQ_BITS}: {error}")
+            if len(found) == 20:
+                break
+    return found

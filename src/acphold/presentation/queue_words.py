@@ -1,0 +1,56 @@
+"""Words for the prompts that wait in a session, for people."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta
+from typing import Final
+
+_HELD: Final = {
+    "person": "held",
+    "failed": "held: the last turn failed",
+    "refused": "held: the agent refused the last prompt",
+    "cancelled": "held: the last turn was cancelled",
+    "interrupted": "held: the last turn was interrupted",
+    "limited": "held: a limit was reached",
+    "reopened": "held: the session was opened anew",
+}
+
+_HOUR: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def wait(count: int) -> str:
+    """Say how many prompts wait."""
+    return "1 prompt waits" if count == 1 else f"{count} prompts wait"
+
+
+def held(reason: str, until: int | None = None) -> str:
+    """Say why they are held, and until when (ms since the epoch); "" if they are not."""
+    if not reason:
+        return ""
+    why = _HELD.get(reason, f"held: {reason}")
+    return why if until is None else f"{why}, until {moment(until)}"
+
+
+def moment(at: int) -> str:
+    """Say a moment (ms since the epoch) in this machine's zone: the hour, and the day if it is not
+    today's."""
+    then = datetime.fromtimestamp(at / 1000)
+    is_today = then.date() == datetime.now().date()
+    return f"{then:%H:%M}" if is_today else f"{then:%Y-%m-%d %H:%M}"
+
+
+def moment_meant(text: str) -> int:
+    """Return the moment (ms since the epoch) that a person means: an hour, the next one in this
+    machine's zone, or a date and hour; ValueError for another text, or a moment in the past."""
+    if hour := _HOUR.fullmatch(text):
+        now = datetime.now()
+        then = now.replace(hour=int(hour[1]), minute=int(hour[2]), second=0, microsecond=0)
+        if then <= now:
+            then += timedelta(days=1)
+    else:
+        then = datetime.fromisoformat(text)
+        if then.timestamp() < time.time():
+            raise ValueError("that moment is over")
+    return int(then.timestamp() * 1000)

@@ -1,0 +1,205 @@
+"""The list of sessions and its changes, whichever process makes them.
+
+A row is read when the journal says that it has changed. The activity of a live session is requested
+from its process, every second, and whenever a row has changed or something happens in our own
+process. So a killed process is noticed, too, and nothing depends on a clock that can be set. A row
+changes when a turn begins, but not when it ends: if a turn was seen to have begun, the session is
+looked at once more when its process says later that none runs.
+"""
+
+# See docs/decisions.md, 22.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from acphold.errors import RewrittenError, UnknownSessionError
+from acphold.journal import ListFilter, Owners, SessionRow, Sessions
+from acphold.reading.neighbours import Live, LiveSession, live_at_nodes, live_sessions
+from acphold.tasks import end
+
+LOOK_SECONDS: Final = 0.25
+"""Seconds between looks at the journal; one takes some microseconds if nothing was written."""
+
+LIVE_SECONDS: Final = 1.0
+"""Seconds between looks at the processes."""
+
+APART_SECONDS: Final = 0.05
+"""Fewest seconds between looks, however much happens."""
+
+
+class Snapshot(Struct, frozen=True):
+    """The newest sessions and all live ones, newest first; `last` is the journal's last change."""
+
+    rows: Sequence[SessionRow]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+    last: int = 0
+
+
+class Changed(Struct, frozen=True):
+    """Sessions of the list that are new or changed, and the ids of those that left it, up to the
+    journal's change `last`."""
+
+    rows: Sequence[SessionRow]
+    gone: Sequence[str]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+    last: int = 0
+
+
+class Followed(Sessions, Owners, Protocol):
+    """The seams of a journal that are needed here."""
+
+
+async def followed(
+    journal: Followed, newest: int, stirred: asyncio.Event | None = None
+) -> AsyncGenerator[Snapshot | Changed, None]:
+    """Yield the list with so many of the newest sessions, then each change of any, archived or not.
+
+    `stirred` is set when something changes in a session of our own process. Goes on until it is
+    closed, and starts again if the journal may have gone back; raises JournalError.
+    """
+    while True:
+        with suppress(RewrittenError):
+            async with aclosing(_followed(journal, newest, stirred or asyncio.Event())) as found:
+                async for each in found:
+                    yield each
+
+
+async def _followed(
+    journal: Followed, newest: int, stirred: asyncio.Event
+) -> AsyncGenerator[Snapshot | Changed, None]:
+    last = (await journal.changes(None)).last
+    live = await _live(journal)
+    rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
+    for session_id in live.keys() - rows.keys():
+        if (row := await _row(journal, session_id, live)) is not None:
+            rows[session_id] = row
+    listed = sorted(rows.values(), key=lambda row: row.key)
+    snapshot = Snapshot(listed, live, await journal.outcomes([*rows]), last)
+    yield snapshot
+    loop = asyncio.get_running_loop()
+    asking: asyncio.Task[Live] | None = None
+    asked = loop.time()
+    looked, is_more = asked - LOOK_SECONDS, False
+    begun, asked_about = _begun(snapshot), dict[str, SessionRow]()
+    try:
+        while True:
+            now = loop.time()
+            written: Sequence[str] = ()
+            if is_more or now >= looked + LOOK_SECONDS:
+                looked = now
+                changes = await journal.changes(last)
+                last, written, is_more = changes.last, changes.session_ids, changes.more
+            if written:
+                changed = await _changed(journal, written, (), live, live, last)
+                begun |= _begun(changed)
+                if changed.rows or changed.gone:
+                    yield changed
+            if asking is None and (written or stirred.is_set() or now >= asked + LIVE_SECONDS):
+                stirred.clear()
+                asked, begun, asked_about = now, {}, begun
+                asking = asyncio.create_task(_live(journal), name="ask who is live")
+            if asking is not None:
+                # A process's answer is used at once: a person may be waited for.
+                await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
+            if asking is not None and asking.done():
+                before, live, asking = live, asking.result(), None
+                different = _different(before, live)
+                different += [
+                    session_id
+                    for session_id, told in asked_about.items()
+                    if not _is_running(live, session_id)
+                    and await _row(journal, session_id, live) != told
+                ]
+                if different:
+                    changed = await _changed(journal, (), different, before, live, last)
+                    begun |= _begun(changed)
+                    if changed.rows or changed.gone:
+                        yield changed
+            if not is_more:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(looked + LOOK_SECONDS):
+                        await stirred.wait()
+                await asyncio.sleep(now + APART_SECONDS - loop.time())
+    finally:
+        await end(asking)
+
+
+async def _live(journal: Owners) -> Live:
+    return {**await live_at_nodes(journal), **await live_sessions()}
+
+
+async def _changed(
+    journal: Sessions,
+    written: Sequence[str],
+    different: Iterable[str],
+    before: Container[str],
+    live: Live,
+    last: int,
+) -> Changed:
+    rows, gone = list[SessionRow](), list[str]()
+    for session_id in dict.fromkeys((*written, *different)):
+        row = await _row(journal, session_id, live)
+        if row is None:
+            # A live session without a row belongs to another journal, and is ignored.
+            if session_id in written:
+                gone.append(session_id)
+        elif row.prompted or session_id in live:
+            rows.append(row)
+        elif session_id in before:  # never prompted, and closed: no list has it
+            gone.append(session_id)
+    outcomes = await journal.outcomes([row.session_id for row in rows])
+    return Changed(rows, gone, live, outcomes, last)
+
+
+async def missed(
+    journal: Followed, after: int, known_live: Sequence[str], most: int
+) -> Changed | None:
+    """Return all that has changed since the change `after`, for a client to which these sessions
+    were live then; None if it is more than `most`, or if the journal may have gone back."""
+    last = (await journal.changes(None)).last
+    with suppress(RewrittenError):
+        changes = await journal.changes(after, most)
+        if after <= last and not changes.more:
+            live = await _live(journal)
+            written = [*changes.session_ids, *known_live]
+            return await _changed(journal, written, live, written, live, last)
+    return None
+
+
+def _begun(told: Snapshot | Changed) -> dict[str, SessionRow]:
+    """Return the sessions whose last turn had no end when they were read."""
+    return {
+        row.session_id: row for row in told.rows if told.outcomes.get(row.session_id, b"") is None
+    }
+
+
+async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
+    """Return the row of a session; during a turn without counting that turn's messages, as it is
+    read again with each piece."""
+    try:
+        return await journal.session(session_id, counted=not _is_running(live, session_id))
+    except UnknownSessionError:
+        return None
+
+
+def _is_running(live: Live, session_id: str) -> bool:
+    return session_id in live and live[session_id][0].running
+
+
+def _different(before: Live, live: Live) -> list[str]:
+    """Return the sessions whose live state has changed."""
+    all_ = before.keys() | live.keys()
+    return [id_ for id_ in all_ if _as_told(before, id_) != _as_told(live, id_)]
+
+
+def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:
+    found = live.get(session_id)
+    return None if found is None else (found[0], found[1].pid)

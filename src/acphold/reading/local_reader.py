@@ -1,0 +1,256 @@
+"""A journal read: the sessions that one tenant sees, or all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.history import Entry
+from acphold.history.timeline import TurnOutcome, turn_end
+from acphold.journal import (
+    Free,
+    Index,
+    Journal,
+    ListKey,
+    PageBack,
+    Readable,
+    SearchHit,
+    SessionRow,
+    Sought,
+    history,
+)
+from acphold.reading.session_reader import (
+    AT_ONCE,
+    SHORT_ID,
+    Described,
+    ListedSession,
+    News,
+    SessionPage,
+    Wanted,
+    described,
+)
+
+if TYPE_CHECKING:
+    from acphold.journal.journal import Grouping, UsageSums
+    from acphold.reading.followed_list import Changed, Snapshot
+    from acphold.reading.inbox import InboxQuestion, Whose
+    from acphold.reading.neighbours import Live
+
+LOOKED_THROUGH: Final = 5000
+"""Most sessions searched for the words of one page; the next page goes on there."""
+
+
+class LocalReader:
+    """A SessionReader of a journal.
+
+    With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
+    memory of processes; they are asked otherwise. `said` is the text that words of a list are in.
+    A search first indexes what lags for `index_seconds`.
+    """
+
+    origin = ""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        whose: Whose | None = None,
+        live: Live | None = None,
+        said: Described = described,
+        index_seconds: float = 0.0,
+    ) -> None:
+        self.journal = journal
+        self._tenant = None if whose is None else whose.tenant
+        self._only = None if whose is None else whose.session_id
+        self._whose = whose
+        self._given = live
+        self._live = live
+        self._said = said
+        self._index_seconds = index_seconds
+
+    async def live(self) -> Live:
+        """Return the sessions in the memory of processes, now unless they were given."""
+        self._live = self._given
+        if self._live is None:
+            from acphold.reading.neighbours import live_at_nodes, live_sessions  # late: sockets
+
+            self._live = {**await live_at_nodes(self.journal), **await live_sessions()}
+        return self._live
+
+    async def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
+    ) -> SessionPage:
+        from acphold.journal import cursor as cursors  # late: to show a session needs none
+
+        filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
+        wanted = replace(wanted, filter=filter)
+        live = await self.live() if cursor is None or self._live is None else self._live
+        secret = await journal.cursor_secret()
+        after = None if cursor is None else cursors.decode(cursor, filter, secret)
+        if self._only is not None or wanted.only_live:
+            some = live if self._only is None else (self._only,)
+            rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
+            rows = [
+                row
+                for row in rows
+                if wanted.fits(row, is_live=row.session_id in live, said=self._said)
+                and (after is None or after < row.key)
+            ]
+            found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
+        else:
+            found, last = await self._matching(wanted, after, limit)
+        following = None if last is None else cursors.encode(last, filter, secret)
+        return SessionPage(await self.listed(found, live), following)
+
+    async def _matching(
+        self, wanted: Wanted, after: ListKey | None, limit: int
+    ) -> tuple[list[SessionRow], ListKey | None]:
+        """Return the next wanted sessions, and the key to read on after; None at the end."""
+        found: list[SessionRow] = []
+        looked_through = 0
+        while True:
+            # One more than shown, to tell whether more follow.
+            at_once = AT_ONCE if wanted.words else limit + 1
+            rows = await self.journal.page(wanted.filter, after, at_once)
+            for row in rows:
+                if row.updated_at < wanted.since:
+                    return found, None
+                if len(found) == limit:
+                    return found, after
+                after = row.key
+                if wanted.has(row, self._said):
+                    found.append(row)
+            looked_through += len(rows)
+            if len(rows) < at_once or looked_through >= LOOKED_THROUGH:
+                return found, after if len(rows) == at_once else None
+
+    async def listed(
+        self, rows: Sequence[SessionRow], live: Live | None = None
+    ) -> list[ListedSession]:
+        """Return these sessions with their live states and outcomes."""
+        outcomes = await self.journal.outcomes([row.session_id for row in rows])
+        now = await self.live() if live is None else live
+        return [as_listed(row, now, outcomes) for row in rows]
+
+    async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        return await self.journal.resolve(given, cwd)
+
+    async def whole(self, row: SessionRow) -> SessionRow:
+        if not row.is_unread:
+            return row
+        await self.journal.complete(row.session_id)
+        return await self.journal.session(row.session_id, counted=True)
+
+    async def is_live(self, session_id: str) -> bool:
+        return not isinstance(await self.journal.owner(session_id), Free)
+
+    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+        return await self.journal.short_ids(session_ids, SHORT_ID)
+
+    def entries(self, session_id: str) -> AsyncIterator[Entry]:
+        return entries_of(self.journal, session_id)
+
+    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+        return await self.journal.read_back(session_id, before, limit)
+
+    async def search(self, sought: Sought) -> list[SearchHit]:
+        if self._index_seconds:
+            await caught_up(self.journal.index, self._index_seconds)
+        if self._whose is not None:
+            sought = replace(sought, tenant=self._tenant, session_id=self._only)
+        return await self.journal.index.search(sought)
+
+    async def usage(
+        self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
+    ) -> UsageSums:
+        return await self.journal.index.usage(by, agents=agents, cwd=cwd, since=since)
+
+    async def questions(self) -> list[InboxQuestion]:
+        from acphold.reading.inbox import ALL, open_questions  # late: few need them
+
+        return await open_questions(self.journal, await self.live(), self._whose or ALL)
+
+    async def decisions(
+        self, limit: int, before: int | None = None
+    ) -> tuple[list[InboxQuestion], int | None]:
+        from acphold.reading.inbox import ALL, decisions
+
+        live = await self.live()
+        return await decisions(self.journal, live, limit, before, self._whose or ALL)
+
+    async def changes(
+        self, newest: int, stirred: asyncio.Event | None = None
+    ) -> AsyncGenerator[News, None]:
+        """See SessionReader; `stirred` is as in `followed`. Has changes of all sessions."""
+        from acphold.reading.followed_list import Snapshot, followed  # late: few follow it
+
+        async with aclosing(followed(self.journal, newest, stirred)) as found:
+            async for each in found:
+                gone = () if isinstance(each, Snapshot) else each.gone
+                rows = await self._with_questions(each)
+                yield News(rows, gone, isinstance(each, Snapshot), each.last)
+
+    async def missed(self, after: int, known_live: Sequence[str], most: int) -> News | None:
+        """Return all news since the change `after`; see `followed_list.missed`."""
+        from acphold.reading.followed_list import missed
+
+        found = await missed(self.journal, after, known_live, most)
+        if found is None:
+            return None
+        return News(await self._with_questions(found), found.gone, last=found.last)
+
+    async def _with_questions(self, found: Snapshot | Changed) -> list[ListedSession]:
+        asked: dict[str, list[InboxQuestion]] = {}
+        ids = {row.session_id for row in found.rows}
+        if waiting := {id_: it for id_, it in found.live.items() if it[0].waiting and id_ in ids}:
+            from acphold.reading.inbox import open_questions
+
+            for question in await open_questions(self.journal, waiting):
+                asked.setdefault(question.row.session_id, []).append(question)
+        listed = [as_listed(row, found.live, found.outcomes) for row in found.rows]
+        return [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
+
+
+def as_listed(row: SessionRow, live: Live, outcomes: Mapping[str, bytes | None]) -> ListedSession:
+    """Return a session with its live state and outcome; see `Sessions.outcomes`."""
+    session, process = live.get(row.session_id, (None, None))
+    outcome: TurnOutcome | None = None
+    if row.session_id in outcomes:
+        if (end := outcomes[row.session_id]) is not None:
+            outcome = turn_end(end, 0).outcome
+        elif session is None:  # nobody is left to end it
+            outcome = "interrupted"
+    if process is None:
+        return ListedSession(row, outcome)
+    return ListedSession(row, outcome, session, process.pid, process.is_background)
+
+
+async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
+    """Yield those of these sessions that are in the journal."""
+    for session_id in session_ids:
+        with suppress(UnknownSessionError):
+            yield await journal.session(session_id)
+
+
+async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
+    memory at a time."""
+    async for segment in history(journal, session_id, after):
+        for entry in segment.entries():
+            if entry.raw and entry.seq > after:
+                yield entry
+
+
+async def caught_up(index: Index, seconds: float) -> int:
+    """Index for this long; return the number of sessions that still lag. A journal that cannot be
+    written right now can still be read."""
+    lagging = await index.catch_up(0)
+    if lagging:
+        with suppress(JournalUnavailableError):
+            lagging = await index.catch_up(seconds)
+    return lagging

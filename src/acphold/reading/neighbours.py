@@ -1,0 +1,262 @@
+"""Other processes of this user that serve sessions: requests and notices to them.
+
+Each of them answers two methods of our own on its socket, also before `initialize`, which would
+start an agent. `_acphold/presence`: the sessions that are live there, and their activity.
+`_acphold/changed`: the row of a session has changed, or is gone. The owner would notice that within
+seconds; told so, it tells its clients at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import (
+    AcpholdError,
+    MethodNotFoundError,
+    RemoteError,
+    RuntimeFolderError,
+    SilentPeerError,
+)
+from acphold.journal import At, Owners, Silent, Whose
+from acphold.journal.owners import Owner
+from acphold.rpc import NotificationReceived, Peer, connected
+from acphold.rpc.request import Request
+from acphold.schema import INITIALIZE, PROTOCOL_VERSION, encode
+from acphold.transports.addresses import connect, is_node, unix_address
+from acphold.transports.runtime_folder import is_background, is_held, sockets
+from acphold.transports.unix import pid_at
+from acphold.version import __version__
+
+PRESENCE = "_acphold/presence"
+CHANGED = "_acphold/changed"
+SIGNED_IN = "_acphold/signedIn"
+"""A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
+"Terminal authentication": the agent is then restarted."""
+
+ANSWER_SECONDS = 2.0
+"""Seconds for all processes together to answer: a stopped one is not waited for longer."""
+
+
+CLIENT_SECONDS = 20.0
+"""Seconds for each answer to a client: its change is committed first."""
+
+
+class LiveSession(Struct, frozen=True, rename="camel"):
+    """A session in the memory of a process.
+
+    `clients` have it open, of which `watching` only watch. `running` is set while a turn runs,
+    `waiting` while the agent waits for a person's answer. `questions` are the ids of open questions
+    (earlier releases do not tell them).
+    """
+
+    session_id: str
+    clients: int = 0
+    running: bool = False
+    waiting: bool = False
+    watching: int = 0
+    questions: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """The state in one word."""
+        return "waiting" if self.waiting else "running" if self.running else "live"
+
+
+class Process(Struct, frozen=True, rename="camel"):
+    """A process that serves sessions; `path` is its socket."""
+
+    pid: int
+    agent: str
+    sessions: list[LiveSession]
+    path: str = ""
+
+    @property
+    def is_background(self) -> bool:
+        """True if it outlives its clients."""
+        return is_background(self.path)
+
+
+def answer(agent: str, sessions: list[LiveSession]) -> bytes:
+    """Return the answer of this process."""
+    return encode(Process(os.getpid(), agent, sessions))
+
+
+async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
+    """Return all processes of this user that answer within `seconds`."""
+    try:
+        paths = sockets()
+    except (RuntimeFolderError, OSError):
+        return []  # then no process can be reached
+    asking = [
+        asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
+    ]
+    return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+Live = Mapping[str, tuple[LiveSession, Process]]
+"""The sessions in the memory of processes, by id."""
+
+
+async def live_sessions() -> Live:
+    """Return the sessions of all processes that answer."""
+    return {
+        session.session_id: (session, process)
+        for process in await processes()
+        for session in process.sessions
+    }
+
+
+async def live_at_nodes(journal: Owners) -> Live:
+    """Return the sessions of processes on other machines with the same journal, asked in parallel;
+    {} if this machine is no node.
+
+    A container counts as a machine, even if it shares the kernel: skipped are only processes whose
+    sockets `live_sessions` finds.
+    """
+    if not is_node():
+        return {}
+    beside_us: set[str] = set()
+    with suppress(RuntimeFolderError, OSError):
+        beside_us = {unix_address(path) for path in sockets()}
+    asking = [
+        asyncio.create_task(_presence_at(owner), name="ask node")
+        for owner in await journal.owners()
+        if beside_us.isdisjoint(owner.addresses)
+    ]
+    return {
+        session.session_id: (session, process)
+        for process in await asyncio.gather(*asking)
+        if process is not None
+        for session in process.sessions
+    }
+
+
+async def _presence_at(owner: Owner) -> Process | None:
+    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", ANSWER_SECONDS)
+    with suppress(msgspec.MsgspecError):
+        if raw is not None:
+            return msgspec.json.decode(raw, type=Process)
+    return None
+
+
+async def has_other_clients(session_id: str) -> bool:
+    """Return True if another client has a session open that we have open, here or elsewhere.
+
+    A client that only watches does not count.
+    """
+    live = [it for process in await processes() for it in process.sessions]
+    return any(it.session_id == session_id and it.clients - it.watching > 1 for it in live)
+
+
+class SilentProcess(Struct, frozen=True):
+    """A running background process that does not answer; `pid` is None if unknown."""
+
+    path: str
+    pid: int | None
+
+    @property
+    def words(self) -> str:
+        """A description, and what to do about it."""
+        if self.pid is None:
+            return (
+                f"the process in the background at {self.path} does not answer, and its number is "
+                "not known here; look again in a moment, it may begin or end just now"
+            )
+        return (
+            f"process {self.pid} in the background does not answer: it hangs, or was stopped; "
+            f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
+        )
+
+
+def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
+    """Return the background processes that are not among those that answered."""
+    known = {process.path for process in answered}
+    try:
+        paths = [path for path in sockets() if is_background(path) and path not in known]
+    except (RuntimeFolderError, OSError):
+        return []
+    return [SilentProcess(path, pid_at(path)) for path in paths if is_held(path)]
+
+
+async def presence_of(path: str, seconds: float) -> Process | None:
+    """Return the answer of the process at this socket; None if there is none within `seconds`."""
+    raw = await _answer_of([unix_address(path)], PRESENCE, b"{}", seconds)
+    try:
+        if raw is None:
+            return None
+        return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
+    except msgspec.MsgspecError:
+        return None
+
+
+async def tell_owner(whose: Whose, session_id: str) -> bool:
+    """Tell the other process that owns a session, if any; return True if it was told."""
+    match whose:
+        case At(owner) | Silent(owner):
+            params = encode({"sessionId": session_id})
+            answer = await _answer_of(owner.addresses, CHANGED, params, ANSWER_SECONDS)
+            return answer is not None
+    return False
+
+
+async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
+    """Return True if the owner at these addresses is neither gone nor stopped.
+
+    Asks over a connection of its own, as a line may have much to deliver first. Raises
+    ConnectionLostError if nothing listens there.
+    """
+    try:
+        await _ask(addresses, PRESENCE, b"{}", seconds)
+    except SilentPeerError:
+        return False
+    except RemoteError:
+        return True  # of another release
+    return True
+
+
+async def _answer_of(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes | None:
+    """Return its answer; None if it is gone, stopped, or of another release."""
+    try:
+        return await _ask(addresses, method, params, seconds)
+    except AcpholdError:
+        return None
+
+
+async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
+    """Return the answer of the process at these addresses; it has `seconds` to be reached, and as
+    many to answer. Raises ConnectionLostError and RemoteError."""
+    peer = Peer(await connect(addresses, seconds), _SilentPeer(), name="process")
+    async with connected(peer):
+        return await peer.call_raw(method, params, seconds=seconds)
+
+
+async def asked_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
+    """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
+    RemoteError."""
+    introduction = {
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": {},
+        "clientInfo": {"name": name, "version": __version__},
+    }
+    peer = Peer(await connect(addresses, ANSWER_SECONDS), _SilentPeer(), name="process")
+    async with connected(peer):
+        await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=CLIENT_SECONDS)
+        return await peer.call_raw(method, params, seconds=CLIENT_SECONDS)
+
+
+class _SilentPeer:
+    """A peer that answers nothing: we only ask and tell."""
+
+    async def on_request(self, request: Request) -> bytes:
+        raise MethodNotFoundError(request.method)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None

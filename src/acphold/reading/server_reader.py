@@ -1,0 +1,542 @@
+"""The journal of a remote `acphold serve`, read.
+
+Source: `web.journal_pages`, `web.list_feed`. Everything is requested with plain GETs, so no client
+attaches, and no agent is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import httpx2
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
+
+from acphold.errors import (
+    AmbiguousIdError,
+    ConnectionLostError,
+    RemoteError,
+    RemoteRefusalError,
+    RewrittenError,
+    SilentPeerError,
+    UnknownSessionError,
+)
+from acphold.history import Entry
+from acphold.history.decisions import AskedQuestion, Came
+from acphold.history.entries import PROMPT
+from acphold.history.raw_update import string
+from acphold.history.timeline import TurnOutcome
+from acphold.history.times import milliseconds
+from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
+from acphold.journal.journal import Grouping, Speaker, UsageSum, UsageSums
+from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
+from acphold.reading.inbox import Decided, InboxQuestion
+from acphold.reading.neighbours import LiveSession
+from acphold.reading.session_reader import (
+    AT_ONCE,
+    SHORT_ID,
+    ListedSession,
+    News,
+    SessionPage,
+    Wanted,
+    last_entries,
+    session_pages,
+)
+from acphold.rpc import MAX_MESSAGE
+from acphold.schema.splice import members
+from acphold.transports.http_client import beginning, http_client
+from acphold.transports.known_servers import ca_for, token_for
+from acphold.transports.obstacles import said_in, why
+from acphold.transports.route import Route
+from acphold.transports.urls import origin_of
+
+T = TypeVar("T")
+
+FEED: Final = "/sessions/feed"
+
+MOST_SUMS: Final = 100_000
+"""Most groups of usage that are asked for."""
+
+SILENCE_SECONDS: Final = 40.0
+"""Seconds without data after which the connection is lost: an idle server sends something every
+15."""
+
+LARGEST: Final = 16 << 20
+"""Most bytes of an event: a snapshot has some hundred sessions."""
+
+OnAway = Callable[[ConnectionLostError | None], object]
+
+
+class _Live(Struct, rename="camel"):
+    state: str
+    clients: int = 0
+    questions: tuple[str, ...] = ()
+    background: bool = False
+    pid: int = 0
+
+
+class _RemoteQuestion(Struct, rename="camel"):
+    id: str
+    session_id: str
+    seq: int
+    at: str
+    agent: str
+    cwd: str
+    title: str | None
+    asks: str
+    method: str
+    params: Raw = Raw(b"{}")
+    tool_call: dict[str, Raw] | None = None
+    answered_at: str | None = None
+    outcome: str = ""
+    how: str = ""
+    said: str = ""
+    client: str | None = None
+
+
+class _RemoteRow(Struct, rename="camel"):
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    created_at: str
+    updated_at: str
+    message_count: int = 0
+    unseen: bool = False
+    unread: bool = False
+    archived: bool = False
+    outcome: TurnOutcome | None = None
+    origins: tuple[Origin, ...] = ()
+    queued: int = 0
+    held: str | None = None
+    held_until: str | None = None
+    live: _Live | None = None
+    open_questions: list[_RemoteQuestion] = []
+
+
+class _Hit(Struct, rename="camel"):
+    session_id: str
+    seq: int
+    at: str
+    speaker: Speaker
+    excerpt: str
+    marks: tuple[tuple[int, int], ...]
+    agent: str
+    cwd: str
+    title: str | None
+    tool: str | None = None
+    archived: bool = False
+
+
+class _RemoteSum(Struct, rename="camel"):
+    sessions: int
+    not_reported: int
+    title: str | None = None
+    total_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+    cost: dict[str, float] | None = None
+
+
+class _Sums(Struct, rename="camel"):
+    sums: list[Raw]
+    total: Raw
+    by_request: frozenset[str] = frozenset()
+
+
+class _ListChange(Struct):
+    session: _RemoteRow | None = None
+    gone: str | None = None
+
+
+class _Entry(Struct):
+    seq: int
+    kind: str
+    at: str
+    update: Raw = Raw(b"null")
+
+
+class _Rows(Struct, rename="camel"):
+    sessions: list[_RemoteRow]
+    next_cursor: str | None = None
+
+
+class _Entries(Struct):
+    entries: list[_Entry]
+    before: int | None = None
+
+
+class _Hits(Struct, rename="camel"):
+    hits: list[_Hit]
+    next_cursor: str | None = None
+
+
+class _Inbox(Struct):
+    questions: list[_RemoteQuestion]
+
+
+class _Decisions(Struct, rename="camel"):
+    decisions: list[_RemoteQuestion]
+    next_cursor: str | None = None
+
+
+class ServerReader:
+    """A SessionReader of a server; an async context manager.
+
+    Its list is followed over losses of the connection: `on_away` is called with the error of each,
+    and with None when it is back.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        seconds: float,
+        ca: str | None = None,
+        on_away: OnAway = bool,
+    ) -> None:
+        self.origin = origin_of(url)
+        self._route = Route(
+            url,
+            token=token or token_for(url),
+            seconds=seconds,
+            limit=MAX_MESSAGE,
+            trusted=ca or ca_for(url),
+        )
+        self._on_away = on_away
+        self._known: set[str] = set()
+
+    async def __aenter__(self) -> ServerReader:
+        self._http = http_client(self._route)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
+    ) -> SessionPage:
+        filter = wanted.filter
+        page = await self._get(
+            "/sessions",
+            {
+                "agent": filter.agents[0] if filter.agents else "",
+                "cwd": filter.cwd or "",
+                "archived": filter.archived,
+                "unprompted": _flag(filter.include_unprompted or wanted.only_live),
+                "q": " ".join(wanted.words),
+                "limit": str(limit),
+                "cursor": cursor or "",
+            },
+            _Rows,
+        )
+        sessions = [_session(row) for row in page.sessions]
+        self._known |= {it.row.session_id for it in sessions}
+        is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
+        found = [
+            it
+            for it in sessions
+            if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
+        ]
+        return SessionPage(found, None if is_over else page.next_cursor)
+
+    async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        with suppress(UnknownSessionError):
+            if f"/sessions/{given}" == FEED:
+                raise UnknownSessionError(given)
+            return _row(await self._get(f"/sessions/{quote(given, safe='')}", {}, _RemoteRow))
+        all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
+        found: list[SessionRow] = []
+        async for page in session_pages(self, all_):
+            found += [it.row for it in page if it.row.session_id.startswith(given)]
+        if not found:
+            raise UnknownSessionError(given, reason=f"no session id begins with {given!r}")
+        if len(found) > 1:
+            raise AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
+        return found[0]
+
+    async def whole(self, row: SessionRow) -> SessionRow:
+        return row
+
+    async def is_live(self, session_id: str) -> bool:
+        row = await self._get(f"/sessions/{quote(session_id, safe='')}", {}, _RemoteRow)
+        return row.live is not None
+
+    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+        known = self._known.union(session_ids)
+
+        def short(session_id: str) -> str:
+            length = SHORT_ID
+            while any(it != session_id and it.startswith(session_id[:length]) for it in known):
+                length += 1
+            return session_id[:length]
+
+        return [short(session_id) for session_id in session_ids]
+
+    async def entries(self, session_id: str) -> AsyncIterator[Entry]:
+        for entry in await last_entries(self, session_id):
+            yield entry
+
+    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+        asked = {"limit": str(limit), "before": "" if before is None else str(before)}
+        path = f"/sessions/{quote(session_id, safe='')}/entries"
+        page = await self._get(path, asked, _Entries)
+        return PageBack([_entry(it) for it in page.entries], page.before, is_settled=False)
+
+    async def search(self, sought: Sought) -> list[SearchHit]:
+        asked = {
+            "q": sought.words,
+            "agent": sought.agents[0] if sought.agents else "",
+            "cwd": sought.cwd or "",
+            "since": _iso(sought.since) if sought.since else "",
+            "in": sought.part or "",
+            "rank": _flag(sought.rank),
+        }
+        found: list[SearchHit] = []
+        while len(found) < sought.limit:
+            asked["limit"] = str(min(sought.limit - len(found), AT_ONCE))
+            page = await self._get("/search", asked, _Hits)
+            found += map(_hit, page.hits)
+            if page.next_cursor is None:
+                break
+            asked["cursor"] = page.next_cursor
+        self._known |= {hit.session_id for hit in found}
+        return found
+
+    async def usage(
+        self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
+    ) -> UsageSums:
+        asked = {
+            "by": by,
+            "agent": agents[0] if agents else "",
+            "cwd": cwd or "",
+            "since": _iso(since) if since else "",
+            "limit": str(MOST_SUMS),
+        }
+        found = await self._get("/usage", asked, _Sums)
+        key = "sessionId" if by == "session" else by
+        groups = [self._sum(raw, key) for raw in found.sums]
+        if by == "session":
+            self._known |= {group.name for group in groups}
+        return UsageSums(groups, self._sum(found.total, key), found.by_request)
+
+    def _sum(self, raw: Raw, key: str) -> UsageSum:
+        said = self._read(raw, _RemoteSum)
+        tokens = Tokens(
+            said.input_tokens,
+            said.output_tokens,
+            said.thought_tokens,
+            said.cached_read_tokens,
+            said.cached_write_tokens,
+            said.total_tokens,
+        )
+        name = string(members(bytes(raw)).get(key)) or ""
+        return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
+
+    async def questions(self) -> list[InboxQuestion]:
+        return [_question(it) for it in (await self._get("/inbox", {}, _Inbox)).questions]
+
+    async def decisions(
+        self, limit: int, before: int | None = None
+    ) -> tuple[list[InboxQuestion], int | None]:
+        asked = {"limit": str(min(limit, AT_ONCE)), "cursor": "" if before is None else str(before)}
+        page = await self._get("/inbox/history", asked, _Decisions)
+        following = None if page.next_cursor is None else int(page.next_cursor)
+        return [_question(it) for it in page.decisions], following
+
+    # -- as it changes ------------------------------------------------------------------------
+
+    async def changes(self, newest: int) -> AsyncGenerator[News, None]:
+        """Yield the list, then each change of it, until it is closed. On reconnecting it names the
+        last event, and gets what was missed, or the list again.
+
+        Raises RemoteRefusalError, and ConnectionLostError if the first connection fails.
+        """
+        now = asyncio.get_running_loop().time
+        position, pause, is_away, has_begun = "", FIRST_PAUSE, False, False
+        while True:
+            tried = now()
+            try:
+                async with self._events(position) as found:
+                    if is_away:
+                        self._on_away(None)
+                    is_away = False
+                    async for event in found:
+                        position = event.id or position
+                        if (news := self._news(event, newest)) is not None:
+                            has_begun = True
+                            yield news
+                raise ConnectionLostError(f"the connection to {self.origin} is lost")
+            except ConnectionLostError as exc:
+                if not has_begun:
+                    raise
+                if not is_away:
+                    self._on_away(exc)
+                is_away = True
+            # Slow down if we are let in and cut off again and again.
+            pause = FIRST_PAUSE if now() - tried > LONGEST_PAUSE else pause
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _news(self, event: httpx2.ServerSentEvent, newest: int) -> News | None:
+        """Return the content of an event; None for one newer than this release."""
+        raw = event.data.encode()
+        if event.event == "snapshot":
+            found = [_session(row) for row in self._read(raw, _Rows).sessions]
+            return News(
+                [it for n, it in enumerate(found) if n < newest or it.live is not None], is_all=True
+            )
+        change = self._read(raw, _ListChange) if event.event == "change" else _ListChange()
+        if change.session is not None:
+            return News([_session(change.session)])
+        return None if change.gone is None else News((), (change.gone,))
+
+    @asynccontextmanager
+    async def _events(self, after: str) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
+        """Yield the events of the feed behind the one with this id, for the block. They end, or the
+        connection is lost, also after SILENCE_SECONDS."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        timeout = httpx2.Timeout(self._route.seconds, read=SILENCE_SECONDS, pool=None)
+        url = f"{self.origin}{FEED}"
+        try:
+            async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
+                if answer.status_code != 200:
+                    head, said = answer.headers, await beginning(answer)
+                    raise self._route.refused(answer.status_code, head, said, url)
+                yield aiter(httpx2.EventSource(answer, max_event_size=LARGEST))
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+
+    async def _get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
+        try:
+            given = {name: value for name, value in asked.items() if value}
+            answer = await self._http.get(f"{self.origin}{path}", params=given)
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+        status, asked_at = answer.status_code, f"{self.origin}{path}"
+        if status == 404 and path.count("/") > 1:
+            raise UnknownSessionError(path.split("/")[2])
+        if status == 409:
+            raise RewrittenError(f"{asked_at}: a turn was put in order meanwhile")
+        if status == 400:
+            told = said_in(answer.headers, answer.content)
+            raise RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
+        if status == 404:
+            no = "no list of sessions is read there: it is no `acphold serve`"
+            raise RemoteRefusalError(asked_at, status, no)
+        if status != 200:
+            raise self._route.refused(status, answer.headers, answer.content, asked_at)
+        return self._read(answer.content, kind)
+
+    def _read(self, raw: bytes, kind: type[T]) -> T:
+        try:
+            return Decoder(kind).decode(raw)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            told = f"{self.origin} answers what cannot be read ({exc}): is it an `acphold serve`?"
+            raise ConnectionLostError(told) from None
+
+
+def _flag(is_set: bool) -> str:
+    return "true" if is_set else ""
+
+
+def _iso(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _session(row: _RemoteRow) -> ListedSession:
+    if (live := row.live) is None:
+        return ListedSession(_row(row), row.outcome)
+    session = LiveSession(
+        row.session_id,
+        live.clients,
+        running=live.state == "running",
+        waiting=live.state == "waiting",
+        questions=live.questions,
+    )
+    questions = [_question(it) for it in row.open_questions]
+    return ListedSession(_row(row), row.outcome, session, live.pid, live.background, questions)
+
+
+def _row(row: _RemoteRow) -> SessionRow:
+    return SessionRow(
+        session_id=row.session_id,
+        agent=row.agent,
+        cwd=row.cwd,
+        additional_directories=(),
+        title=row.title,
+        created_at=milliseconds(row.created_at),
+        updated_at=milliseconds(row.updated_at),
+        message_count=row.message_count,
+        prompted=True,  # the server has left out the others, unless they were wanted
+        last_seq=0,
+        archived=row.archived,
+        origins=row.origins,
+        unseen=row.unseen,
+        unread=b"" if row.unread else None,
+        queued=row.queued,
+        held=row.held or "",
+        held_until=None if row.held_until is None else milliseconds(row.held_until),
+    )
+
+
+def _entry(entry: _Entry) -> Entry:
+    raw = bytes(entry.update)
+    if entry.kind == PROMPT:
+        raw = members(raw).get("prompt", b"[]")
+    return Entry(entry.seq, entry.kind, milliseconds(entry.at), raw)
+
+
+def _hit(hit: _Hit) -> SearchHit:
+    return SearchHit(
+        session_id=hit.session_id,
+        seq=hit.seq,
+        at=milliseconds(hit.at),
+        kind="",
+        speaker=hit.speaker,
+        excerpt=hit.excerpt,
+        marks=hit.marks,
+        agent=hit.agent,
+        cwd=hit.cwd,
+        title=hit.title,
+        tool=hit.tool,
+        archived=hit.archived,
+    )
+
+
+def _question(asked: _RemoteQuestion) -> InboxQuestion:
+    at = milliseconds(asked.at)
+    row = _RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
+    decided = None
+    if asked.answered_at is not None:
+        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client)
+    return InboxQuestion(
+        _row(row),
+        asked.seq,
+        at,
+        AskedQuestion(asked.id, asked.method, bytes(asked.params)),
+        {name: bytes(value) for name, value in (asked.tool_call or {}).items()},
+        decided,
+        milliseconds(asked.answered_at),
+        asked.asks,
+    )

@@ -1,0 +1,184 @@
+"""Signing in with an agent: a person picks one of its ways, which is then carried out.
+
+| way | |
+|---|---|
+| the agent does it | `authenticate`: it opens a browser, asks, or finds a key in its environment |
+| in this terminal | its own program runs here, as it says; then it is started again |
+
+An agent may give its ways any name, so what each does comes first. Source: spec v1, authentication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from rich.text import Text
+
+from acphold.errors import AcpholdError, AgentStartError, AuthRequiredError
+from acphold.presentation.visible_text import on_one_line, visible
+from acphold.reading.neighbours import SIGNED_IN
+from acphold.schema.initialize import AuthMethodTerminal
+from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage
+from acphold.screen.panels import Choice, Key
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent
+
+VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+"""Matches the name of a key that an agent looks for: `OPENAI_API_KEY`."""
+
+LOOK_SECONDS = 0.5
+"""Seconds between two reads of the agent's stderr during a sign-in."""
+
+
+class SignInProgram(Struct, frozen=True):
+    """The start of the agent here: some sign in by being started on a terminal.
+
+    `words` name it on our command line, `usual` is the vendor's command. `stderr` returns the end
+    of its stderr; `is_direct`: there is no acphold in front of it.
+    """
+
+    words: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    usual: tuple[str, ...] = ()
+    stderr: Callable[[], str] = str
+    is_direct: bool = False
+
+
+class SignInWay(Struct, frozen=True):
+    """A way to sign in; with a command, one that runs in this terminal."""
+
+    title: str
+    about: str = ""
+    method_id: str = ""
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+    @property
+    def words(self) -> str:
+        """The text for the menu: what the way does, then the agent's description."""
+        does = "in this terminal" if self.command else "the agent does it"
+        about = f" ({on_one_line(self.about)})" if self.about else ""
+        return f"{does}: {on_one_line(self.title) or '(no name)'}{about}"
+
+
+class SignInTerminal(Protocol):
+    """The place to ask the person and run programs."""
+
+    def changed(self) -> None: ...
+
+    async def choose(self, choice: Choice) -> str | None: ...
+
+    async def in_front(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> int: ...
+
+
+def ways_of(agent: RemoteAgent, program: SignInProgram) -> list[SignInWay]:
+    """Return the available ways, the agent's first."""
+    ways = []
+    for method in agent.auth_methods:
+        about = method.description or ""
+        if not isinstance(method, AuthMethodTerminal):
+            ways.append(SignInWay(method.name, about, method.id))
+        elif program.command:
+            command = (*program.command, *method.args)
+            ways.append(SignInWay(method.name, about, method.id, command, method.env))
+    if program.usual:
+        ways.append(SignInWay(shlex.join(program.usual), command=program.usual))
+    return ways
+
+
+class TerminalSignIn:
+    """Signs in the person at `terminal`; None is a pipe, where nobody can be asked.
+
+    Progress is shown in `flow`.
+    """
+
+    def __init__(self, program: SignInProgram, terminal: SignInTerminal | None, flow: Flow) -> None:
+        self.terminal = terminal
+        self._program = program
+        self._flow = flow
+
+    def refused(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
+        """Return the error for a person not signed in, with the command that signs in."""
+        why = on_one_line(str(error.__cause__ or error))
+        how = f"`acphold sign-in {on_one_line(self._program.words)}`"
+        refused = AuthRequiredError(f"sign in first: {how}; {on_one_line(agent.name)} says: {why}")
+        refused.__cause__ = error
+        return refused
+
+    async def sign_in(self, agent: RemoteAgent, why: AuthRequiredError) -> None:
+        """Have the person sign in; raises AuthRequiredError if they do not."""
+        if self.terminal is None or not (ways := ways_of(agent, self._program)):
+            raise self.refused(agent, why)
+        self._tell(f"the agent wants you to sign in: {why.__cause__ or why}")
+        if not await self.choose(agent, ways):
+            raise self.refused(agent, why)
+
+    async def choose(self, agent: RemoteAgent, ways: Sequence[SignInWay]) -> bool:
+        """Offer these until one has worked; False if the person gives up."""
+        assert self.terminal is not None
+        keys = [Key(str(number), way.words, str(number)) for number, way in enumerate(ways, 1)]
+        choice = Choice("How do you want to sign in?", (*keys, Key("n", "not now", "")))
+        while picked := await self.terminal.choose(choice):
+            way = ways[int(picked) - 1]
+            try:
+                await self.go(agent, way)
+            except AcpholdError as error:
+                self._tell(f"signing in failed: {error}")
+                self._name_variables(f"{way.title} {way.about} {error}")
+            else:
+                self._tell(f"signed in; {way.words}")
+                return True
+        return False
+
+    async def go(self, agent: RemoteAgent, way: SignInWay) -> None:
+        """Sign in by this way; raises an AcpholdError with the reason if it fails."""
+        if way.command:
+            if self.terminal is None:
+                raise AuthRequiredError("this way to sign in needs a terminal, and there is none")
+            code = await self.terminal.in_front(way.command, {**self._program.env, **way.env})
+            if code:
+                raise AgentStartError(f"{shlex.join(way.command)} ended with {code}")
+            if not self._program.is_direct:
+                await agent.call(SIGNED_IN, {})
+            return
+        self._tell("waiting for the agent to sign you in; it may open a browser (Ctrl-C gives up)")
+        shown = self._program.stderr()
+        signing_in = asyncio.ensure_future(agent.authenticate(way.method_id))
+        try:
+            while not signing_in.done():
+                await asyncio.wait([signing_in], timeout=LOOK_SECONDS)
+                if (said := self._program.stderr()) != shown:  # many write their link there
+                    new = visible(said.removeprefix(shown)).splitlines()
+                    self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))
+                    self._changed()
+                    shown = said
+        finally:
+            signing_in.cancel()
+        await signing_in
+
+    def _name_variables(self, told: str) -> None:
+        """Say how to set variables that the agent mentions: it only sees this process's own."""
+        if names := dict.fromkeys(VARIABLE.findall(told)):
+            keys = " ".join(f"{name}=…" for name in list(names)[:3])
+            self._tell(
+                "where a key is missing, leave, and start the agent with it: "
+                f"{keys} acphold chat {self._program.words}"
+            )
+
+    def _tell(self, words: str) -> None:
+        self._flow.tell(on_one_line(words))
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.terminal is not None:
+            self.terminal.changed()

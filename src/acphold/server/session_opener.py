@@ -1,0 +1,249 @@
+"""One client's requests that open a session: here, or at the process that owns it.
+
+A session whose owner ends is opened again, where it goes on; the client does nothing for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from acphold.agents.capabilities import INTRODUCTION, is_kept_in_front
+from acphold.errors import AuthRequiredError
+from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub.choices import without_booleans
+from acphold.hub.router import Asker
+from acphold.hub.session_list import AGENT
+from acphold.mcp.servers import provided_ids
+from acphold.rpc.request import Request
+from acphold.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
+from acphold.schema.splice import members, with_meta
+from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
+from acphold.server.entrance import Entrance
+from acphold.server.openings import Openings
+from acphold.server.owner_line import Opened, OwnerLine
+from acphold.server.positions import (
+    ANSWERED,
+    answers_in,
+    known_prompts_in,
+    lineage_in,
+    position_in,
+    with_lineage,
+    without_position,
+)
+from acphold.server.principals import Principal
+from acphold.server.provided_servers import ProvidedServers
+from acphold.server.remote_sessions import RemoteSessions
+from acphold.tasks import end
+
+OpenHere = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
+"""`Hub.load` or `Hub.resume`."""
+
+
+class OpeningClient(Client, Protocol):
+    """The client that opens sessions."""
+
+    known_prompts: set[str]
+
+
+class SessionOpener:
+    """See the module.
+
+    `introduction` is the client's own, as JSON; `told` is what it was told of the agent, if it is
+    the line of a server that has several. With `stays` the agent keeps running when the client goes
+    (`acphold serve`).
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: OpeningClient,
+        entrance: Entrance,
+        openings: Openings,
+        principal: Principal,
+        limit: int,
+        *,
+        stays: bool,
+    ) -> None:
+        self.introduction = b"{}"
+        self.told = b""
+        self.remote = RemoteSessions(hub, client, limit, self._reopen)
+        self._hub = hub
+        self._client = client
+        self._entrance = entrance
+        self._openings = openings
+        self._principal = principal
+        self._stays = stays
+        self._asked: set[Request] = set()
+
+    # -- requests -------------------------------------------------------------------------
+
+    def while_theirs(
+        self, open_: Callable[[Request], Awaitable[None]]
+    ) -> Callable[[Request], Awaitable[None]]:
+        """Return a handler for requests that open a session; it ends if the client signs out
+        meanwhile."""
+
+        async def handle(request: Request) -> None:
+            self._asked.add(request)
+            try:
+                await open_(request)
+            finally:
+                self._asked.discard(request)
+
+        return handle
+
+    async def new(self, request: Request) -> None:
+        made: str | None = None
+        try:
+            setup = self.setup(NewSessionRequest, request.params)
+            conversation, result = await self._hub.new(setup, Asker(self._client, request.id))
+            made = conversation.session.id
+        finally:
+            self._principal.note(request.method, made)
+        conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
+        attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
+        await conversation.session.be_followed(attachment)
+        request.answer(self.opened(result, conversation, attachment))
+        self.remote.open_here(conversation, attachment, setup)
+
+    async def load(self, request: Request) -> None:
+        setup = self.setup(LoadSessionRequest, request.params)
+        self._client.known_prompts = (
+            set()
+        )  # a replay has its own prompts, too; open sessions keep the set
+        await self._open(request, setup, self._hub.load, 0)
+
+    async def resume(self, request: Request) -> None:
+        after = position_in(request.params)
+        if after is not None:
+            self._client.known_prompts |= set(known_prompts_in(request.params))
+        params = request.params if after is None else without_position(request.params)
+        setup = self.setup(ResumeSessionRequest, params)
+        lineage = None if after is None else lineage_in(request.params)
+        resume = partial(self._hub.resume, after=after, lineage=lineage)
+        await self._open(request, setup, resume, after)
+
+    async def _resumed(
+        self, request: Request, conversation: Conversation, attachment: Attachment
+    ) -> bytes:
+        """Return the answer that opens a session; if the client names answers, also those that were
+        accepted."""
+        result = self.opened(conversation.opened_result, conversation, attachment)
+        after, named = position_in(request.params), answers_in(request.params)
+        if after is None or not named:
+            return result
+        taken = await self._hub.whereabouts.answered(conversation.id, {*named}, after)
+        return with_meta(result, ANSWERED, encode(taken))
+
+    async def _open(
+        self, request: Request, setup: Setup, open_: OpenHere, after: int | None
+    ) -> None:
+        """Open a session for a client that has everything up to `after`; None if it wants only what
+        follows."""
+        session_id = session_id_of(request.params)
+
+        async def here(over: int | None) -> None:
+            conversation, attachment = await open_(self._client, session_id, setup, over)
+            conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
+            try:
+                result = await self._resumed(request, conversation, attachment)
+            except BaseException:
+                conversation.put_back(attachment)
+                raise
+            request.answer(result)
+            self.remote.open_here(conversation, attachment, setup)
+
+        async def there(line: OwnerLine, epoch: int) -> None:
+            # Nothing from now on may be missed, should the owner end at once.
+            begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
+            opening = Opened(setup, begin, epoch)
+            await self.remote.forward_opening(line, request, session_id, opening)
+
+        with self._openings.one(session_id):
+            left = await self.remote.reopen_no_more(session_id)
+            try:
+                await self.remote.open(session_id, here, there)
+            except BaseException:
+                if left is not None:  # give the client back what it had, if possible
+                    self.remote.reopen(session_id, left)
+                raise
+
+    async def _reopen(self, session_id: str, opened: Opened) -> None:
+        """Open a session again whose owner has ended; the client does nothing for it."""
+
+        async def here(over: int | None) -> None:
+            conversation, attachment = await self._hub.resume(
+                self._client,
+                session_id,
+                opened.setup,
+                over,
+                after=opened.position,
+                lineage=opened.lineage,
+            )
+            self.remote.open_here(conversation, attachment, opened.setup)
+
+        async def there(line: OwnerLine, epoch: int) -> None:
+            opened.epoch = epoch
+            await self.remote.resume(line, session_id, opened)
+
+        with self._openings.one(session_id) as before:
+            if before is not None:
+                # The client itself opens it, or has just done so; if that failed, this goes on.
+                await before.ends()
+                is_here = self._hub.holds(session_id) and self._hub.held(
+                    session_id
+                ).session.attachments.find(self._client)
+                if is_here or self.remote.line(session_id) is not None:
+                    return
+            await self.remote.open_again(session_id, here, there)
+
+    def setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
+        is_listed, params = is_kept_in_front(params)
+        named, stays = None, False
+        if self._stays:
+            named, params = named_agent(params)
+            may_prompt = "prompt" in self._principal.scopes
+            stays = named is None and may_prompt and not self._client.offer.watches
+        setup = checked_setup(kind, params, self._hub.agent.capabilities)
+        setup = replace(
+            setup,
+            tenant=self._entrance.tenant or "",
+            introduction=self.introduction,
+            is_listed_elsewhere=is_listed,
+            stays=stays,
+        )
+        setup = replace(
+            setup, params=ProvidedServers(self._entrance.tenant).for_agent(setup.params)
+        )
+        for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
+            self._hub.router.providers[server_id] = self._client
+        return setup
+
+    async def abandon(self) -> None:
+        """Refuse the requests under way: the client has signed out."""
+        opening = []
+        for request in self._asked:
+            request.refuse(AuthRequiredError("who asked for this has signed out meanwhile"))
+            if request.task is not None:
+                opening.append(request.task)
+        await end(*opening)
+
+    # -- answers --------------------------------------------------------------------------
+
+    def opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
+        """Return the answer that opens a session, for a client with this attachment."""
+        shown = self.shown(result)
+        if self.told:  # where this client is, another agent may be the one that it knows
+            shown = with_meta(shown, AGENT, encode(self._hub.agent.key))
+            shown = with_meta(shown, INTRODUCTION, self.told)
+        if not attachment.positions:
+            return shown
+        return with_lineage(shown, conversation.session.lineage)
+
+    def shown(self, result: bytes) -> bytes:
+        """Return a result as this client can read it."""
+        return result if self._client.offer.booleans else without_booleans(result)

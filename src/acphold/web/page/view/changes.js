@@ -1,0 +1,122 @@
+// What a session changed in files, over all of it or since its last prompt.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { patchLines } from "../model/patches.js";
+import { called, counted, line } from "../model/text.js";
+import { read } from "../wire/pages.js";
+import { OneColumn, useWide } from "./columns.js";
+import { html } from "./html.js";
+import { useSome } from "./pieces.js";
+import { sessionPlace } from "./places.js";
+import { TwoColumns } from "./two_columns.js";
+
+/** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[]}} File */
+/** @typedef {{turn: number, seq: number, text: string}} Prompt */
+/** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[]}} Told */
+
+/** Lines of a file that are shown at first, and each time that somebody asks for more. */
+const FIRST = 100;
+const MORE = 5000;
+
+/** Lines that are drawn in one task. */
+const AT_ONCE = 200;
+
+/** How long a session rests before its changes are read again. */
+const PAUSE_MS = 3000;
+
+/** Prompts that stand above a file. */
+const PROMPTS = 3;
+
+/** `seq` is 1 for the last prompt alone. @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
+export function Changes({ desk, id, seq }) {
+  const [told, setTold] = useState(/** @type {Told | null} */ (null));
+  const [problem, setProblem] = useState("");
+  const row = desk.rows.value.get(id);
+  const address = `/sessions/${encodeURIComponent(id)}/changes`;
+  const turn = seq ? "last" : "";
+  useEffect(() => {
+    const over = new AbortController();
+    // While a turn runs they change all the time: they are read again once it rests.
+    const pause = setTimeout(
+      () => read(address, { turn }, { signal: over.signal }).then(
+        (found) => over.signal.aborted || (setTold(found), setProblem("")),
+        (error) => over.signal.aborted || setProblem(error.message),
+      ),
+      told ? PAUSE_MS : 0,
+    );
+    return () => (clearTimeout(pause), over.abort());
+  }, [address, turn, row?.updatedAt]);
+  const place = `#/changes/${encodeURIComponent(id)}`;
+  const sum = (/** @type {"added" | "removed"} */ what) => (told?.files ?? []).reduce((all, file) => all + file[what], 0);
+  /** @param {number} at */
+  const show = (at) => {
+    const file = document.getElementById(`change-${at}`);
+    file?.scrollIntoView({ block: "start" });
+    file?.focus({ preventScroll: true });
+  };
+  return html`<main class="plain changes" id="main" tabindex="-1">
+    <header class="bar"><a class="back" href=${sessionPlace(id)} aria-label="The conversation"></a>
+      <div class="name"><h1>Changes</h1><p>${called(row?.title)}</p></div></header>
+    <nav class="filters" aria-label="Filter">
+      <a class="button" href=${place} aria-current=${seq ? undefined : "page"}>From the beginning</a>
+      <a class="button" href=${`${place}@1`} aria-current=${seq ? "page" : undefined}>Since the last prompt</a></nav>
+    ${problem && html`<p class="empty" role="alert">${line(problem)}</p>`}
+    ${!told && !problem && html`<p class="empty aside">Loading changes…</p>`}
+    ${told?.files.length === 0 && html`<p class="empty">The agent reported no changed file${seq ? " since the last prompt" : ""}.</p>`}
+    ${told && told.files.length > 0 && html`
+      <p class="total">${counted(told.files.length + told.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
+      <ul class="files">${told.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
+        <span class="path">${line(file.path, 400)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
+      ${told.more > 0 && html`<p class="aside">${counted(told.more, "more file")} in <code>acphold diff</code>.</p>`}
+      ${told.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${told.prompts} whole=${() => read(address, { turn: told.turn ?? "", path: file.path })} />`)}
+      <p class="aside">This view shows the edits that the agent reported. It does not show changes made by commands.</p>`}
+  </main>`;
+}
+
+/** @param {{added: number, removed: number}} props */
+const Counts = ({ added, removed }) =>
+  html`<span class="sum">${added > 0 && html`<ins aria-label=${counted(added, "line added", "lines added")}>+${added}</ins>`} ${removed > 0 && html`<del aria-label=${counted(removed, "line removed", "lines removed")}>−${removed}</del>`}</span>`;
+
+/** @param {{id: string, at: number, file: File, prompts: Prompt[], whole: () => Promise<Told>}} props */
+function FileView({ id, at, file, prompts, whole }) {
+  const isWide = useWide();
+  const [all, setAll] = useState(/** @type {File | null} */ (null));
+  const [shown, setShown] = useState(FIRST);
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const { patch, gap, rest } = all ?? file;
+  const name = line(file.path, 400);
+  // Lines of which nobody knows where they stand have no numbers.
+  const every = useMemo(() => patchLines(patch, gap === null), [patch, gap]);
+  useEffect(() => setAll(null), [file.patch, file.rest]);
+  const wanted = Math.min(every.length, shown);
+  const lines = every.slice(0, useSome(wanted, AT_ONCE));
+  const left = every.length - wanted + rest;
+  const more = async () => {
+    setProblem("");
+    if (rest > 0 && !all) {
+      setBusy(true);
+      try {
+        setAll((await whole()).files.find((each) => each.patch) ?? file);
+      } catch (error) {
+        setProblem(/** @type {Error} */ (error).message);
+      }
+      setBusy(false);
+    }
+    setShown(shown + MORE);
+  };
+  const said = file.turns.map((turn) => prompts.find((each) => each.turn === turn)).filter((each) => each !== undefined);
+  return html`<section class="change" aria-labelledby=${`change-${at}`}>
+    <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
+      ${said.length > 0 && html`<ul class="after">${said.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 160)}”` : `prompt ${each.turn}`}</a></li>`)}
+        ${said.length > PROMPTS && html`<li class="aside">and ${counted(said.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
+    ${gap && html`<p class="note">${patch ? "Place in the file unknown" : "Not shown"}: ${gap}.</p>`}
+    ${lines.length > 0 && html`<figure class="diff" aria-busy=${lines.length < wanted || undefined}>
+      <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${name}`}>
+        ${isWide && every.some((each) => each.sign === "-") ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
+      </div></figure>`}
+    ${problem && html`<p class="bad" role="alert">${line(problem)}</p>`}
+    ${every.length > shown || (rest > 0 && !all)
+      ? html`<button type="button" class="quiet" disabled=${isBusy} onClick=${more}>${left > MORE ? `Show ${MORE.toLocaleString()} of ${left.toLocaleString()} more lines` : `Show all, ${counted(left, "more line")}`}</button>`
+      : rest > 0 && html`<p class="aside">${counted(rest, "more line")} in <code>acphold diff</code>.</p>`}
+  </section>`;
+}

@@ -1,0 +1,47 @@
+// A question of the page itself, in front of everything: a title to change, or something to confirm.
+// Escape and "Cancel" change nothing; the focus goes back to where it was.
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "./html.js";
+
+/** @typedef {{title: string, text?: string, action: string, isBad?: boolean, label?: string, value?: string}} Words  with a `label` there is a field, which has `value` at first */
+
+/**
+ * Ask, and wait for the answer: what stands in the field, "" where there is none; null if the person does not want it.
+ * @param {Words} words @returns {Promise<string | null>}
+ */
+export function asked(words) {
+  const host = document.body.appendChild(document.createElement("div"));
+  return new Promise((resolve) => {
+    /** @param {string | null} answer */
+    const done = (answer) => {
+      render(null, host);
+      host.remove();
+      resolve(answer);
+    };
+    render(html`<${Dialog} ...${words} done=${done} />`, host);
+  });
+}
+
+/** @param {Words & {done: (answer: string | null) => void}} props */
+function Dialog({ title, text, action, isBad, label, value = "", done }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [words, setWords] = useState(value);
+  useEffect(() => {
+    dialog.current?.showModal();
+    dialog.current?.querySelector("input")?.select();
+  }, []);
+  // It is closed before it is taken away: that gives the focus back.
+  /** @param {string | null} answer */
+  const close = (answer) => (dialog.current?.close(), done(answer));
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby=${text && "dialog-text"} onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), close(null))}
+    onClick=${(/** @type {Event} */ event) => event.target === dialog.current && close(null)}>
+    <form onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), close(words.trim()))}>
+      <h2 id="dialog-title">${title}</h2>
+      ${text && html`<p id="dialog-text">${text}</p>`}
+      ${label && html`<label>${label}<input value=${words} required maxlength="200" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></label>`}
+      <div class="choice"><button type="button" autofocus=${!label} onClick=${() => close(null)}>Cancel</button>
+        <button type="submit" class=${isBad ? "danger" : "main"} disabled=${label && !words.trim()}>${action}</button></div>
+    </form>
+  </dialog>`;
+}

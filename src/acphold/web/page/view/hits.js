@@ -1,0 +1,101 @@
+// The texts that a search has found, by session.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { read, search } from "../wire/pages.js";
+import { agentName, baseName, called, counted, line } from "../model/text.js";
+import { ago, exactly } from "../model/times.js";
+import { html } from "./html.js";
+import { sessionPlace } from "./places.js";
+
+/** @typedef {import("../wire/pages.js").Hit} Hit */
+/** @typedef {{speaker: string, text: string} | null} Message */
+/** @typedef {{place: string, excerpt: string, marks: [number, number][], before: Message, after: Message}} Context  see `web.glances` */
+
+/** Hits of a session that are shown before somebody asks for more. */
+const FIRST = 3;
+
+/** Hits that are shown with what was said before and after them, where there is room. */
+const IN_CONTEXT = 20;
+
+/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, isHere: boolean, isRoomy?: boolean}} props */
+export function Hits({ words, isHere, isRoomy = false }) {
+  const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
+  const [cursor, setCursor] = useState("");
+  const [problem, setProblem] = useState("");
+  const asking = useRef(new AbortController());
+  /** @param {AbortSignal} signal @param {string} [from] */
+  const find = (signal, from) =>
+    search({ q: words, cursor: from }, signal).then(
+      (found) => (setHits((was) => [...(from ? (was ?? []) : []), ...found.hits]), setCursor(found.nextCursor ?? ""), setProblem("")),
+      (error) => signal.aborted || setProblem(error.message),
+    );
+  useEffect(() => {
+    const over = (asking.current = new AbortController());
+    const pause = setTimeout(() => find(over.signal), 200);
+    return () => (clearTimeout(pause), over.abort());
+  }, [words, isHere && problem !== ""]);
+  const groups = bySession(hits ?? []);
+  const [contexts, setContexts] = useState(/** @type {Map<string, Context>} */ (new Map()));
+  useEffect(() => {
+    const places = groups.flatMap((group) => group.slice(0, FIRST)).map((hit) => hit.place).slice(0, IN_CONTEXT);
+    if (!isRoomy || places.length === 0) return undefined;
+    let isWanted = true;
+    read("/contexts", { q: words, places: JSON.stringify(places) }).then(
+      (found) => isWanted && setContexts(new Map(found.contexts.map((/** @type {Context} */ each) => [each.place, each]))),
+      () => {},  // the hits are there without them
+    );
+    return () => void (isWanted = false);
+  }, [hits, isRoomy]);
+  const told = problem || (hits === null ? "Searching…" : hits.length === 0 ? "No message has these words. Try fewer or shorter words." : "");
+  return html`<section class="hits" aria-labelledby="said"><h2 id="said">Messages</h2>
+    <p class="empty aside" role="status">${told}</p>
+    ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
+    ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>Find more</button>`}
+  </section>`;
+}
+
+/** By session, in the order of each one's first hit. @param {Hit[]} hits @returns {Hit[][]} */
+function bySession(hits) {
+  /** @type {Map<string, Hit[]>} */
+  const groups = new Map();
+  for (const hit of hits) groups.set(hit.sessionId, [...(groups.get(hit.sessionId) ?? []), hit]);
+  return [...groups.values()];
+}
+
+/** A session and its hits; each leads to its place. @param {{hits: Hit[], contexts: Map<string, Context>}} props */
+function Found({ hits, contexts }) {
+  const [isOpen, setOpen] = useState(false);
+  const [{ sessionId, title, agentName: agent, cwd, at }] = hits;
+  const shown = isOpen ? hits : hits.slice(0, FIRST);
+  return html`<section class="of-session">
+    <h3><a href=${sessionPlace(sessionId)}>${called(title)}</a></h3>
+    <p class="about"><span>${agentName(agent)} · <span title=${cwd}>${baseName(cwd)}</span></span><time datetime=${at} title=${exactly(at)}>${ago(at)}</time></p>
+    <ul>${shown.map((hit) => html`<li key=${hit.seq}><a class="session" href=${sessionPlace(sessionId, hit.seq)}><${Excerpt} hit=${hit} context=${contexts.get(hit.place)} /></a></li>`)}</ul>
+    ${shown.length < hits.length && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(hits.length - shown.length, "more hit")}</button>`}
+  </section>`;
+}
+
+/** @param {{hit: Hit, context?: Context}} props */
+function Excerpt({ hit, context }) {
+  if (!context) return html`<span class="excerpt">${marked(hit)}</span>`;
+  return html`<${Around} message=${context.before} /><span class="excerpt">${marked(context)}</span><${Around} message=${context.after} />`;
+}
+
+const SPEAKERS = /** @type {Record<string, string>} */ ({ user: "You", agent: "Agent", thought: "Thought" });
+
+/** @param {{message: Message}} props */
+const Around = ({ message }) =>
+  message && html`<span class="around"><b>${SPEAKERS[message.speaker] ?? "Other"}:</b> ${line(message.text, 320)}</span>`;
+
+/** @param {{excerpt: string, marks: [number, number][]}} found */
+function marked({ excerpt, marks }) {
+  const parts = [];
+  // Places are in characters, and what a browser counts is UTF-16.
+  const characters = [...excerpt];
+  let at = 0;
+  for (const [begin, end] of marks) {
+    parts.push(characters.slice(at, begin).join(""), html`<mark>${characters.slice(begin, end).join("")}</mark>`);
+    at = end;
+  }
+  // Without the marks of Markdown: here they are none.
+  return [...parts, characters.slice(at).join("")].map((part) => (typeof part === "string" ? part.replace(/\*\*|`/g, "") : part));
+}

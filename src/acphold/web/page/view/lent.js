@@ -1,0 +1,27 @@
+// What the page lends to `later.js`, by what views import it as, so that it is there once: see build.mjs.
+import { signal } from "@preact/signals";
+import * as preact from "preact";
+import * as hooks from "preact/hooks";
+import { changes } from "../model/diffs.js";
+import { standing } from "../model/rows.js";
+import { coded, words } from "./coded.js";
+import { Guard } from "./guard.js";
+import { html } from "./html.js";
+import { Long } from "./long.js";
+import { codeIn, go, place, sessionPlace, whole } from "./places.js";
+import { State } from "./rows.js";
+import { Produced } from "./tool_call.js";
+
+/** @type {any} */ (globalThis).lent = {
+  preact,
+  "@preact/signals": { signal },
+  "preact/hooks": hooks,
+  "./diffs.js": { changes },
+  "./coded.js": { coded, words },
+  "./guard.js": { Guard },
+  "./html.js": { html },
+  "./places.js": { codeIn, go, place, sessionPlace, whole },
+  "./rows.js": { standing, State },
+  "./long.js": { Long },
+  "./tool_call.js": { Produced },
+};

@@ -1,0 +1,174 @@
+// What is to come in a session: prompts of this page that have not begun, and the queue that the
+// session keeps, whoever put something there.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { promptBlocks } from "../model/prompt_blocks.js";
+import { newId } from "../model/sends.js";
+import { counted, line, visible } from "../model/text.js";
+import { moment } from "../model/times.js";
+import { mayPrompt } from "../wire/device.js";
+import { html } from "./html.js";
+import { tell } from "./undo.js";
+
+/** @typedef {import("../model/desk.js").Desk} Desk */
+/** @typedef {import("../model/session.js").Session} Session */
+/** @typedef {import("../model/session.js").Queued} Queued */
+
+/** @param {{desk: Desk, session: Session}} props */
+export function Waiting({ desk, session }) {
+  return html`<${Sending} session=${session} /><${Queue} desk=${desk} session=${session} />`;
+}
+
+const STATES = /** @type {Record<string, string>} */ ({ kept: "Saved on this device; it is sent when you are online again", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
+
+/** Prompts whose turn has not begun. @param {{session: Session}} props */
+function Sending({ session }) {
+  const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
+  return waiting.length > 0 && html`<ul class="sending" aria-label="Waiting prompts">${waiting.map(
+    ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
+      <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
+      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
+        ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.giveUp(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
+    </li>`,
+  )}</ul>`;
+}
+
+const REASONS = /** @type {Record<string, string>} */ ({
+  person: "held",
+  failed: "held: the last turn failed",
+  refused: "held: the agent refused the last prompt",
+  cancelled: "held: the last turn was cancelled",
+  interrupted: "held: the last turn was interrupted",
+  limited: "held: a limit was reached",
+  reopened: "held: the session was opened anew",
+});
+
+/** The queue of the session, in order; who may only watch changes nothing. @param {{desk: Desk, session: Session}} props */
+function Queue({ desk, session }) {
+  const { waiting = [], held, until } = session.queue.value ?? {};
+  const [problem, setProblem] = useState("");
+  const [edited, setEdited] = useState("");
+  const [drag, setDrag] = useState(/** @type {{id: string, before: string} | null} */ (null));
+  const list = useRef(/** @type {HTMLOListElement | null} */ (null));
+  // What had the focus moves, or goes away: it is for this row then, for its button of this name.
+  const focus = useRef(/** @type {{id?: string, name: string} | null} */ (null));
+  useLayoutEffect(() => {
+    if (!focus.current) return;
+    const { id, name } = focus.current;
+    focus.current = null;
+    const row = [...(list.current?.children ?? [])].find((each) => /** @type {HTMLElement} */ (each).dataset.id === id);
+    const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (row?.querySelectorAll(".deeds button:enabled") ?? [])];
+    (buttons.find((each) => each.textContent === name) ?? buttons[0] ?? document.getElementById("main"))?.focus();
+  }, [session.queue.value, edited]);
+  if (waiting.length === 0) return null;
+
+  const isOff = !session.isAttached.value;
+  const mayChange = mayPrompt();
+  /** @param {object} change */
+  const act = (change) => session.queued({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
+  /** @param {string} id @param {string | undefined} before */
+  const move = (id, before) => act({ do: "move", id, before });
+  /** @param {number} at @param {1 | -1} by @param {string} name */
+  const step = (at, by, name) => {
+    focus.current = { id: waiting[at].id, name };
+    void move(waiting[at].id, waiting[by < 0 ? at - 1 : at + 2]?.id);
+  };
+  /** Take it out; for a while it can be put back where it was. @param {Queued} prompt @param {string} [next] */
+  const remove = async ({ id, words, at }, next) => {
+    try {
+      const { prompt } = await session.queued({ read: id });
+      focus.current = { id: next ?? waiting.findLast((each) => each.id !== id)?.id, name: "Remove" };
+      await session.queued({ change: { do: "drop", id } });
+      setProblem("");
+      const back = () => {
+        const before = session.queue.peek()?.waiting?.some((each) => each.id === next) ? next : undefined;
+        void act({ do: "add", prompt, at, before });
+      };
+      tell(desk, `“${line(words, 60)}” is removed from the queue.`, back);
+    } catch (error) {
+      setProblem(/** @type {Error} */ (error).message);
+    }
+  };
+  /** Follow a finger, or the mouse, from the grip of a row. @param {PointerEvent} event @param {string} id */
+  const grip = (event, id) => {
+    const held = /** @type {HTMLElement} */ (event.currentTarget);
+    event.preventDefault();
+    held.setPointerCapture(event.pointerId);
+    let before = id;
+    held.onpointermove = ({ clientY }) => {
+      const rows = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
+      before = rows.find((row) => clientY < row.getBoundingClientRect().top + row.offsetHeight / 2)?.dataset.id ?? "";
+      setDrag({ id, before });
+    };
+    held.onpointerup = held.onpointercancel = ({ type }) => {
+      held.onpointermove = held.onpointerup = held.onpointercancel = null;
+      setDrag(null);
+      const at = waiting.findIndex((each) => each.id === id);
+      if (type === "pointerup" && before !== id && before !== (waiting[at + 1]?.id ?? "")) void move(id, before || undefined);
+    };
+  };
+
+  return html`<section class="queue" aria-label="Queue">
+    <header><h2>${counted(waiting.length, "prompt waits", "prompts wait")}</h2>
+      <p role="status">${held && `${REASONS[held] ?? `held: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
+      ${mayChange && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Go" : "Hold"}</button>`}</header>
+    <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
+      const words = line(each.words, 200);
+      /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
+      const button = (name, what, isNone, sign) => html`<button type="button" class=${sign && "move"} title=${sign && name} aria-label=${`${name}: ${line(words, 60)}`} disabled=${isOff || isNone} onClick=${what}>${sign ?? name}</button>`;
+      return html`<li key=${each.id} data-id=${each.id} class=${drag?.id === each.id ? "dragged" : drag?.before === each.id ? "behind" : ""}>
+        ${mayChange && edited !== each.id && html`<span class="grip" aria-hidden="true" onPointerDown=${(/** @type {PointerEvent} */ event) => grip(event, each.id)}></span>`}
+        ${edited === each.id ? html`<${Edit} session=${session} prompt=${each} done=${() => ((focus.current = { id: each.id, name: "Edit" }), setEdited(""))} />` : html`
+        <div class="words"><p>${words}</p>${each.at && html`<p class="aside">at ${moment(each.at)}</p>`}</div>
+        ${mayChange && html`<div class="deeds">
+          ${button("Move up", () => step(at, -1, "↑"), at === 0, "↑")}${button("Move down", () => step(at, 1, "↓"), at === waiting.length - 1, "↓")}
+          ${button("Edit", () => setEdited(each.id))}${button("Remove", () => remove(each, waiting[at + 1]?.id))}</div>`}`}
+      </li>`;
+    })}</ol>
+    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+  </section>`;
+}
+
+/** The hour of this place as a field has it. @param {number} at */
+const asField = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+
+/** The words and the moment of a prompt that waits. @param {{session: Session, prompt: Queued, done: () => void}} props */
+function Edit({ session, prompt, done }) {
+  const [content, setContent] = useState(/** @type {any[]} */ ([]));
+  const [text, setText] = useState("");
+  const [at, setAt] = useState(prompt.at ? asField(prompt.at) : "");
+  const [problem, setProblem] = useState("");
+  const was = content.filter((each) => each.type === "text").map((each) => each.text).join("\n\n");
+  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  // Links that the text names are made from it again.
+  const blocks = () => [...content.filter((each) => each.type !== "text" && !(each.type === "resource_link" && was.includes(`@${each.name}`))), ...promptBlocks(text.trim(), session.cwd)];
+  const unsaved = useRef(/** @type {any[] | null} */ (null));
+  unsaved.current = text === was ? null : blocks();
+  useEffect(() => {
+    session.queued({ read: prompt.id }).then(
+      ({ prompt: found }) => {
+        setContent(found);
+        setText(found.filter((/** @type {any} */ each) => each.type === "text").map((/** @type {any} */ each) => each.text).join("\n\n"));
+        area.current?.focus();
+        area.current?.form?.scrollIntoView({ block: "nearest" });
+      },
+      (error) => setProblem(error.message),
+    );
+    return () => {
+      // It has begun meanwhile, or somebody has removed it: what was written is not lost with it.
+      if (!unsaved.current || session.queue.peek()?.waiting?.some((each) => each.id === prompt.id)) return;
+      session.returned.value = [...session.returned.value, { id: newId(), sessionId: session.id, content: unsaved.current, at: 0, after: null }];
+    };
+  }, []);
+  /** @param {Event} event */
+  const save = (event) => {
+    event.preventDefault();
+    const change = { do: "edit", id: prompt.id, at: at ? new Date(at).getTime() : null, ...(text !== was && { prompt: blocks() }) };
+    session.queued({ change }).then(() => ((unsaved.current = null), done()), (error) => setProblem(error.message));
+  };
+  return html`<form class="edit" onSubmit=${save} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && done()}>
+    <textarea ref=${area} rows="3" aria-label="Words" value=${text} disabled=${content.length === 0} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => setText(event.target.value)}></textarea>
+    <label>Not before <input type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setAt(event.target.value)} /></label>
+    <div class="deeds"><button type="submit" class="main" disabled=${!session.isAttached.value || content.length === 0 || blocks().length === 0}>Save</button><button type="button" onClick=${done}>Cancel</button></div>
+    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+  </form>`;
+}

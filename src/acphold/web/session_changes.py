@@ -1,0 +1,194 @@
+"""The file changes of a session for the page: what `acphold diff` prints, in bounded pieces.
+
+    GET /sessions/ID/changes?turn=N|last&path=PATH
+
+    {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…]}
+    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns"}
+    PROMPT  {"turn", "seq", "text"}
+
+`turn` selects one turn: its number, or `last`; without it, all turns. `turns` of the answer is
+their number, `turns` of a file has those that changed it, and PROMPT is what was said to begin one
+of these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
+alone, and much more of it. `more` counts the files left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from acphold.history import Segment
+from acphold.history.turn_spans import TurnSpan, turn_spans
+from acphold.history.words import document
+from acphold.journal import Journal, SessionRow
+from acphold.journal.journal import READ_BYTES, Readable, history
+from acphold.presentation.visible_text import visible_json
+from acphold.reports.file_edits import FileText
+from acphold.reports.session_diff import FileDiff, on_disk, session_diff
+from acphold.web.gate import RefusedError
+from acphold.workspace.threads import Threads
+
+MOST_FILES: Final = 500
+MOST_PROMPTS: Final = 50
+"""Most files of an answer, and most prompts: the newest."""
+
+FILE_CHARACTERS: Final = 20_000
+ALL_CHARACTERS: Final = 500_000
+"""Most characters of the patch of one file among others, and of all patches of an answer."""
+
+ALONE_CHARACTERS: Final = 2_000_000
+"""Most characters of the patch of a file that was asked for alone."""
+
+PROMPT_CHARACTERS: Final = 300
+
+HISTORY_BYTES: Final = 128 << 20
+"""Most history that is read for one answer, in bytes; it is read twice."""
+
+DISK_BYTES: Final = 2 << 20
+"""Longer files on disk are not read for this."""
+
+WAITING: Final = 4
+"""Most answers waiting for their turn; beyond that callers are told to come back later."""
+
+
+class SessionChanges:
+    """Computes one answer at a time: comparing files takes much of a processor."""
+
+    def __init__(self) -> None:
+        self._alone = asyncio.Semaphore()
+        self._threads = Threads(1)
+        self._asked = 0
+
+    async def body(
+        self,
+        journal: Journal,
+        row: SessionRow,
+        turn: int | None,
+        path: str | None,
+        *,
+        reads_disk: bool,
+    ) -> bytes:
+        """Return the answer about a session; for `turn` -1 about its last turn. The files
+        themselves are only read if `reads_disk`.
+
+        Raises RefusedError: 404 if it has no such turn or file, 413 if the session is too long,
+        503 if too many wait.
+        """
+        if self._asked > WAITING:
+            raise RefusedError(503, "too many changes are asked for at once; try again")
+        self._asked += 1
+        try:
+            async with self._alone:
+                return await self._body(journal, row, turn, path, reads_disk)
+        finally:
+            self._asked -= 1
+
+    async def _body(
+        self,
+        journal: Journal,
+        row: SessionRow,
+        turn: int | None,
+        path: str | None,
+        reads_disk: bool,
+    ) -> bytes:
+        bounded = _Bounded(journal)
+        spans = await turn_spans(history(bounded, row.session_id))
+        if turn is not None:
+            turn = len(spans) if turn == -1 else turn
+            if not spans and turn == 0:
+                return _json(spans, turn, [], 0, [])
+            if turn > len(spans):
+                raise RefusedError(404, f"the session has {len(spans)} turns")
+
+        def look(path: str) -> FileText | None:
+            return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
+
+        found = await session_diff(bounded, row, spans, turn, look, self._threads)
+        found = [file for file in found if file.patch or file.gap]
+        if path is not None and not (found := [file for file in found if file.path == path]):
+            raise RefusedError(404, "the session changed no such file")
+        shown = found[:MOST_FILES]
+        told = {number for file in shown for number in file.turns if number}
+        prompts = [
+            {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
+            for number in sorted(told)[-MOST_PROMPTS:]
+        ]
+        room = ALL_CHARACTERS if path is None else ALONE_CHARACTERS
+        most = FILE_CHARACTERS if path is None else ALONE_CHARACTERS
+        files: list[dict[str, object]] = []
+        for file in shown:
+            facts, used = _file(file, min(room, most))
+            room -= used
+            files.append(facts)
+        return _json(spans, turn, files, len(found) - len(shown), prompts)
+
+
+class _Bounded:
+    """A journal of which only so much is read; other questions have their turn in between."""
+
+    def __init__(self, journal: Readable) -> None:
+        self._journal = journal
+        self._left = HISTORY_BYTES
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return await self._journal.session(session_id, counted=counted)
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        found = await self._journal.read(session_id, after, limit_bytes, tail_bytes=tail_bytes)
+        self._left -= sum(len(segment.raw) for segment in found)
+        if self._left < 0:
+            raise RefusedError(413, "the session is too long for this; `acphold diff` shows it")
+        await asyncio.sleep(0)
+        return found
+
+
+async def _prompt(journal: Journal, session_id: str, span: TurnSpan) -> dict[str, object]:
+    """Return the place and the words that began a turn; before its prompt may be its author."""
+    async for segment in history(journal, session_id, span.first - 1, span.first + 1):
+        for entry in segment.entries():
+            if span.first <= entry.seq <= span.last and (words := document(entry).messages):
+                text = " ".join(words[: 4 * PROMPT_CHARACTERS].split())
+                return {"seq": entry.seq, "text": text[:PROMPT_CHARACTERS]}
+    return {"seq": span.first, "text": ""}
+
+
+def _file(file: FileDiff, room: int) -> tuple[dict[str, object], int]:
+    """Return a file as the page gets it, and the characters of its patch."""
+    _, at, hunks = file.patch.partition("\n@@")
+    lines = [line[:1] for line in hunks.split("\n")] if at else []
+    patch = file.patch
+    if len(patch) > room:
+        patch = patch[:room].rpartition("\n")[0]
+        patch += "\n" if patch else ""
+    facts = {
+        "path": file.path,
+        "patch": patch,
+        "added": lines.count("+"),
+        "removed": lines.count("-"),
+        "rest": file.patch.count("\n") - patch.count("\n"),
+        "gap": None if file.gap is None else file.gap.value,
+        "turns": [number for number in file.turns if number],
+    }
+    return facts, len(patch)
+
+
+def _json(
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    files: Sequence[dict[str, object]],
+    more: int,
+    prompts: Sequence[dict[str, object]],
+) -> bytes:
+    facts = {
+        "turns": len(spans),
+        "turn": turn,
+        "files": files,
+        "more": more,
+        "prompts": prompts,
+    }
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()

@@ -1,0 +1,179 @@
+"""`acphold compact`: the space of deleted sessions returns to the disk, and nobody is disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from acphold.journal import NewSession
+from acphold.journal.sqlite import free_pages
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.cli.command_line import ACPHOLD, CommandLine
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def half_empty(journal: Path, acphold: CommandLine) -> Path:
+    """A journal of which a great part was deleted, and that has some more conversations."""
+    remember(journal, "first", *CONVERSATION)
+    remember(journal, "large", prompt("Go"), said("".join(map(str, range(600_000)))), ended())
+    remember(journal, "last", *CONVERSATION)
+    assert acphold.run("delete", "--yes", "large").code == 0
+    return journal
+
+
+def made_earlier(journal: Path) -> None:
+    """Make it one that cannot give room back in pieces, as those of earlier releases are."""
+    with closing(sqlite3.connect(journal, isolation_level=None)) as file:
+        file.execute("PRAGMA journal_mode = DELETE")
+        file.execute("CREATE TABLE ballast AS SELECT randomblob(10000000) AS bytes")
+        file.execute("PRAGMA auto_vacuum = NONE")
+        file.execute("VACUUM")
+        file.execute("DROP TABLE ballast")
+
+
+def free_of(journal: Path) -> int:
+    with closing(sqlite3.connect(journal)) as file:
+        return free_pages.free_bytes(file)
+
+
+def shown(acphold: CommandLine) -> str:
+    """All that can be seen of the conversations."""
+    return "".join(acphold.run("show", name, "--json").out for name in ("first", "last"))
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_all_that_is_free_is_given_back_and_nothing_else(
+    half_empty: Path, acphold: CommandLine, earlier: bool
+) -> None:
+    if earlier:
+        made_earlier(half_empty)
+    before, kept = half_empty.stat().st_size, shown(acphold)
+    assert free_of(half_empty) > before // 2
+    done = acphold.run("compact")
+    assert done.code == 0
+    assert "MiB reclaimed" in done.out
+    assert half_empty.stat().st_size < before // 2
+    assert free_of(half_empty) == 0
+    assert shown(acphold) == kept
+    assert acphold.run("doctor").code == 0
+    assert "there is nothing to reclaim" in acphold.run("compact").out
+
+
+def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
+    half_empty: Path, acphold: CommandLine
+) -> None:
+    before = half_empty.stat().st_size
+    with closing(sqlite3.connect(half_empty, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sessions").fetchone()
+        done = acphold.run("compact")
+        assert done.code == 0
+        assert half_empty.stat().st_size >= before
+        assert "MiB reclaimed; the file gets shorter as soon as" in done.out
+    assert "there is nothing" in acphold.run("compact").out
+    assert half_empty.stat().st_size < before // 2
+
+
+async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
+    writing = SqliteJournal.open(half_empty, busy_seconds=0.5)
+    shrinking = SqliteJournal.open(half_empty)
+    lease = await writing.create(NewSession("live", "a", "/w"))
+    task = asyncio.create_task(shrinking.file.give_back())
+    appended = 0
+    while not task.done():
+        await writing.append(lease, [("update", [b"{}"])])
+        appended += 1
+        await asyncio.sleep(0)
+    assert await task
+    assert appended > 10
+    assert (await writing.session("live")).last_seq == appended
+    assert await shrinking.attend(free_pages.free_bytes) == 0
+    await writing.aclose()
+    await shrinking.aclose()
+
+
+async def test_what_is_more_than_some_is_given_back_turn_by_turn(
+    half_empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_pages, "SPARE_BYTES", 1 << 19)
+    monkeypatch.setattr(free_pages, "AFTER_A_TURN_BYTES", 1 << 20)
+    journal = SqliteJournal.open(half_empty)
+    lease = await journal.create(NewSession("live", "a", "/w"))
+    free = [await journal.attend(free_pages.free_bytes)]
+    while free[-1] > 1 << 19:
+        await journal.append(lease, [("prompt", [b"[]"])])
+        await journal.settle(lease, lease.next_seq - 1)
+        free.append(await journal.attend(free_pages.free_bytes))
+        assert free[-1] < free[-2]
+    assert len(free) > 2
+    assert free[-1] > 0
+    await journal.aclose()
+
+
+async def test_one_of_an_earlier_release_is_not_rewritten_while_somebody_has_it_open(
+    half_empty: Path, acphold: CommandLine
+) -> None:
+    made_earlier(half_empty)
+    other = SqliteJournal.open(half_empty)
+    done = await asyncio.to_thread(acphold.run_as_process, "compact")
+    lease = await other.create(NewSession("live", "a", "/w"))
+    await other.append(lease, [("update", [b"{}"])])
+    await other.aclose()
+    assert done.code == 4
+    assert "while nobody has it open; close the editors that use it" in done.err
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine, earlier: bool) -> None:
+    if earlier:
+        made_earlier(half_empty)
+    kept = shown(acphold)
+
+    def nearly_full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9 * 4096, 9 * 4096))
+
+    done = CommandLine(half_empty, nearly_full).run_as_process("compact")
+    assert done.code == 4
+    assert "disk" in done.err
+    assert shown(acphold) == kept
+    assert acphold.run("doctor").code == 0
+    assert acphold.run("compact").code == 0
+    assert shown(acphold) == kept
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_killed_in_the_middle_of_it_the_journal_is_whole(
+    half_empty: Path, acphold: CommandLine, earlier: bool
+) -> None:
+    if earlier:
+        made_earlier(half_empty)
+    kept = shown(acphold)
+    with subprocess.Popen(
+        [*ACPHOLD, "compact"], env=acphold.environment, stderr=subprocess.DEVNULL
+    ) as process:
+        begun = half_empty.with_name("journal.db-journal" if earlier else "journal.db-wal")
+        deadline = time.monotonic() + 60
+        while process.poll() is None and not (begun.exists() and begun.stat().st_size > 8192):
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGKILL)
+    assert shown(acphold) == kept
+    assert acphold.run("doctor").code == 0
+    assert acphold.run("compact").code == 0
+    assert shown(acphold) == kept
+
+
+def test_without_a_journal_there_is_nothing_to_shrink(acphold: CommandLine) -> None:
+    assert acphold.run("compact").code == 4
+    assert not os.path.exists(acphold.journal)

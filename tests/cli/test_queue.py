@@ -1,0 +1,80 @@
+"""`acphold queue`, `ask --later`: prompts that wait, in a session that is live and in one that is
+not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.editor import DEADLINE, wrapped
+
+
+def acphold(journal: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "acphold", *arguments, "--journal", str(journal)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE * 2,
+        check=False,
+    )
+
+
+def queue(journal: Path, session: str, *arguments: str) -> list[str]:
+    """The lines of the queue after a change."""
+    run = acphold(journal, "queue", session, *arguments)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_session(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with wrapped(journal) as one:
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "a"}, {"until": str(go)})
+        await one.until_text("a")
+        step = json.dumps([{"say": "b"}])
+        assert queue(journal, session, "add", step)[1:] == [f"  1  {step}"]
+        asked = acphold(journal, "ask", "-", "--later", "--session", session, text="[]")
+        assert asked.stdout.splitlines()[1:] == [f"  1  {step}", "  2  []"]
+        assert queue(journal, session, "move", "2", "1")[1:] == ["  1  []", f"  2  {step}"]
+        assert queue(journal, session, "drop", "1")[1:] == ["  taken back: []", f"  1  {step}"]
+        listed = acphold(journal, "list").stdout
+        assert "running, 1 queued" in listed
+        go.touch()
+        await turn
+        await one.until_text("ab")
+        assert await one.leave() == 0
+    [kept] = acphold(journal, "list", "--json").stdout.splitlines()
+    assert json.loads(kept)["messageCount"] == 4
+
+
+async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: Path) -> None:
+    async with wrapped(journal) as one:
+        session = await one.talk({"say": "a"})
+    step = json.dumps([{"say": "b"}])
+    lines = queue(journal, session, "add", step)
+    assert lines[0].endswith(": 1 prompt waits")
+    assert "No process has the session open" in lines[-1]
+    assert "1 prompt waits" in acphold(journal, "queue").stdout
+    refused = acphold(journal, "queue", session, "go")
+    assert refused.returncode == 2
+    assert "acphold resume" in refused.stderr
+    async with wrapped(journal) as two:
+        await two.load(session)
+        lines = queue(journal, session)
+        assert lines[0].endswith("1 prompt waits, held: the session was opened anew")
+        queue(journal, session, "go")
+        await two.until(lambda: two.text().endswith("b"))  # behind a notice
+    assert acphold(journal, "queue").stdout == "No prompt waits.\n"
+
+
+def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:
+    for arguments in (("edit", "1"), ("go", "now"), ("add",)):
+        run = acphold(journal, "queue", "s", *arguments)
+        assert run.returncode == 2
+        assert "acphold queue --help" in run.stderr

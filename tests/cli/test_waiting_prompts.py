@@ -1,0 +1,179 @@
+"""The prompts that wait, on the terminal of `acphold chat`: they are in the session, and stay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
+from tests.cli.test_local_commands import prompts
+
+pytestmark = pytest.mark.slow
+
+UP = "\x1b[A"
+
+
+def until_told(go: Path, said: str = "begun") -> str:
+    """A prompt whose turn ends once the file is there."""
+    return steps({"say": said}, {"until": str(go)})
+
+
+def test_prompts_that_are_typed_while_a_turn_runs_are_shown_and_begin_in_their_order(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type(until_told(go))
+        one.until("agent  begun", "running")
+        one.type("second\r")
+        one.until("1 prompt waits")
+        one.type("third\r")
+        one.until("next  2 prompts wait\n         1  second\n         2  third\n      ▸")
+        go.touch()
+        one.until("you  second", "you  third", "ready", but="prompts wait")
+    assert prompts(tmp_path / "log")[1:] == ["second", "third"]
+
+
+def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(until_told(tmp_path / "never"))
+        one.until("agent  begun", "running")
+        one.type("for tomorrow\r")
+        one.until("1 prompt waits")
+        one.type("\x04")
+        one.until("press Ctrl-D again")
+        one.type("\x04")
+        assert one.ended() == 0
+        one.until("1 prompt waits. To continue: acphold")
+    with place.chat("--continue", log=str(tmp_path / "log")) as other:
+        other.until("1 prompt waits; held: ", "1  for tomorrow", "ready")
+        assert prompts(tmp_path / "log") == []
+        other.type("/queue go\r")
+        other.until("you  for tomorrow", "ready", but="1 prompt waits")
+
+
+def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type(until_told(tmp_path / "never"))
+        one.until("agent  begun", "running")
+        for text in ("first", "second"):
+            one.type(f"{text}\r")
+        one.until("2 prompts wait")
+        one.type(UP)
+        one.until("▸  second", "1 prompt waits")
+        one.type(", better\r")
+        one.until("2  second, better")
+        one.type("/later third\r")
+        one.until("3 prompts wait", "3  third")
+        one.type("/queue move 3 1\r")
+        one.until("1  third")
+        one.type("/queue drop 2\r")
+        one.until("2 prompts wait", "1  third\n         2  second, better", "taken back: first")
+        one.type("/queue\r")
+        one.until("queue  2 prompts wait\n         1  third\n         2  second, better")
+    assert len(prompts(tmp_path / "log")) == 1
+
+
+def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    shot = tmp_path / "shot.png"
+    shot.write_bytes(b"\x89PNG\r\n\x1a\n")
+    takes = {"promptCapabilities": {"image": True}}
+    with place.chat("--cwd", str(tmp_path), capabilities=takes) as one:
+        one.until("ready")
+        one.type(until_told(tmp_path / "never"))
+        one.until("agent  begun", "running")
+        one.type("look at @shot.png \r")
+        one.until("1  look at @shot.png [image]")
+        one.type(UP)
+        one.until("▸  look at @shot.png", "running", but="1 prompt waits")
+        one.type("\r")
+        one.until("1 prompt waits")
+        shot.unlink()
+        one.type(UP)
+        one.until("prompt 1 has pictures, and stays", "1  look at @shot.png [image]")
+
+
+def test_a_cancelled_turn_holds_what_waits_and_says_so(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+        one.until("agent  begun", "running")
+        one.type("the next one\r")
+        one.until("1 prompt waits")
+        one.type("\x03")
+        one.until("turn  cancelled", "held: the last turn was cancelled (/queue go)", "ready")
+        one.type("/queue go\r")
+        one.until("you  the next one", "ready", but="1 prompt waits")
+
+
+def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    with place.chat() as one:
+        one.until("ready")
+        one.type(until_told(go))
+        one.until("agent  begun", "running")
+        one.type(steps({"say": "queued"}, {"until": "cancel"}, {"stop": "cancelled"}))
+        one.until("1 prompt waits")
+        go.touch()
+        one.until("agent  queued", "running", but="1 prompt waits")
+        one.type("\x03")
+        one.until("turn  cancelled", "ready")
+
+
+def test_who_attaches_sees_what_waits_and_takes_it_back(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(until_told(tmp_path / "never"))
+        one.until("agent  begun", "running")
+        one.type("typed by one\r")
+        one.until("1 prompt waits")
+        [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        with place.on_terminal("resume", row["sessionId"]) as other:
+            other.until("1  typed by one", "running")
+            other.type(UP)
+            other.until("▸  typed by one", but="1 prompt waits")
+            one.until("running", but="1 prompt waits")
+            other.type(" and the other\r")
+            one.until("1  typed by one and the other")
+
+
+def test_a_terminal_that_only_prints_says_what_waits(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    place.env["TERM"] = "dumb"
+    go = tmp_path / "go"
+    with place.chat() as one:
+        one.until("Starting")
+        one.type(until_told(go))
+        one.until("you: [")
+        one.type("second\r")
+        one.until("1 prompt waits\n  1  second")
+        one.type("/queue hold\r")
+        one.until("1 prompt waits; held (/queue go)\n  1  second")
+        one.type("/queue go\r")
+        go.touch()
+        one.until("you: second", "heard")

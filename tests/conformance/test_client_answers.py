@@ -1,0 +1,88 @@
+"""The rules on answers of clients: a good client breaks none on a tour, each faulty one its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import acphold
+from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.inspection import CheckReport
+from acphold.conformance.record import Record
+from acphold.conformance.rules.client_answers import RULES
+from acphold.conformance.rules.clients import CHECKS
+from acphold.conformance.verdicts import Verdict
+from acphold.conformance.watcher import Watcher, judged
+from acphold.transports.memory import memory_pair
+from tests.conformance.toured_client import CAN, FAULTS, Toured
+from tests.conformance.virtual_time import play
+from tests.served import Guest
+
+
+def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
+    """What a tour finds of a client."""
+    record = Record("the client", {})
+
+    async def meet() -> None:
+        ours, theirs = memory_pair()
+        watching = asyncio.ensure_future(Watcher(theirs, Memory(), record, lambda: None).serve())
+        client = Guest(ours, watching)
+        spoiled(Toured(client))
+        reading = asyncio.ensure_future(client.read())
+        who = {"name": "editor", "version": "1"}
+        hello = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": CAN}
+        await client.begin("initialize", hello)
+        session = await client.begin("session/new", {"cwd": "/w", "mcpServers": []})
+        await client.begin_prompt(session["sessionId"], "Hello")
+        await client.leave()
+        await reading
+
+    play(meet())
+    return judged(CHECKS, record, 0.0)
+
+
+def failed(report: CheckReport) -> dict[str, str]:
+    return {finding.rule.id: finding.why for finding in report.of(Verdict.FAIL)}
+
+
+def test_a_good_client_breaks_no_rule_on_a_tour_and_keeps_all_that_it_shows() -> None:
+    report = toured(lambda _: None)
+    assert failed(report) == {}
+    passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
+    assert {check.rule.id for check in RULES} <= passed
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_tour_finds_the_rule_that_a_client_breaks(fault: str) -> None:
+    report = toured(FAULTS[fault])
+    assert failed(report).keys() == {fault.partition(":")[0]}, failed(report)
+
+
+def test_every_rule_about_answers_is_broken_once() -> None:
+    assert {check.rule.id for check in RULES} <= {fault.partition(":")[0] for fault in FAULTS}
+
+
+@pytest.mark.slow
+async def test_our_own_client_breaks_no_rule_on_a_tour(tmp_path: Path) -> None:
+    report = tmp_path / "report.txt"
+    watcher = (sys.executable, "-m", "acphold", "check", "--client", "--report", str(report))
+    async with (
+        asyncio.timeout(60),
+        acphold.connect(
+            *watcher,
+            cwd=tmp_path,
+            on_permission=lambda question: True,
+            files=True,
+            terminals=True,
+        ) as agent,
+    ):
+        session = await agent.new_session()
+        assert (await session.prompt("go")).stop_reason == "end_turn"
+    told = report.read_text()
+    assert "✗" not in told, told
+    assert os.listdir(tmp_path) == ["report.txt"]

@@ -1,0 +1,402 @@
+"""Prompts that wait: kept without their client, begun one after the other, each once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw, to_builtins
+
+from acphold.agents import Updates
+from acphold.errors import HeldElsewhereError, RemoteError
+from acphold.history.prompt_queue import QueueChange
+from acphold.history.times import now_ms
+from acphold.hub import limit_waits, waiting_prompts
+from acphold.hub.forks import fork
+from acphold.journal import ListFilter
+from acphold.journal.kept_queue import change_queue
+from acphold.journal.stores import open_journal
+from acphold.schema import encode
+from tests.editor import Refused
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
+from tests.hub.test_turns import prompts
+
+QUEUE = "_acphold/queue"
+
+
+async def change(client: Onlooker, session: str, do: str, **fields: Any) -> Any:
+    """Change the queue; its answer."""
+    change = {"do": do, **fields}
+    return await client.call(QUEUE, {"sessionId": session, "change": change})
+
+
+async def add(client: Onlooker, session: str, *texts: str, **fields: Any) -> list[str]:
+    """Add prompts; their ids."""
+    added = []
+    for text in texts:
+        prompt = [{"type": "text", "text": text}]
+        added.append((await change(client, session, "add", prompt=prompt, **fields))["id"])
+    return added
+
+
+async def state(client: Onlooker, session: str) -> Any:
+    return (await client.call(QUEUE, {"sessionId": session}))["queue"]
+
+
+def waiting(queue: Any) -> list[str]:
+    return [prompt["words"] for prompt in queue.get("waiting", [])]
+
+
+async def test_what_waits_begins_one_after_the_other_in_its_order(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second", "third")
+        assert prompts(house) == ["first"]
+        await house.agent.end(session)
+        await turn
+        for text in ("second", "third"):
+            await house.agent.prompted(session)
+            assert prompts(house)[-1] == text
+            await house.agent.end(session)
+        queue = await state(client, session)
+        assert [it["state"] for it in queue["ended"]] == ["done", "done"]
+        assert prompts(house) == ["first", "second", "third"]
+
+
+async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what_was_done(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        await house.agent.end(session)
+        await turn
+        await house.agent.prompted(session)
+        await client.go()
+        await house.gone(client)
+        await house.agent.say(session, "done")
+        await house.agent.end(session)
+        other = await house.loaded(session)
+        await other.until_text("done")
+        assert other.text("user_message_chunk") == "firstsecond"
+        assert await house.entries(session, "queue") == [
+            {"do": "add", "id": added(house, session), "prompt": text("second"), "client": {}},
+            {"do": "begin", "id": added(house, session)},
+        ]
+
+
+def added(house: Shared, session: str) -> str:
+    """The id of the prompt that ended last."""
+    return house.hub.held(session).session.queue.ended[-1].id
+
+
+def text(words: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": words}]
+
+
+async def test_a_client_that_asks_for_it_is_told_of_each_change_and_of_whose_it_is(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one = await house.client(name="Zed", _meta={"acphold/queue": True})
+        other = await house.client()
+        session = await one.new()
+        await other.load(session)
+        await change(other, session, "hold")
+        [first] = await add(one, session, "first")
+        await change(other, session, "edit", id=first, prompt=text("else"))
+        await change(one, session, "go")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await one.until(lambda: queues(one)[-1:] and "ended" in queues(one)[-1])
+        assert [waiting(queue) for queue in queues(one)] == [
+            [],
+            ["first"],
+            ["else"],
+            ["else"],
+            [],
+            [],
+        ]
+        assert queues(one)[1]["waiting"][0]["client"] == "Zed"
+        assert QUEUE not in [message.get("method") for message in other.messages]
+
+
+def queues(client: Onlooker) -> list[Any]:
+    """The states of the queue that this client was told."""
+    return [
+        message["params"]["queue"] for message in client.messages if message.get("method") == QUEUE
+    ]
+
+
+async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_says_go(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+        queue = await state(client, session)
+        assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
+        [row] = await house.journal.page(ListFilter())
+        assert (row.queued, row.held) == (1, "cancelled")
+        assert prompts(house) == ["first"]
+        await change(client, session, "go")
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "second"]
+        assert (await house.journal.session(session)).queued == 0
+
+
+async def test_nothing_begins_over_an_open_question(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        person = Person(client)
+        asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
+        await person.asked.wait()
+        await add(client, session, "later")
+        await state(client, session)
+        assert prompts(house) == []
+        person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
+        await asking
+        await house.agent.prompted(session)
+        assert prompts(house) == ["later"]
+
+
+def permission(session: str) -> dict[str, Any]:
+    option = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
+    return {"sessionId": session, "toolCall": {"toolCallId": "t"}, "options": [option]}
+
+
+async def test_a_prompt_that_comes_meanwhile_goes_first_and_its_failure_holds_the_rest(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "later")
+        direct = client.begin_prompt(session, "now")
+        await client.call("session/list", {})
+        await house.agent.end(session)
+        await turn
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "now"]
+        await house.agent.end(session, RemoteError(-32000, "no"))
+        with pytest.raises(Refused):
+            await direct
+        queue = await state(client, session)
+        assert (waiting(queue), queue["held"]) == (["later"], "failed")
+
+
+async def test_after_a_restart_it_is_held_unless_it_was_told_to_go_on(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, held = await house.opened()
+        going = await client.new()
+        for session in (held, going):
+            turn = await house.begun(client, session, "first")
+            await add(client, session, "second")
+        await change(client, going, "set", restarts=True)
+        del turn
+        await house.give_way()
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        await client.load(held)
+        queue = await state(client, held)
+        # The turn that ran was cut off: that holds it, too.
+        assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
+        await client.load(going)
+        queue = await state(client, going)
+        assert queue["held"] == "cancelled"
+        await change(client, going, "go")
+        await house.agent.prompted(going)
+        assert prompts(house) == ["second"]
+
+
+@pytest.mark.parametrize("kept", [QueueChange("go"), QueueChange("hold", why="limited", until=1)])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_waited_in_a_session_that_was_closed_begins_when_it_was_told_to(
+    journal: Path, restarts: bool, kept: QueueChange
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        client, session = await house.opened()
+        await change(client, session, "hold")
+        await add(client, session, "second")
+        await change(client, session, "set", restarts=restarts)
+        await client.call("session/close", {"sessionId": session})
+        await change_queue(house.journal, session, kept)
+        await client.load(session)
+        queue = await state(client, session)
+        if restarts:
+            await house.agent.prompted(session)
+            assert prompts(house) == ["second"]
+        else:
+            assert (waiting(queue), queue["held"]) == (["second"], "reopened")
+            assert prompts(house) == []
+
+
+async def test_two_clients_that_change_it_at_once_agree_and_each_change_is_in_the_history(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one, two, session = await house.pair(_meta={"acphold/queue": True})
+        await change(one, session, "hold")
+        ids = await add(one, session, "a", "b", "c")
+        both = [
+            change(one, session, "move", id=ids[2], before=ids[0]),
+            change(two, session, "edit", id=ids[2], prompt=text("C")),
+            change(one, session, "drop", id=ids[1]),
+            change(two, session, "drop", id=ids[1]),
+        ]
+        answers = await asyncio.gather(*both, return_exceptions=True)
+        assert sum(isinstance(answer, Refused) for answer in answers) == 1
+        assert (
+            waiting(await state(one, session)) == waiting(await state(two, session)) == ["C", "a"]
+        )
+        await one.until(lambda: queues(one)[-1] == queues(two)[-1])
+        live, kept = house.hub.held(session).session, await house.journal.summary(session)
+        assert live.queue.waiting == kept.queue.waiting
+
+
+async def test_a_prompt_begins_no_sooner_than_its_moment(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000_000]
+    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await add(client, session, "late", at=clock[0] + 3_600_000)
+        await add(client, session, "at once")
+        await house.agent.prompted(session)
+        assert prompts(house) == ["at once"]
+        await house.agent.end(session)
+        assert house.hub.is_busy  # a background process stays for it
+        clock[0] += 3_600_000  # the machine has slept
+        await house.agent.prompted(session)
+        assert prompts(house) == ["at once", "late"]
+
+
+async def test_what_is_in_it_can_be_read_whole_with_its_pictures(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await change(client, session, "hold")
+        blocks = [*text("Look"), {"type": "image", "mimeType": "image/png", "data": "AAAA"}]
+        made = await change(client, session, "add", prompt=blocks)
+        read = await client.call(QUEUE, {"sessionId": session, "read": made["id"]})
+        assert read["prompt"] == blocks
+        await change(client, session, "go")
+        await house.agent.prompted(session)
+        assert house.agent.asked[-1][1]["prompt"] == blocks
+
+
+async def test_a_fork_has_the_conversation_without_what_waits(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.turn(client, session, "first", "said")
+        await change(client, session, "hold")
+        await add(client, session, "later")
+        forked = await fork(house.journal, await house.journal.session(session))
+        assert (await house.journal.summary(forked.session_id)).queue.waiting == ()
+        assert (await house.journal.session(forked.session_id)).queued == 0
+
+
+async def test_one_that_only_the_journal_has_waits_until_the_session_is_opened(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        change_ = QueueChange("add", "a", Raw(encode(text("later"))))
+        other = open_journal(journal)  # as another process has it
+        with pytest.raises(HeldElsewhereError):
+            await change_queue(other, session, change_)
+        await client.call("session/close", {"sessionId": session})
+        assert waiting(to_builtins(await change_queue(other, session, change_))) == ["later"]
+        assert (await house.journal.session(session)).queued == 1
+        await other.aclose()
+
+
+LIMIT = RemoteError(
+    -32603,
+    "Internal error: You've hit your 5-hour limit",
+    raw=b'{"code":-32603,"message":"Internal error: You\'ve hit your 5-hour limit"}',
+)
+HOURS = 3_600_000
+
+
+def window(resets_at: float) -> bytes:
+    """The update by which claude's adapter tells of the reset."""
+    told = {"_claude/rateLimit": {"status": "rejected", "resetsAt": resets_at}}
+    return encode({"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": told})
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_told_to(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    clock = [now_ms()]
+    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    when = "wait" if waits else "hold"
+    async with shared(journal, when_limited=when) as house:
+        house.agent.key = "claude"
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        reset = clock[0] // 1000 + 3600
+        await house.agent.listener.hear(Updates(session, "update", [window(reset)]))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+        queue = await state(client, session)
+        assert queue["held"] == "limited"
+        if not waits:
+            assert (waiting(queue), "until" in queue) == (["second"], False)
+            return
+        assert waiting(queue) == [limit_waits.GO_ON, "second"]
+        assert 60 <= queue["until"] / 1000 - reset <= 300
+        assert (await house.journal.session(session)).held_until == queue["until"]
+        clock[0] = queue["until"]
+        for text_ in (limit_waits.GO_ON, "second"):
+            await house.agent.prompted(session)
+            assert prompts(house)[-1] == text_
+            await house.agent.end(session)
+
+
+async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_moment(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [now_ms()]
+    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    async with shared(journal, when_limited="wait") as house:
+        house.agent.key = "claude"
+        client, session = await house.opened(_meta={"acphold/queue": True})
+        turn = await house.begun(client, session, "first")
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+        assert await state(client, session) == {}
+        turn = await house.begun(client, session, "first")
+        for _ in range(limit_waits.MOST_A_DAY):
+            raws = [window(clock[0] // 1000 + 3600)]
+            await house.agent.listener.hear(Updates(session, "update", raws))
+            await house.agent.end(session, LIMIT)
+            await client.until(lambda: queues(client) and queues(client)[-1].get("until"))
+            clock[0] = queues(client)[-1]["until"]
+            await house.agent.prompted(session)
+        raws = [window(clock[0] // 1000 + 3600)]
+        await house.agent.listener.hear(Updates(session, "update", raws))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+        queue = await state(client, session)
+        assert waiting(queue) == []
+        assert len(prompts(house)) == 2 + limit_waits.MOST_A_DAY

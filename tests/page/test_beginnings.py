@@ -1,0 +1,69 @@
+"""How a session is begun on the page, on one screen of a phone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+import acphold
+from tests.page.conftest import steps, violations
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    folders = [tmp_path / name for name in ("orchard", "meadow")]
+    for folder in folders:
+        folder.mkdir()
+        await (await agent.new_session(cwd=folder)).prompt(steps({"say": "Here."}))
+    await page.get_by_role("link", name="New", exact=True).click()
+    words = page.get_by_label("First prompt")
+    latest = page.get_by_role("group", name="Folders used last")
+    orchard = latest.get_by_role("button", name="orchard")
+    begin = page.get_by_role("button", name="Start")
+    for each in (words, orchard, page.get_by_label("Agent"), begin):
+        await expect(each).to_be_in_viewport(ratio=1)
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        assert await violations(page) == []
+    await words.fill(steps({"say": "Apples."}))
+    await orchard.click()
+    await expect(page.get_by_label("Folder on the server")).to_have_value(str(folders[0]))
+    await expect(orchard).to_have_attribute("aria-pressed", "true")
+    await begin.click()
+    await page.wait_for_url(re.compile("#/session/"))
+    await expect(page.locator(".said")).to_have_text("Apples.")
+    await expect(page.locator(".bar .name p")).to_contain_text("orchard")
+    # It is sent: nothing of it is left for the next one.
+    await page.goto(page.url.partition("#")[0] + "#/new")
+    await expect(words).to_have_value("")
+
+
+async def test_what_was_typed_stays_when_a_session_cannot_be_started_or_the_page_is_loaded_again(
+    page: Page, tmp_path: Path
+) -> None:
+    await page.goto(page.url.partition("#")[0] + "#/new")
+    words = page.get_by_label("First prompt")
+    folder = page.get_by_label("Folder on the server")
+    await words.fill("Count the pears")
+    await folder.fill(str(tmp_path))
+    await page.get_by_label("Agent").select_option("broken")
+    await page.get_by_role("button", name="Start").click()
+    problem = page.get_by_role("alert")
+    await expect(problem).to_contain_text("The session could not be started.")
+    await expect(problem).to_contain_text("out of order")
+    await expect(words).to_have_value("Count the pears")
+    await expect(folder).to_have_value(str(tmp_path))
+    await expect(page.get_by_label("Agent")).to_have_value("broken")
+    await page.reload()
+    await expect(words).to_have_value("Count the pears")
+    await folder.fill(str(tmp_path))
+    await words.press("Enter")
+    await page.wait_for_url(re.compile("#/session/"))
+    await expect(page.locator("article.prompt")).to_contain_text("Count the pears")

@@ -1,0 +1,292 @@
+"""Prompts that wait in a session, above where one writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+
+import acphold
+from tests.page.conftest import as_paired, opened, row_of, steps, typed, violations, watch
+from tests.page.test_whose import code
+from tests.page.test_writing import heard
+from tests.web.conftest import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+
+
+def rows(page: Page) -> Locator:
+    return page.locator(".queue li")
+
+
+async def at_work(
+    page: Page, agent: acphold.RemoteAgent, folder: Path, until: str = ""
+) -> acphold.RemoteSession:
+    """A session whose turn runs until there is a file `done`, or until this."""
+    session = await agent.new_session(cwd=folder)
+    await opened(page, session.id)
+    await typed(page, steps({"say": "At work."}, {"until": until or str(folder / "done")}))
+    await expect(page.locator(".said", has_text="At work.")).to_be_visible()
+    return session
+
+
+async def put_off(page: Page, *texts: str) -> None:
+    """Write prompts for later; each is in the queue."""
+    area = page.get_by_role("textbox", name="Prompt")
+    before = await rows(page).count()
+    for count, text in enumerate(texts, before + 1):
+        await area.fill(text)
+        await page.get_by_role("button", name="Later", exact=True).click()
+        await expect(rows(page)).to_have_count(count)
+        await expect(area).to_have_value("")
+
+
+async def expect_words(page: Page, *texts: str) -> None:
+    await expect(page.locator(".queue li .words > p:first-child")).to_have_text(list(texts))
+
+
+def answer(page: Page, text: str) -> Locator:
+    """The agent's answer to a prompt."""
+    return page.locator(".said", has_text=f'heard: [{{"type": "text", "text": "{text}"')
+
+
+def said(served: Served, session: acphold.RemoteSession) -> list[str]:
+    """The texts that the agent was prompted with behind the first one."""
+    prompts = heard(served, "session/prompt", session.id)
+    return [block["text"] for prompt in prompts[1:] for block in prompt["prompt"]]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(
+    page: Page, device: BrowserContext, served: Served, wrong: list[str]
+) -> AsyncIterator[Page]:
+    """A second page of the device."""
+    found = await device.new_page()
+    watch(found, wrong)
+    await found.goto(f"{served.url}/#/")
+    await found.get_by_role("searchbox").wait_for()
+    yield found
+
+
+async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await put_off(page, "one", "two", "three", "<b onclick=alert()>four</b>")
+    await expect(page.get_by_role("heading", name="4 prompts wait")).to_be_visible()
+    await expect_words(page, "one", "two", "three", "<b onclick=alert()>four</b>")
+    # With the keyboard alone: the focus goes with the row.
+    up = page.get_by_role("button", name="Move up: three")
+    await up.focus()
+    await page.keyboard.press("Enter")
+    await expect_words(page, "one", "three", "two", "<b onclick=alert()>four</b>")
+    await expect(up).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect_words(page, "three", "one", "two", "<b onclick=alert()>four</b>")
+    await expect(up).to_be_disabled()
+    await expect(page.get_by_role("button", name="Move down: three")).to_be_focused()
+    # With a mouse, by the grip: to the end, and in front of another.
+    for text, onto, at, order in (
+        ("three", "four", 0.9, ("one", "two", "<b onclick=alert()>four</b>", "three")),
+        ("four", "one", 0.1, ("<b onclick=alert()>four</b>", "one", "two", "three")),
+    ):
+        await rows(page).filter(has_text=text).scroll_into_view_if_needed()
+        await rows(page).filter(has_text=text).locator(".grip").hover()
+        await page.mouse.down()
+        target = rows(page).filter(has_text=onto)
+        await target.scroll_into_view_if_needed()
+        box = await target.bounding_box()
+        assert box is not None
+        await page.mouse.move(box["x"] + 9, box["y"] + box["height"] * at, steps=4)
+        await page.mouse.up()
+        await expect_words(page, *order)
+    await page.get_by_role("button", name="Edit: two").click()
+    words = page.get_by_role("textbox", name="Words")
+    await expect(words).to_have_value("two")
+    await words.fill("two, in other words")
+    await page.get_by_role("button", name="Save").click()
+    await expect(rows(page).nth(2)).to_contain_text("two, in other words")
+    # What is removed can be put back where it was.
+    await page.get_by_role("button", name="Remove: one").click()
+    await expect(rows(page)).to_have_count(3)
+    await page.get_by_role("button", name="Undo").click()
+    await expect(rows(page).nth(1)).to_contain_text("one")
+    await page.get_by_role("button", name="Remove: <b").click()
+    await expect_words(page, "one", "two, in other words", "three")
+    (tmp_path / "done").touch()
+    await expect(page.locator("article.prompt")).to_have_count(4)
+    await expect(page.locator(".queue")).to_have_count(0)
+    await expect(page.locator(".said")).to_have_count(4)
+    assert said(served, session) == ["one", "two, in other words", "three"]
+
+
+async def test_two_pages_see_the_same_queue_and_it_needs_neither(
+    page: Page, other: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await opened(other, session.id)
+    await put_off(page, "from one page")
+    await expect_words(other, "from one page")
+    await put_off(other, "from the other")
+    await expect_words(page, "from one page", "from the other")
+    await other.get_by_role("button", name="Move up: from the other").click()
+    await expect_words(page, "from the other", "from one page")
+    for each in (page, other):
+        await each.reload()
+        await expect_words(each, "from the other", "from one page")
+    await page.goto("about:blank")
+    await other.close()
+    (tmp_path / "done").touch()
+    await page.goto(f"{served.url}/#/session/{session.id}")
+    await expect(answer(page, "from one page")).to_be_visible()
+    assert said(served, session) == ["from the other", "from one page"]
+
+
+async def test_stop_holds_what_waits_until_somebody_says_go(
+    page: Page, other: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path, until="cancel")
+    waits = row_of(other, session).locator(".about")
+    await put_off(page, "one", "two")
+    await expect(waits).to_contain_text(re.compile("2 wait(?!,)"))
+    await page.get_by_role("button", name="Stop").click()
+    status = page.locator(".queue header [role=status]")
+    await expect(status).to_have_text("held: the last turn was cancelled")
+    await expect(waits).to_contain_text("2 wait, held")
+    await expect(page.locator(".ending.cancelled")).to_be_visible()
+    assert said(served, session) == []
+    # What is held is no hindrance to who writes; nor does it begin behind that.
+    await typed(page, "first this")
+    await expect(answer(page, "first this")).to_be_visible()
+    await put_off(page, steps({"until": str(tmp_path / "done")}))
+    await page.get_by_role("button", name="Move up: [").click()
+    await page.get_by_role("button", name="Go").click()
+    await expect(answer(page, "one")).to_be_visible()
+    await expect(status).to_have_text("")
+    # The next one runs; what is behind it is held by a person.
+    await expect(rows(page)).to_have_count(1)
+    await page.get_by_role("button", name="Hold").click()
+    await expect(status).to_have_text("held")
+    (tmp_path / "done").touch()
+    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    await expect_words(page, "two")
+    await page.get_by_role("button", name="Go").click()
+    await expect(answer(page, "two")).to_be_visible()
+    assert [it[:10] for it in said(served, session)] == ["first this", "one", '[{"until":', "two"]
+
+
+async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await put_off(page, "later that day", "at once")
+    await page.get_by_role("button", name="Edit: later").click()
+    await page.get_by_label("Not before").fill("2099-01-02T02:00")
+    await page.get_by_role("button", name="Save").click()
+    await expect(rows(page).first.locator(".aside")).to_have_text("at Jan 2, 02:00 AM")
+    (tmp_path / "done").touch()
+    await expect(answer(page, "at once")).to_be_visible()
+    await expect_words(page, "later that day")
+    # What is sent now is not behind it, and so there is no other button.
+    await page.get_by_role("textbox", name="Prompt").fill("before it")
+    await expect(page.get_by_role("button", name="Later", exact=True)).to_have_count(0)
+    await page.get_by_role("button", name="Send").click()
+    await expect(answer(page, "before it")).to_be_visible()
+    await page.get_by_role("button", name="Edit: later").click()
+    field = page.get_by_label("Not before")
+    await expect(field).to_have_value("2099-01-02T02:00")
+    await field.fill("")
+    await page.get_by_role("button", name="Save").click()
+    await expect(answer(page, "later that day")).to_be_visible()
+    assert said(served, session) == ["at once", "before it", "later that day"]
+
+
+async def test_what_was_written_is_not_lost_with_the_prompt_that_begins_under_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await at_work(page, agent, tmp_path)
+    await put_off(page, "half")
+    await page.get_by_role("button", name="Edit: half").click()
+    words = page.get_by_role("textbox", name="Words")
+    await expect(words).to_have_value("half")
+    await words.fill("half and the rest")
+    (tmp_path / "done").touch()
+    await expect(answer(page, "half")).to_be_visible()
+    await expect(page.locator(".queue")).to_have_count(0)
+    await expect(page.get_by_role("textbox", name="Prompt")).to_have_value("half and the rest")
+
+
+async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await put_off(page, "one", "two")
+    browser = page.context.browser
+    assert browser is not None
+    context = await browser.new_context(viewport={"width": 1440, "height": 900})
+    watching = await context.new_page()
+    await watching.goto(f"{served.url}/#pair={code(served, '--scope', 'watch')}")
+    await watching.get_by_role("link", name="New", exact=True).wait_for()
+    await opened(watching, session.id)
+    await expect_words(watching, "one", "two")
+    await expect(watching.locator(".queue button, .queue .grip")).to_have_count(0)
+    await watching.get_by_role("textbox", name="Prompt").fill("may I?")
+    await expect(watching.get_by_role("button", name="Later", exact=True)).to_have_count(0)
+    await page.get_by_role("button", name="Hold").click()
+    await expect(watching.locator(".queue header")).to_contain_text("held")
+    await context.close()
+    (tmp_path / "done").touch()
+
+
+async def test_a_queue_fits_on_a_small_screen(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await at_work(page, agent, tmp_path)
+    await put_off(page, "a word " * 80, "x" * 300, *map(str, range(4)))
+    await page.get_by_role("textbox", name="Prompt").fill("one more")
+    overflow = "(it) => it.scrollWidth - it.clientWidth"
+    for inside in (".asking", ".queue", ".queue ol"):
+        assert await page.locator(inside).evaluate(overflow) <= 0
+    bottom = "(it) => it.getBoundingClientRect().bottom - innerHeight"
+    assert await page.get_by_role("textbox", name="Prompt").evaluate(bottom) < 0
+    await page.get_by_role("button", name="Edit: xx").click()
+    await expect(page.get_by_role("textbox", name="Words")).to_have_value("x" * 300)
+    assert await page.locator(".queue ol").evaluate(overflow) <= 0
+    await page.get_by_role("button", name="Hold").click()
+    (tmp_path / "done").touch()
+    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    assert await violations(page) == []
+
+
+async def test_a_finger_moves_what_waits(
+    page: Page, browser: Browser, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await put_off(page, "one", "two")
+    context = await browser.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    )
+    phone = await context.new_page()
+    await as_paired(phone, served.url, await page.context.storage_state())
+    await phone.goto(f"{served.url}/#/session/{session.id}")
+    await expect_words(phone, "one", "two")
+    grip = await rows(phone).first.locator(".grip").bounding_box()
+    below = await rows(phone).last.bounding_box()
+    assert grip is not None
+    assert below is not None
+    x, top = grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2
+    bottom = below["y"] + below["height"] * 0.8
+    tools = await context.new_cdp_session(phone)
+    for kind, y in (("touchStart", top), ("touchMove", bottom - 9), ("touchMove", bottom)):
+        touch = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
+        await tools.send("Input.dispatchTouchEvent", touch)
+    await tools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    await expect_words(page, "two", "one")
+    sizes = "(all) => all.map((it) => Math.min(it.offsetHeight, it.offsetWidth))"
+    assert min(await phone.locator(".queue button").evaluate_all(sizes)) >= 44
+    await context.close()
+    (tmp_path / "done").touch()

@@ -1,0 +1,171 @@
+"""What somebody is in the middle of stays: a form, the focus, a session that starts, a place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Route, StorageState, expect
+
+import acphold
+from tests.page.conftest import ask, choose, opened, row_of, seen, steps, typed
+from tests.web.conftest import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+
+FORM: dict[str, Any] = {
+    "mode": "form",
+    "message": "Where is it to go?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"host": {"type": "string", "title": "Host"}, "port": {"type": "integer"}},
+        "required": ["host"],
+    },
+}
+
+FOCUSED = """() => {
+  const asked = document.activeElement.closest("section.question");
+  return asked?.getAttribute("aria-label").endsWith("Step 1");
+}"""
+
+
+def home(page: Page) -> str:
+    return page.url.partition("#")[0] + "#/"
+
+
+async def test_a_form_that_is_half_filled_in_is_so_after_a_lost_connection_and_after_later(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await typed(page, steps({"ask": ["elicitation/create", FORM]}))
+    question = page.locator(".asking section.question")
+    host = question.get_by_label("Host")
+    await host.fill("orchard.example")
+    await question.evaluate("(it) => void (globalThis.first = it)")
+    await page.evaluate("dispatchEvent(new Event('offline'))")
+    await page.evaluate(seen("() => !first.isConnected && document.querySelector('.asking form')"))
+    await expect(host).to_have_value("orchard.example")
+    await question.get_by_role("button", name="Later").click()
+    await page.locator(".asking button.later").click()
+    await expect(host).to_have_value("orchard.example")
+    await question.get_by_role("button", name="Send").click()
+    await expect(page.locator(".said")).to_contain_text("orchard.example")
+
+
+@pytest.mark.parametrize("way", ["Later", "Go on"])
+async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, way: str
+) -> None:
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    turns = [
+        session.prompt(steps(ask(title=f"Step {number}")))
+        for number, session in enumerate(sessions)
+    ]
+    questions = page.locator(".inbox section.question")
+    await expect(questions).to_have_count(2)
+    first = questions.filter(has_text="Step 0").get_by_role("button", name=way)
+    await first.focus()
+    await expect(first).to_be_enabled()
+    await first.press("Enter")
+    await expect(questions).to_have_count(1)
+    await page.evaluate(seen(FOCUSED))
+    last = questions.get_by_role("button", name=way)
+    await expect(last).to_be_enabled()
+    await last.focus()
+    await last.press("Enter")
+    await expect(questions).to_have_count(0)
+    await expect(page.get_by_role("searchbox")).to_be_focused()
+    if way == "Later":
+        await opened(page, sessions[1].id)
+        question = page.locator(".asking section.question")
+        for answer in ("Later", "Go on"):
+            button = question.get_by_role("button", name=answer)
+            await expect(button).to_be_enabled()
+            await button.focus()
+            await button.press("Enter")
+            await expect(question).to_have_count(0)
+            await expect(page.get_by_role("textbox", name="Prompt")).to_be_focused()
+            if answer == "Later":
+                await page.locator(".asking button.later").click()
+        await opened(page, sessions[0].id)
+        await question.get_by_role("button", name="Go on").click()
+    for turn in turns:
+        assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_a_session_that_is_being_started_starts_once_however_often_one_leaves_and_comes_back(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    await page.goto(home(page) + "new")
+    await page.get_by_label("First prompt").fill("Count the plums")
+    await page.get_by_label("Folder on the server").fill(str(tmp_path))
+    await page.get_by_label("Agent").select_option("slow")
+    await page.get_by_role("button", name="Start").click()
+    busy = page.get_by_role("button", name="Starting the agent…")
+    await expect(busy).to_be_disabled()
+    await page.goto(home(page))
+    await page.goto(home(page) + "new")
+    await expect(busy).to_be_disabled()
+    await page.goto(home(page))
+    (served.folder / "slow may go").touch()
+    row = page.locator("a.session", has_text="Count the plums")
+    await expect(row).to_have_count(1)
+    assert page.url.endswith("#/")  # who has gone on stays there
+    await page.goto(home(page) + "new")
+    await expect(page.get_by_label("First prompt")).to_have_value("")
+
+
+async def test_a_session_that_was_just_started_is_not_read_behind_what_is_said_in_it(
+    page: Page, browser: Browser, served: Served, paired: dict[str, StorageState], tmp_path: Path
+) -> None:
+    device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
+    other = await device.new_page()
+    released = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await released.wait()
+        await route.fulfill(json={"entries": [], "before": None})
+
+    await other.route(re.compile("/entries"), late)
+    await other.goto(f"{served.url}/#/new")
+    await other.get_by_label("Folder on the server").fill(str(tmp_path))
+    await other.get_by_label("Agent").select_option("scripted")
+    words = steps({"say": "On it."}, {"until": str(tmp_path / "go")}, {"say": " Done."})
+    await other.get_by_label("First prompt").fill(words)
+    await other.get_by_role("button", name="Start").click()
+    await expect(other.locator(".said")).to_have_text("On it.")
+    released.set()
+    (tmp_path / "go").touch()
+    await expect(other.locator(".said")).to_have_text("On it. Done.")
+    await expect(other.locator("article.prompt")).to_have_count(1)
+    await device.close()
+
+
+async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_before_is_archived(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    first, second = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    for each in (first, second):
+        await each.prompt(steps({"say": "Here."}))
+    await opened(page, first.id)
+    await page.get_by_label("More").click()
+    # In one step: the answer of the server comes behind it.
+    await page.evaluate(
+        """(place) => {
+          const found = [...document.querySelectorAll("#session-menu button")];
+          found.find((it) => it.textContent === "Archive").click();
+          location.hash = place;
+        }""",
+        f"#/session/{second.id}",
+    )
+    await expect(page.locator(".undo p")).to_contain_text("is archived")
+    await page.evaluate("() => new Promise((resolve) => setTimeout(resolve))")
+    assert page.url.endswith(second.id)
+    await choose(page, "Archive")
+    await expect(page.locator(".undo p")).to_have_count(2)
+    await expect(row_of(page, second)).to_have_count(0)
+    assert page.url.endswith("#/")

@@ -1,0 +1,74 @@
+"""The list as it changes: what no row and no look at a process tells by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from acphold.journal import RowChange
+from acphold.journal.stores import open_journal
+from acphold.reading.followed_list import Snapshot, followed
+from acphold.reading.neighbours import LiveSession, Process
+from acphold.testing.journal_promises.scenes import append, begun, chunk, turn
+from tests.timelines import database
+
+DEADLINE = 90
+
+
+@pytest.mark.postgresql
+async def test_the_list_is_told_anew_when_its_database_has_gone_back() -> None:
+    with database() as timeline:
+        journal = open_journal(timeline.url)
+        try:
+            lease = await begun(journal)
+            await append(journal, lease, turn("One", chunk("agent_message", "two")))
+            await journal.change(lease, RowChange(prompted=True, title="kept"))
+            await timeline.remember()
+            for number in range(20):  # which come again, for others
+                await journal.change(lease, RowChange(title=f"lost {number}"))
+            async with asyncio.timeout(DEADLINE), aclosing(followed(journal, 10)) as found:
+                told = await anext(found)
+                assert told.rows[0].title == "lost 19"
+                await asyncio.to_thread(timeline.go_back)
+                told = await anext(found)
+                assert (isinstance(told, Snapshot), told.rows[0].title) == (True, "kept")
+                await journal.change("s1", RowChange(title="new"))
+                assert (await anext(found)).rows[0].title == "new"
+        finally:
+            await journal.aclose()
+
+
+async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_answer = asyncio.Event()
+    may_answer.set()
+    idle = {"s1": (LiveSession("s1", clients=1), Process(1, "agent", []))}
+
+    async def live_sessions() -> Mapping[str, tuple[LiveSession, Process]]:
+        await may_answer.wait()
+        return idle
+
+    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
+    journal = open_journal(tmp_path / "journal.db")
+    lease = await begun(journal)
+    prompt, *rest = turn("One", chunk("agent_message", "two"))
+    try:
+        async with asyncio.timeout(DEADLINE), aclosing(followed(journal, 10)) as found:
+            await anext(found)
+            may_answer.clear()  # the process is slow: it is asked, and answers when it is over
+            await append(journal, lease, [prompt])
+            await journal.change(lease, RowChange(prompted=True))
+            told = await anext(found)
+            assert (told.rows[0].message_count, told.outcomes) == (1, {"s1": None})
+            await append(journal, lease, rest)
+            may_answer.set()
+            told = await anext(found)
+            assert told.rows[0].message_count == 2
+            assert told.outcomes["s1"] is not None
+    finally:
+        await journal.aclose()

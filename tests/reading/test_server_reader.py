@@ -1,0 +1,120 @@
+"""The list of a server is followed over losses of the connection, each change once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import ConnectionLostError, RemoteRefusalError
+from acphold.presentation.json_facts import session_json
+from acphold.reading.server_reader import OnAway, ServerReader
+from acphold.reading.session_reader import News
+
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
+
+
+def row(session_id: str, **facts: object) -> dict[str, object]:
+    at = "2026-01-01T00:00:00Z"
+    of = {"sessionId": session_id, "agent": "a", "cwd": "/", "title": None}
+    return {**of, "createdAt": at, "updatedAt": at, **facts}
+
+
+def event(name: str, id_: str, **data: object) -> str:
+    return f"event: {name}\nid: {id_}\ndata: {json.dumps(data)}\n\n"
+
+
+class Feed:
+    """Answers each request with the next of `answers`, and ends the connection behind it."""
+
+    def __init__(self, *answers: str) -> None:
+        self.positions: list[str] = []
+        self.url = ""
+        self.served: asyncio.Queue[None] = asyncio.Queue()
+        self._answers = iter(answers)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        self.positions.append(
+            {name.lower(): it for name, it in fields.items()}.get("last-event-id", "")
+        )
+        writer.write(next(self._answers, "").encode())
+        with suppress(ConnectionError):  # who has heard enough goes
+            await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        self.served.put_nowait(None)
+
+
+@asynccontextmanager
+async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Feed, ServerReader]]:
+    found = Feed(*answers)
+    server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
+    found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        async with ServerReader(found.url, None, seconds=20, on_away=on_away) as pages:
+            yield found, pages
+        for _ in found.positions:
+            await found.served.get()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("acphold.reading.server_reader.FIRST_PAUSE", 0.0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+async def test_what_waits_in_a_session_is_listed_as_its_server_has_it() -> None:
+    facts = {"queued": 2, "held": "limited", "heldUntil": "2026-01-02T04:10:00.000Z"}
+    answer = HEAD + event("snapshot", "e.0", sessions=[row("s1", **facts)])
+    async with feed(answer) as (_, pages), aclosing(pages.changes(200)) as changes:
+        [session] = (await anext(changes)).sessions
+    assert facts.items() <= json.loads(session_json(session)).items()
+
+
+async def test_who_comes_back_says_behind_what_and_is_told_that_it_was_away() -> None:
+    away: list[ConnectionLostError | None] = []
+    news: list[News] = []
+    answers = (
+        HEAD + event("snapshot", "e.0", sessions=[row("s1", outcome="completed")]),
+        "",  # cut before a word
+        HEAD + ":\n\n" + event("change", "e.1", session=row("s2", live={"state": "running"})),
+        HEAD + event("newer", "e.2") + event("change", "e.3", gone="s1"),
+        HEAD + event("snapshot", "f.0", sessions=[]),
+    )
+    async with (
+        feed(*answers, on_away=away.append) as (served, reader),
+        aclosing(reader.changes(200)) as found,
+    ):
+        async for each in found:
+            news.append(each)
+            if len(news) == 4:
+                break
+    assert served.positions == ["", "e.0", "e.0", "e.1", "e.3"]
+    first, second, third, last = news
+    assert first.is_all
+    assert first.sessions[0].outcome == "completed"
+    assert second.sessions[0].live is not None
+    assert (third.gone, last.is_all) == (("s1",), True)
+    assert [type(it) for it in away] == [ConnectionLostError, type(None)] * 3
+
+
+async def test_what_is_not_there_or_lets_us_in_no_more_is_an_error() -> None:
+    for answers, error in (
+        (("",), ConnectionLostError),
+        ((REFUSED,), RemoteRefusalError),
+        ((HEAD + event("snapshot", "e.0", sessions=[]), REFUSED), RemoteRefusalError),
+        ((HEAD + event("snapshot", "e.0", sessions="x"),), ConnectionLostError),
+        ((HEAD + "data: " + "x" * (17 << 20),), ConnectionLostError),
+    ):
+        async with feed(*answers) as (_, reader):
+            found = reader.changes(200)
+            with pytest.raises(error):
+                [news async for news in found]

@@ -1,0 +1,117 @@
+"""The prompts that wait, on a screen: those of an agent that keeps none wait in the chat itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
+from acphold.schema import TextContent
+from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
+from tests.client.far_agent import FarAgent
+from tests.screen.test_chat import Keys, chat
+from tests.screen.test_flow import taken
+
+
+def texts(far: FarAgent) -> list[str]:
+    """The prompts that an agent got."""
+    got = [it["params"] for it in far.got if it.get("method") == "session/prompt"]
+    return [params["prompt"][0]["text"] for params in got]
+
+
+def held_up(far: FarAgent) -> dict[str, asyncio.Future[str]]:
+    """Have the agent end each turn with the stop reason that is set here for its prompt."""
+    ends: dict[str, asyncio.Future[str]] = {}
+
+    @far.on("session/prompt")
+    async def prompt(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+        text = params["prompt"][0]["text"]
+        ends[text] = asyncio.get_running_loop().create_future()
+        return {"stopReason": await ends[text]}
+
+    return ends
+
+
+async def test_what_is_typed_while_a_turn_runs_begins_behind_it_in_its_order() -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        ends = held_up(far)
+        for text in ("one", "two", "three"):
+            at.submit(text)
+        for number, text in enumerate(("one", "two", "three"), 1):
+            await far.until("session/prompt", number)
+            assert texts(far)[-1] == text
+            ends[text].set_result("end_turn")
+        while at.in_turn:
+            await keys.next_change()
+        assert [it for it in taken(at.flow) if it[0] == "you"] == [
+            ("you", "one"),
+            ("you", "two"),
+            ("you", "three"),
+        ]
+
+
+async def test_behind_a_cancelled_turn_what_waits_is_held_until_somebody_says_go() -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        ends = held_up(far)
+        at.submit("one")
+        await far.until("session/prompt")
+        at.submit("two")
+        while not keys.queue.waiting:
+            await keys.next_change()
+        at.interrupt()
+        ends["one"].set_result("cancelled")
+        while at.in_turn:
+            await keys.next_change()
+        assert keys.queue.held == "cancelled"
+        assert texts(far) == ["one"]
+        at.submit("/queue go")
+        await far.until("session/prompt", 2)
+        assert texts(far) == ["one", "two"]
+        assert not keys.queue.waiting
+        ends["two"].set_result("end_turn")
+
+
+async def test_the_commands_move_drop_and_take_back_by_number() -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        held_up(far)
+        at.submit("runs")
+        await far.until("session/prompt")
+        for text in ("one", "two", "three"):
+            at.submit(text)
+        at.submit("/queue move 3 1")
+        at.submit("/queue drop 2")
+        while [it.words for it in keys.queue.waiting] != ["three", "two"]:
+            await keys.next_change()
+        at.take_back()
+        while keys.back != ["two"]:
+            await keys.next_change()
+        at.submit("/queue back 1")
+        while keys.back != ["two", "three"]:
+            await keys.next_change()
+        assert not keys.queue.waiting
+
+
+@pytest.mark.parametrize("words", ["drop", "drop 0", "drop 2", "drop x", "move 1", "sort"])
+async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: str) -> None:
+    queue = LocalQueue(lambda: None)
+    await queue.add(TextContent(text="one"))
+    with pytest.raises(ValueError, match=r"no prompt|/queue lists them"):
+        await change_by_words(queue, words)
+    assert [it.words for it in queue.state.waiting] == ["one"]
+
+
+def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
+    waiting = tuple(WaitingPrompt(str(it), it, f"prompt {it}") for it in range(1, 8))
+    queue = PromptQueue(waiting, held="failed")
+    assert heading(queue) == "7 prompts wait; held: the last turn failed (/queue go)"
+    assert numbered(queue, 2) == ["1  prompt 1", "2  prompt 2", "… 5 more (/queue)"]
+
+
+def test_words_of_another_client_play_no_tricks_on_the_terminal() -> None:
+    queue = PromptQueue((WaitingPrompt("a", 1, "red \x1b[31m"),))
+    assert numbered(queue) == ["1  red \\x1b[31m"]

@@ -1,0 +1,115 @@
+"""Glances: how sessions ended, and what stands around a hit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from acphold.web import glances
+from tests.journal.conversations import Pieces, chunk, turn
+from tests.web.in_process import Site, site
+
+
+def edit(name: str, path: str) -> dict[str, Any]:
+    diff = {"type": "diff", "path": path, "oldText": None, "newText": "x\n"}
+    return {"sessionUpdate": "tool_call", "toolCallId": name, "title": name, "content": [diff]}
+
+
+async def asked(served: Site, address: str, **query: Any) -> Any:
+    words = "&".join(
+        f"{name}={quote(value if isinstance(value, str) else json.dumps(value))}"
+        for name, value in query.items()
+    )
+    return (await served.get(f"{address}?{words}")).json
+
+
+TALK: Pieces = [
+    *turn("Begin", edit("0", "/w/old.py"), chunk("agent_message", "Begun.")),
+    *turn(
+        "Go on",
+        chunk("agent_message", "I will look."),
+        edit("1", "/w/a.py"),
+        edit("2", "/w/b.py"),
+        edit("3", "/w/a.py"),
+        chunk("agent_message", "All is\n"),
+        chunk("agent_message", "done."),
+    ),
+]
+
+
+async def test_a_glance_has_the_last_words_and_the_files_of_the_last_turn(tmp_path: Path) -> None:
+    async with site(tmp_path) as served:
+        for session_id, settled in (("one", True), ("two", False)):
+            await served.remember(session_id, TALK, settled=settled)
+        found = await asked(served, "/glances", sessions=["two", "one", "none"])
+        facts = {"words": "All is done.", "problem": None, "files": 2, "isAll": True}
+        assert found["glances"] == [{"sessionId": "two", **facts}, {"sessionId": "one", **facts}]
+
+
+async def test_a_glance_at_a_failed_turn_says_why(tmp_path: Path) -> None:
+    failed = [*turn("Go", chunk("agent_message", "Hm."))[:-1]]
+    failed.append(("turn_end", [b'{"error":{"code":-32000,"message":"no credit left"}}']))
+    async with site(tmp_path) as served:
+        await served.remember("one", failed)
+        (found,) = (await asked(served, "/glances", sessions=["one"]))["glances"]
+        assert (found["problem"], found["words"]) == ("no credit left", "Hm.")
+
+
+async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_path: Path) -> None:
+    long = turn(
+        "Go",
+        edit("0", "/w/first.py"),
+        *(chunk("agent_thought", f"{n}", messageId=f"t{n}") for n in range(glances.ENTRIES)),
+        edit("1", "/w/last.py"),
+        chunk("agent_message", "word " * 200),
+    )
+    async with site(tmp_path) as served:
+        await served.remember("one", long)
+        (found,) = (await asked(served, "/glances", sessions=["one"]))["glances"]
+        assert (found["files"], found["isAll"]) == (1, False)
+        assert found["words"].startswith("…word word")
+        assert len(found["words"]) <= glances.WORDS
+
+
+async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> None:
+    talk = [
+        *turn("Where is the needle?", chunk("agent_message", "In the " + "hay " * 100 + "needle.")),
+        *turn("Thank you", chunk("agent_message", "Always.")),
+    ]
+    async with site(tmp_path) as served:
+        await served.remember("one", talk)
+        hits = (await asked(served, "/search", q="needle"))["hits"]
+        places = [hit["place"] for hit in hits]
+        found = (await asked(served, "/contexts", q="needle", places=places))["contexts"]
+        answer, question = sorted(found, key=lambda it: len(it["excerpt"]), reverse=True)
+        assert question["before"] is None
+        assert question["after"]["speaker"] == "agent"
+        assert answer["before"] == {"speaker": "user", "text": "Where is the needle?"}
+        assert answer["after"] == {"speaker": "user", "text": "Thank you"}
+        assert len(answer["excerpt"]) > len(hits[0]["excerpt"])
+        ((begin, end),) = answer["marks"]
+        assert answer["excerpt"][begin:end] == "needle"
+
+
+async def test_nobody_gets_a_glance_at_sessions_that_they_may_not_read(tmp_path: Path) -> None:
+    async with site(tmp_path) as served:
+        await served.remember("one", TALK)
+        await served.remember("two", TALK)
+        only = await served.new_token(session_id="two")
+        both = quote('["one","two"]')
+        told = (await served.get(f"/glances?sessions={both}", token=only)).json["glances"]
+        assert [it["sessionId"] for it in told] == ["two"]
+        places = quote('["one@1","two@1"]')
+        told = (await served.get(f"/contexts?q=begin&places={places}", token=only)).json
+        assert [it["place"] for it in told["contexts"]] == ["two@1"]
+        assert (await served.get(f"/glances?sessions={both}", token="wrong")).status == 401
+        for wrong in ("sessions=x", "sessions=[1]", "sessions=" + quote(json.dumps(["x"] * 21))):
+            assert (await served.get(f"/glances?{wrong}")).status == 400
+        for wrong in (
+            "places=[]",
+            "q=a&places=" + quote('["one"]'),
+            "q=a&places=" + quote('["@"]'),
+        ):
+            assert (await served.get(f"/contexts?{wrong}")).status == 400
