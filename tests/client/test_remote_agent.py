@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from acphold.client import RemoteAgent, RemoteSession
+from acphold.client.remote_agent import WALKS
 from acphold.errors import AgentTimeoutError, CapabilityError, ConnectionLostError, RemoteError
 from acphold.history.timeline import Message
 from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
@@ -178,14 +180,14 @@ async def test_all_pages_are_listed_and_a_cursor_is_given_back_as_it_came() -> N
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         cursor = params.get("cursor")
         cursors.append(cursor)
-        info = {"sessionId": f"s{len(cursors)}", "cwd": "/tmp", "title": "T"}
+        info = {"sessionId": f"s{[*pages].index(cursor) + 1}", "cwd": "/tmp", "title": "T"}
         following = pages[cursor]
         return {"sessions": [info], **({} if following is None else {"nextCursor": following})}
 
     async with talking(far) as agent:
         found = [info.session_id async for info in agent.sessions(cwd="/tmp")]
     assert found == ["s1", "s2", "s3"]
-    assert cursors == list(pages)
+    assert cursors == [*pages, None]
     assert far.params("session/list")["cwd"] == "/tmp"
 
 
@@ -198,7 +200,7 @@ async def test_a_cursor_that_leads_to_itself_ends_the_list() -> None:
 
     async with talking(far) as agent:
         assert [info async for info in agent.sessions()] == []
-    assert far.methods().count("session/list") == 2
+    assert far.methods().count("session/list") == 3
 
 
 async def test_cursors_that_lead_round_and_round_end_the_list() -> None:
@@ -210,7 +212,37 @@ async def test_cursors_that_lead_round_and_round_end_the_list() -> None:
 
     async with talking(far) as agent:
         assert [info async for info in agent.sessions()] == []
-    assert far.methods().count("session/list") == 3
+    assert far.methods().count("session/list") == 4
+
+
+async def test_a_session_that_moves_up_while_the_pages_are_read_is_listed_once() -> None:
+    far = FarAgent(ALL)
+    order = ["new", "middle", "old"]
+
+    @far.on("session/list")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        at = int(params.get("cursor", 0))
+        page = {"sessions": [{"sessionId": order[at], "cwd": "/tmp"}]}
+        if at == 1 and order[-1] == "old":
+            order.insert(0, order.pop())  # a prompt in it: "middle" now stands where it stood
+        return page if at == 2 else {**page, "nextCursor": str(at + 1)}
+
+    async with talking(far) as agent:
+        found = [info.session_id async for info in agent.sessions()]
+    assert found == ["new", "middle", "old"]
+
+
+async def test_an_agent_with_other_sessions_each_time_is_not_asked_for_ever() -> None:
+    far, ids = FarAgent(ALL), itertools.count()
+
+    @far.on("session/list")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        page = {"sessions": [{"sessionId": f"s{next(ids)}", "cwd": "/tmp"}]}
+        return page if "cursor" in params else {**page, "nextCursor": "b"}
+
+    async with talking(far) as agent:
+        found = [info.session_id async for info in agent.sessions()]
+    assert len(found) == 2 * WALKS
 
 
 async def test_what_an_agent_lists_is_taken_as_it_is_each_time() -> None:

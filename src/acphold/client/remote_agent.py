@@ -22,6 +22,7 @@ from acphold.schema import (
     AuthenticateRequest,
     DeleteSessionRequest,
     ListSessionsRequest,
+    ListSessionsResponse,
     LoadSessionRequest,
     LogoutRequest,
     NewSessionRequest,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+WALKS = 8
+"""A list is read at most this often for one answer, however much moves in it."""
 
 
 class RemoteAgent:
@@ -162,16 +166,37 @@ class RemoteAgent:
         return self._session(feed)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
-        """Yield the sessions that the agent knows, all pages; with `cwd` those of that folder."""
+        """Yield the sessions that the agent knows, each once; with `cwd` those of that folder.
+
+        One that is in use moves to the top of the list, past a client that reads its pages. So
+        after the last page the first ones are read again, until one has nothing new (or WALKS
+        times).
+        """
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)
+        told: set[str] = set()
+        for walk in range(WALKS):
+            pages = 0
+            async for page in self._pages(folder):
+                pages += 1
+                told_before = len(told)
+                for info in page.sessions:
+                    if info.session_id not in told:
+                        told.add(info.session_id)
+                        yield info
+                if walk and len(told) == told_before:
+                    break
+            if pages == 1:
+                return
+
+    async def _pages(self, cwd: str | None) -> AsyncIterator[ListSessionsResponse]:
         cursor: str | None = None
         been: set[str | None] = {cursor}
         while True:
-            request = ListSessionsRequest(cwd=folder, cursor=cursor)
-            page = await self._uplink.ask(LIST_SESSIONS, request)
-            for info in page.sessions:
-                yield info
+            page = await self._uplink.ask(
+                LIST_SESSIONS, ListSessionsRequest(cwd=cwd, cursor=cursor)
+            )
+            yield page
             cursor = page.next_cursor
             if cursor in been:
                 return  # the last page; or one that leads back, which would never end
