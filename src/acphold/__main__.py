@@ -28,7 +28,7 @@ def _run(arguments: list[str]) -> None:
 
         arguments = unpacked(arguments[1:])
     if arguments and arguments[0].startswith("--journal"):
-        from acphold.cli.main import behind_command
+        from acphold.cli.command_line import behind_command
 
         arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:

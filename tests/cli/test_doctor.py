@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -253,3 +254,17 @@ def test_without_any_agent_it_is_said_how_to_get_one(
     monkeypatch.setenv("PATH", str(tmp_path))
     said = " ".join(acphold.run("doctor").out.split())
     assert "none that acphold knows: `acphold chat NAME` says how to get claude, codex" in said
+
+
+def test_where_acphold_is_not_on_path_its_own_script_is_named(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("acphold")
+    done = subprocess.run(
+        [script, "doctor"],
+        env={"HOME": str(tmp_path), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    told = " ".join(done.stdout.split())
+    assert f"`acphold` is not on PATH: in an editor's settings write {script}" in told

@@ -239,13 +239,23 @@ def test_a_command_gets_the_defaults_that_cannot_be_typed_and_no_others(write: W
     assert (read["all_agents"], read["log_level"]) == (False, "WARNING")
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("max_mesage = '2k'", "unknown key 'max_mesage' (`max_message`?)"),
+        ("log_level = 'verbos'", "[defaults] log_level: "),
+        ("background = 'yes'", "[defaults] background: true or false is required"),
+        ("command = ['gemini']", "[defaults] command: this is for one agent"),
+        ("env = { A = 1 }", "[defaults] env: 'A' has to be a name"),
+    ],
+)
 def test_the_doctor_tells_a_mistake_in_the_defaults_where_no_agent_has_a_name(
-    write: Write, acphold: CommandLine
+    write: Write, acphold: CommandLine, text: str, told: str
 ) -> None:
-    write("[defaults]\nmax_mesage = '2k'")
+    write(f"[defaults]\n{text}")
     shown = acphold.run("doctor")
     assert shown.code == 1
-    assert "unknown key 'max_mesage' (`max_message`?)" in " ".join(shown.out.split())
+    assert told in " ".join(shown.out.split())
 
 
 async def test_a_mistake_in_the_defaults_is_told_to_the_editor_of_a_command(

@@ -501,6 +501,20 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     }
 
 
+@pytest.mark.parametrize("journal", [["--journal", "/a.db"], ["--journal=/a.db"]])
+def test_acphold_with_a_journal_before_its_command_is_not_put_in_front_of_itself(
+    person: Person, journal: list[str]
+) -> None:
+    entry = {"command": "/bin/acphold", "args": [*journal, "wrap", "--", "gemini", "--acp"]}
+    text = json.dumps({"agent_servers": {"Gemini": entry}})
+    file = person.write(".config/zed/settings.json", text)
+    assert "Nothing to do" in person.run("zed", "--existing", "--yes").out
+    assert file.read_text() == text
+    assert person.run("zed", "--existing", "--remove", "--yes").code == 0
+    bare = value_at(file.read_text(), ["agent_servers", "Gemini"])
+    assert bare == {"command": "gemini", "args": ["--acp"]}
+
+
 REGISTRY = """\
 {
   "agent_servers": {

@@ -406,3 +406,15 @@ def a_later_moment(text: str) -> int:
 
 def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}: {why}")
+
+
+def behind_command(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a `--journal URL` before the command moved behind it.
+
+    Without a command it is put behind `resume`, which plain `acphold` is.
+    """
+    count = 0
+    while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":
+        count += 1 if "=" in arguments[count] else 2
+    moved, rest = arguments[:count], arguments[count:]
+    return [*(rest[:1] or (["resume"] if moved else [])), *moved, *rest[1:]]

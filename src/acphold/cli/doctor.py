@@ -34,12 +34,14 @@ from acphold.cli.settings import (
     NamedAgent,
     agent_name,
     chosen_agent,
+    defaults_of,
     named_agents,
     read_settings,
     settings_path,
     unknown_tables,
     wrap_arguments,
 )
+from acphold.cli.setup import written_command
 from acphold.cli.terminal_text import counted, folder, on_one_line
 from acphold.cli.wrap import START_SECONDS, options_of, settings_parser
 from acphold.errors import (
@@ -55,7 +57,6 @@ from acphold.extras import EXTRAS, is_installed
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.processes.own_program import own_command
 from acphold.processes.program import launch, on_path
 from acphold.reading.neighbours import processes, silent_processes
 from acphold.schema import (
@@ -195,7 +196,7 @@ def checked_installation() -> list[Diagnosis]:
     if found := on_path("acphold"):
         findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
-        words = on_one_line(shlex.join(own_command()))
+        words = on_one_line(shlex.join(written_command()))
         text = f"`acphold` is not on PATH: in an editor's settings write {words}"
         findings.append(Diagnosis(text))
     for name in SEARCHED:
@@ -245,7 +246,7 @@ def checked_settings() -> list[Diagnosis]:
         Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}"),
         *(Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)),
         *(_named(agent, reading) for agent in agents),
-        *([] if agents else _defaults()),
+        *([] if agents else _defaults(settings, path, reading)),
         *_alerts(settings, path),
         *_open_variables(agents, path),
     ]
@@ -266,10 +267,10 @@ def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Diagnosis:
     return _command(agent.name, agent.command, path)
 
 
-def _defaults() -> list[Diagnosis]:
-    """Check the options for agents that are given as a command; of others `_named` tells."""
+def _defaults(settings: Mapping[str, object], path: str, reading: Parser) -> list[Diagnosis]:
+    """Check the options of all agents, where `_named` has none to check them with."""
     try:
-        options_of(NamedAgent(()))
+        wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
     except SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     return []

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from acphold.agents.identity import agent_key
+from acphold.cli.command_line import behind_command
 from acphold.cli.jsonc import JsoncError, put, remove, value_at
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
 from acphold.cli.settings import UninstalledAgentError, agent_command
@@ -252,10 +253,11 @@ def agent_of(words: Sequence[str]) -> str:
 
 def own_words(words: Sequence[str]) -> list[str] | None:
     """Return the command behind `acphold wrap`; [] for an agent's name, None without wrap."""
-    for place, word in enumerate(words[1:], 1):
-        if word == "wrap" and os.path.basename(words[place - 1]) in ("acphold", "acphold.exe"):
-            behind = [*words[place + 1 :]]
-            return behind[behind.index("--") + 1 :] if "--" in behind else []
+    for place, word in enumerate(words):
+        if os.path.basename(word) in ("acphold", "acphold.exe"):
+            command, *behind = behind_command(words[place + 1 :]) or [""]
+            if command == "wrap":
+                return behind[behind.index("--") + 1 :] if "--" in behind else []
     return None
 
 

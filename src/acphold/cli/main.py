@@ -21,6 +21,7 @@ from acphold.cli.command_line import (
     NothingChosen,
     Parser,
     UsageError,
+    behind_command,
 )
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.errors import (
@@ -193,18 +194,6 @@ def _told(error: AcpholdError, arguments: Sequence[str]) -> str:
 
             return with_log(f"the agent answered with an error: {error}", patiently=True)
     return str(error)
-
-
-def behind_command(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with a `--journal URL` before the command moved behind it.
-
-    Without a command it is put behind `resume`, which plain `acphold` is.
-    """
-    count = 0
-    while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":
-        count += 1 if "=" in arguments[count] else 2
-    moved, rest = arguments[:count], arguments[count:]
-    return [*(rest[:1] or (["resume"] if moved else [])), *moved, *rest[1:]]
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -334,9 +334,17 @@ def defaults_of_all(but: Parser) -> dict[str, object]:
     Raises SettingsError.
     """
     path = settings_path()
-    defaults = table_of(read_settings(path) or {}, "defaults", path)
     typed = {action.dest for action in but.actions}
-    return {key: value for key, value in _options(defaults).items() if key not in typed}
+    options = defaults_of(read_settings(path) or {}, path)
+    return {key: value for key, value in options.items() if key not in typed}
+
+
+def defaults_of(settings: Mapping[str, object], path: str) -> dict[str, object]:
+    """Return the options in [defaults]; raises SettingsError."""
+    defaults = table_of(settings, "defaults", path)
+    _refuse_unfit_defaults(defaults, path)
+    _variables(defaults.get("env", {}), f"{path}: [defaults]")
+    return _options(defaults)
 
 
 def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
