@@ -59,6 +59,13 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
             value="hold|wait",
         ),
     ] = "hold"
+    keep_prompts: Annotated[
+        bool,
+        OptionHelp(
+            "when a client goes, move its prompts that wait behind a running turn into the "
+            "session's queue, where they outlive this process"
+        ),
+    ] = False
     answer_timeout: Annotated[
         float | None,
         OptionHelp(

@@ -26,7 +26,15 @@ from acphold.cli.thin_wrap import owner_socket
 from acphold.reading.neighbours import Process
 from acphold.transports.runtime_folder import lock
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent, wrap_command
+from tests.editor import (
+    DEADLINE,
+    Editor,
+    editor,
+    introduced,
+    received,
+    scripted_agent,
+    wrap_command,
+)
 from tests.failures.processes import lives, until
 
 pytestmark = pytest.mark.slow
@@ -134,6 +142,32 @@ async def test_a_question_waits_for_whoever_comes_next(home: Home, tmp_path: Pat
     async with home.editor() as other:
         await other.load(session)
         await other.until_text('"yes"')
+
+
+async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_process(
+    home: Home, tmp_path: Path, defaults: Defaults
+) -> None:
+    home.env["ACPHOLD_SETTINGS"] = str(defaults(keep_prompts=True))
+    log = tmp_path / "log"
+    agent = scripted_agent(log=str(log))
+    async with home.editor(agent=agent) as one:
+        session = await one.new()
+        one.begin_prompt(session, {"say": "begun"}, {"until": str(tmp_path / "never")})
+        await one.until_text("begun")
+        for word in ("second", "third"):
+            one.begin_prompt(session, {"say": word})
+        await one.call("session/list")
+        await one.kill()
+    await until(lambda: "2 prompts wait" in home.run("queue").stdout)
+    [owner] = home.owners()
+    os.kill(owner, signal.SIGKILL)
+    async with home.editor(agent=agent) as other:
+        await other.load(session)
+        lines = home.run("queue", session, "go").stdout
+        assert lines.splitlines()[0].endswith("2 prompts wait")
+        await other.until(lambda: other.text().endswith("secondthird"))
+    sent = [message["params"]["prompt"][-1]["text"] for message in received(log, "session/prompt")]
+    assert [json.loads(text)[0]["say"] for text in sent] == ["begun", "second", "third"]
 
 
 def state(line: dict[str, Any]) -> str | None:

@@ -400,3 +400,54 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
         queue = await state(client, session)
         assert waiting(queue) == []
         assert len(prompts(house)) == 2 + limit_waits.MOST_A_DAY
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_prompts_of_a_client_that_goes_stay_in_the_queue_if_they_are_to(
+    journal: Path, fails: bool
+) -> None:
+    async with shared(journal, keep_prompts=True) as house:
+        client, session = await house.opened()
+        other = await house.loaded(session)
+        await house.begun(client, session, "first")
+        for words in ("second", "third"):
+            client.begin_prompt(session, words)
+        stays = other.begin_prompt(session, "of who stays")
+        await other.call("session/list", {})
+        await client.call("session/list", {})
+        await client.go()
+        await house.gone(client)
+        await house.agent.end(session, RemoteError(-32000, "no") if fails else ANSWER)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await stays
+        queue = await state(other, session)
+        if fails:
+            assert (waiting(queue), queue["held"]) == (["second", "third"], "failed")
+            assert (await house.journal.session(session)).queued == 2
+            return
+        for words in ("second", "third"):
+            await house.agent.prompted(session)
+            assert prompts(house)[-1] == words
+            await house.agent.end(session)
+        assert prompts(house) == ["first", "of who stays", "second", "third"]
+
+
+ANSWER = b'{"stopReason":"end_turn"}'
+
+
+async def test_those_of_a_client_that_sends_them_again_itself_are_left_to_it(
+    journal: Path,
+) -> None:
+    async with shared(journal, keep_prompts=True) as house:
+        client, session = await house.opened(_meta={"acphold/positions": True})
+        await house.begun(client, session, "first")
+        client.begin_prompt(session, "second")
+        await client.call("session/list", {})
+        await client.go()
+        await house.gone(client)
+        other = await house.loaded(session)
+        assert await state(other, session) == {}
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "second"]

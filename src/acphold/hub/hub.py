@@ -235,6 +235,8 @@ class Hub:
             for attachment in conversation.session.attachments:
                 if attachment.client is client:
                     in_turn = conversation.turns.running is not None
+                    if self._options.keep_prompts:
+                        conversation.waiting.keep(client)
                     conversation.session.keep_position(attachment, in_turn=in_turn)
                     conversation.detach(attachment)
 

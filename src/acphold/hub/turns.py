@@ -408,6 +408,24 @@ class Turns:
 
     # -- cut short ------------------------------------------------------------------------
 
+    def withdraw(self, client: Client) -> list[PromptTurn]:
+        """Take out and return the turns of a client that goes which have not begun, in order;
+        without those that it sends again when it comes back."""
+        withdrawn = [
+            turn
+            for turn in self._queue
+            if turn.client is client
+            and not turn.may_come_again
+            and turn.stage is TurnStage.QUEUED
+            and turn is not self._first
+        ]
+        for turn in withdrawn:
+            turn.conclude()
+            self._queue.remove(turn)
+        if withdrawn and not self._queue:
+            self._session.turn_over()
+        return withdrawn
+
     async def cancel(self, client: Client | None = None) -> None:
         """Cancel the running turn, and those in the queue of `client`, or of all
         (`session/cancel`)."""

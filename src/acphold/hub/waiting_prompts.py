@@ -28,6 +28,7 @@ from acphold.history.prompt_queue import (
 )
 from acphold.history.raw_update import members
 from acphold.history.times import now_ms
+from acphold.hub.attachment import Client
 from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.questions import Questions
 from acphold.hub.session import HubSession
@@ -110,6 +111,25 @@ class WaitingPrompts:
 
     async def _content(self, waits: WaitingPrompt) -> QueueChange:
         return content_in(await self._session.read(waits.seq - 1, 1), waits)
+
+    def keep(self, client: Client) -> None:
+        """Put the prompts of a client that goes behind what waits, if their turns have not
+        begun."""
+        if not (turns := self._turns.withdraw(client)):
+            return
+        for turn in turns:
+            info = msgspec.Raw(client.info or b"{}")
+            add = QueueChange("add", uuid4().hex[:8], msgspec.Raw(turn.prompt), client=info)
+            # Held, not published: so they are there when the running turn ends, however it ends.
+            self._session.hold(QUEUE, [encode(add)])
+        self._tasks.start(self._kept(), "keep prompts")
+
+    async def _kept(self) -> None:
+        try:
+            await self._session.release()
+        except JournalError as exc:  # still held: the next commit has them
+            log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
+        self.look()
 
     async def reopened(self) -> None:
         """Hold what waits, unless it is to go on: this process has opened the session anew. Raises
