@@ -3,12 +3,26 @@ not."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from tests.editor import DEADLINE, wrapped
+import pytest
+
+from tests.editor import (
+    DEADLINE,
+    introduced,
+    received,
+    scripted_agent,
+    wrap_command,
+    wrapped,
+)
+from tests.failures.processes import until
 
 
 def acphold(journal: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -61,9 +75,6 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     assert lines[0].endswith(": 1 prompt waits")
     assert "No process has the session open" in lines[-1]
     assert "1 prompt waits" in acphold(journal, "queue").stdout
-    refused = acphold(journal, "queue", session, "go")
-    assert refused.returncode == 2
-    assert "acphold resume" in refused.stderr
     async with wrapped(journal) as two:
         await two.load(session)
         lines = queue(journal, session)
@@ -71,6 +82,59 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
         queue(journal, session, "go")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
     assert acphold(journal, "queue").stdout == "No prompt waits.\n"
+
+
+@pytest.mark.slow
+async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_begins(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tempfile.mkdtemp(prefix="acphold-")  # a short name: sockets are made in it
+    monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+    monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+    log = tmp_path / "log"
+    async with wrapped(journal, log=str(log)) as one:
+        session = await one.talk({"say": "a"})
+        assert await one.leave() == 0
+    asks = ["session/request_permission", ASK]
+    for step in ([{"say": "b"}, {"ask": asks}], [{"say": "c"}]):
+        queue(journal, session, "add", json.dumps(step))
+    try:
+        begun = await asyncio.to_thread(acphold, journal, "queue", session, "go")
+        assert begun.returncode == 0, begun.stderr
+        assert "Opened in the background" in begun.stderr
+        # Its question waits for a person: nothing goes on over it.
+        await until(lambda: "waiting" in acphold(journal, "list").stdout)
+        async with wrapped(journal) as two:
+            await two.load(session)
+            await two.until(lambda: two.text().endswith("c"))
+        assert len(received(log, "session/prompt")) == 3
+    finally:
+        stopped = await asyncio.to_thread(acphold, journal, "stop", "--all")
+        shutil.rmtree(folder, ignore_errors=True)
+    assert "stopped" in stopped.stdout.lower()
+
+
+ASK = {
+    "toolCall": {"toolCallId": "t1", "title": "Run it"},
+    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+}
+
+
+async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
+    journal: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "agent"
+    gone.write_text(f"#!/bin/sh\nexec {shlex.join(scripted_agent())}\n")
+    gone.chmod(0o700)
+    async with introduced(wrap_command([str(gone)]), journal=journal) as one:
+        session = await one.talk({"say": "a"})
+        assert await one.leave() == 0
+    queue(journal, session, "add", "later")
+    gone.unlink()
+    run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
+    assert run.returncode == 2
+    assert f"acphold resume {session}" in run.stderr
+    assert "1 prompt waits" in queue(journal, session)[0]
 
 
 def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:

@@ -195,27 +195,50 @@ async def test_a_prompt_that_comes_meanwhile_goes_first_and_its_failure_holds_th
 async def test_after_a_restart_it_is_held_unless_it_was_told_to_go_on(journal: Path) -> None:
     async with shared(journal) as house:
         client, held = await house.opened()
-        going = await client.new()
-        for session in (held, going):
-            turn = await house.begun(client, session, "first")
+        going, cancelled = await client.new(), await client.new()
+        for session in (held, going, cancelled):
+            await house.begun(client, session, "first")
             await add(client, session, "second")
         await change(client, going, "set", restarts=True)
-        del turn
+        await change(client, cancelled, "set", restarts=True)
+        client.tell("session/cancel", {"sessionId": cancelled})
+        await client.call("session/list", {})
         await house.give_way()
     async with shared(journal) as house:
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
         client = await house.client()
-        await client.load(held)
-        queue = await state(client, held)
-        # The turn that ran was cut off: that holds it, too.
-        assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
+        for session in (held, cancelled):
+            await client.load(session)
+            queue = await state(client, session)
+            # The turn that ran was cut off, or cancelled by a person: that holds it, too.
+            assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
         await client.load(going)
-        queue = await state(client, going)
-        assert queue["held"] == "cancelled"
-        await change(client, going, "go")
         await house.agent.prompted(going)
         assert prompts(house) == ["second"]
+        assert "held" not in await state(client, going)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_turn_that_a_crash_cuts_off_holds_what_waits_unless_it_was_told_to_go_on(
+    journal: Path, restarts: bool
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.begun(client, session, "first")
+        await add(client, session, "second")
+        await change(client, session, "set", restarts=restarts)
+        await house.give_way()
+        async with shared(journal) as other:
+            other.agent.can("resume")
+            other.agent.results["session/resume"] = b"{}"
+            client = await other.loaded(session)
+            queue = await state(client, session)
+            if not restarts:
+                assert (waiting(queue), queue["held"]) == (["second"], "interrupted")
+                return
+            await other.agent.prompted(session)
+            assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
 
 
 @pytest.mark.parametrize("kept", [QueueChange("go"), QueueChange("hold", why="limited", until=1)])

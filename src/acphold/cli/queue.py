@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -15,19 +16,23 @@ from msgspec import UNSET, Raw, UnsetType
 from acphold.cli.ask_input import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment, add_journal
 from acphold.cli.continuation import meant
-from acphold.cli.journals import opened, opened_if_any
+from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
 from acphold.client.prompt_content import content_blocks
-from acphold.errors import RemoteError
+from acphold.errors import AcpholdError, RemoteError
 from acphold.history.prompt_queue import QueueChange, WaitingPrompt
 from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.queue_words import held, moment, wait
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.queues import QueueAnswer, ask_queue
+from acphold.reading.neighbours import asked_over
+from acphold.reading.queues import NAME, QueueAnswer, ask_queue
 from acphold.reading.session_reader import Wanted
-from acphold.schema import encode
+from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.initialize import PromptCapabilities
+
+OPEN_SECONDS = 120.0
+"""Seconds that an agent has to start, and again to open the session."""
 
 DEEDS = ("add", "edit", "move", "drop", "hold", "go")
 
@@ -89,6 +94,7 @@ def queue(
     after the other, once no turn runs and no question is open, in the process that has the session
     open. It needs no client. If a turn fails, is refused, cancelled or cut off, or if another
     process opens the session, the rest is held until you say `go`. A prompt begins at most once.
+    If no process has the session open, `go` opens it in the background, with its agent.
     """
     if session_id is None:
         return asyncio.run(_list(journal, as_json=json))
@@ -208,11 +214,8 @@ async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -
         for place, change in enumerate(wish.changes):
             if change.do in ("edit", "move", "drop"):
                 change = msgspec.structs.replace(change, id=ids[place], before=before)
-            if change.do == "go" and not answer.is_live:
-                raise UsageError(
-                    "no process has this session open, so nothing can begin in it; open it with "
-                    f"`acphold resume {row.session_id}`, and say go there or here"
-                )
+            if change.do == "go" and not answer.is_live and answer.queue.waiting:
+                await _open_in_background(row, location)
             try:
                 answer = await ask_queue(journal, row.session_id, change)
             except RemoteError as error:
@@ -222,6 +225,35 @@ async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -
     else:
         print("\n".join(map(visible, lines(row, answer))))
     return Exit.OK
+
+
+async def _open_in_background(row: SessionRow, location: str | None) -> None:
+    """Open a session that no process has, with its agent; UsageError if that is not known, or does
+    not start."""
+    from acphold.cli.continuation import fetched, settled_in, start_of, told
+    from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+
+    there = f"`acphold resume {row.session_id}` opens it here: say go there"
+    start = fetched(start_of(row))
+    if start.verb != "wrap":
+        raise UsageError(
+            f"no process has this session open, and {told(start)} does not run in the background; "
+            + there
+        )
+    cwd = await settled_in(location, row, None)
+    command = start.served(path_of(location), "--background")
+    wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
+    params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
+    try:
+        await asked_over(
+            *(await wrap.open(), NAME, RESUME_SESSION.name, encode(params), OPEN_SECONDS),
+            watches=True,
+        )
+    except AcpholdError as error:
+        raise UsageError(f"the session cannot be opened: {error}; {there}") from None
+    finally:
+        await wrap.aclose()
+    print(f"Opened in the background, with {told(start)}.", file=sys.stderr)
 
 
 def _meant(waiting: Sequence[WaitingPrompt], number: str) -> str:
@@ -249,4 +281,4 @@ def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
         when = "" if it.at is None else f"at {moment(it.at)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
-        yield f"No process has the session open; `acphold resume {row.session_id}` opens it."
+        yield f"No process has the session open; `acphold queue {row.session_id} go` begins."

@@ -57,13 +57,13 @@ class Start(msgspec.Struct, frozen=True):
             return self.command
         return (self.agent,) if self.agent else ("--", *self.command)
 
-    def served(self, journal: str) -> tuple[str, ...]:
-        """Return the command line that serves its sessions in this journal."""
+    def served(self, journal: str, *options: str) -> tuple[str, ...]:
+        """Return the command line that serves its sessions in this journal, with more options."""
         from acphold.processes.own_program import (
             own_command,
         )  # late: an editor waits for this module
 
-        return own_command(self.verb, *self.options, f"--journal={journal}", *self.words)
+        return own_command(self.verb, *self.options, *options, f"--journal={journal}", *self.words)
 
 
 def made_here(

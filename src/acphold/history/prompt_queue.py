@@ -17,6 +17,9 @@ is held     a person holds it; a turn ended in   a person says `go`; or the mome
             another way than done while          the reason
             something waits; or the session was
             opened anew by another process
+
+A queue that `restarts` is not held by the end of a process: a turn that a crash cut off does not
+hold it, and an end in order holds it only until another process opens the session.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ REOPENED: Final = "reopened"
 
 BY_PERSON: Final = "person"
 """The reason for holding a queue that somebody asked to hold."""
+
+ENDED_IN_ORDER: Final = ("cancelled", REOPENED)
+"""The outcome of a turn that ends with its process, and why the queue is held by then."""
 
 LIMITED: Final = "limited"
 """The reason for holding a queue behind a turn that ended at a limit: its own, or the vendor's."""
@@ -211,6 +217,8 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
     if queue.held == LIMITED and outcome == "failed":
         return queue  # this turn, as it says right before its end, or one more at the same limit
     if queue.goes_on and outcome in ("failed", "refused"):
+        return queue
+    if queue.restarts and (outcome == "interrupted" or (outcome, queue.held) == ENDED_IN_ORDER):
         return queue
     return replace(queue, held=outcome, until=None)
 

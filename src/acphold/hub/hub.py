@@ -163,6 +163,8 @@ class Hub:
         owner themselves. No turn begins any more.
         """
         conversations = tuple(self._live.values())
+        for conversation in conversations:
+            conversation.waiting.process_ends()
         await asyncio.gather(
             *(conversation.turns.aclose(with_process=True) for conversation in conversations),
             return_exceptions=True,

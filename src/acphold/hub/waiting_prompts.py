@@ -137,9 +137,18 @@ class WaitingPrompts:
         queue = self._session.queue
         goes_by_itself = not queue.held or queue.until is not None
         if queue.waiting and goes_by_itself and not queue.restarts:
-            held = encode(QueueChange("hold", why=REOPENED))
-            await self._session.publish(QUEUE, [held])
+            await self._session.publish(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
+        elif queue.waiting and queue.held == REOPENED and queue.restarts:
+            await self._session.publish(QUEUE, [encode(QueueChange("go"))])
         self.look()
+
+    def process_ends(self) -> None:
+        """Hold what is to go on in the next process: the running turn, which ends with this one,
+        then holds nothing."""
+        queue, turn = self._session.queue, self._turns.running
+        goes_on = queue.waiting and queue.restarts and not queue.held
+        if goes_on and turn is not None and not turn.is_cancelled:
+            self._session.hold(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
 
     # -- beginning ------------------------------------------------------------------------
 

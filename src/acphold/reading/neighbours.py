@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from acphold.agents.capabilities import WATCHES
 from acphold.errors import (
     AcpholdError,
     MethodNotFoundError,
@@ -25,7 +26,7 @@ from acphold.errors import (
 )
 from acphold.journal import At, Owners, Silent, Whose
 from acphold.journal.owners import Owner
-from acphold.rpc import NotificationReceived, Peer, connected
+from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, PROTOCOL_VERSION, encode
 from acphold.transports.addresses import connect, is_node, unix_address
@@ -241,15 +242,33 @@ async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: fl
 async def asked_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
     """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
     RemoteError."""
+    transport = await connect(addresses, ANSWER_SECONDS)
+    return await asked_over(transport, name, method, params, CLIENT_SECONDS)
+
+
+async def asked_over(
+    transport: Transport,
+    name: str,
+    method: str,
+    params: bytes,
+    seconds: float,
+    *,
+    watches: bool = False,
+) -> bytes:
+    """Ask as a client of this name over a transport that is open, which is closed then.
+
+    `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError
+    and RemoteError.
+    """
     introduction = {
         "protocolVersion": PROTOCOL_VERSION,
-        "clientCapabilities": {},
+        "clientCapabilities": {"_meta": {WATCHES: True}} if watches else {},
         "clientInfo": {"name": name, "version": __version__},
     }
-    peer = Peer(await connect(addresses, ANSWER_SECONDS), _SilentPeer(), name="process")
+    peer = Peer(transport, _SilentPeer(), name="process")
     async with connected(peer):
-        await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=CLIENT_SECONDS)
-        return await peer.call_raw(method, params, seconds=CLIENT_SECONDS)
+        await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=seconds)
+        return await peer.call_raw(method, params, seconds=seconds)
 
 
 class _SilentPeer:

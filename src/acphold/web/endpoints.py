@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Final, Protocol
@@ -21,13 +21,18 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, UnknownSessionError
+from acphold.history.prompt_queue import REOPENED
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import At, Journal, ListFilter, SessionRow, Silent
+from acphold.journal import At, Here, Journal, ListFilter, ListKey, SessionRow, Silent
+from acphold.journal.kept_queue import is_free
+from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
+from acphold.reading.neighbours import asked_over
 from acphold.rpc import Transport
+from acphold.schema import RESUME_SESSION, encode
 from acphold.server.all_agents import attend_all, begun
 from acphold.server.checked_params import checked_list
-from acphold.server.principals import FAR_NEIGHBOUR, Principal
+from acphold.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
 from acphold.server.service import (
     LOOK_SECONDS,
     Service,
@@ -39,6 +44,7 @@ from acphold.server.service import (
 from acphold.server.unstable import archive_filter
 from acphold.tasks import END_SECONDS, TaskSet, beside, first
 from acphold.transports.addresses import OWNERS
+from acphold.transports.memory import memory_pair
 from acphold.transports.urls import origin_of
 
 log = logging.getLogger(__name__)
@@ -51,6 +57,15 @@ Parsing blocks the event loop, and so every client, for a time that grows with t
 
 LINGER_SECONDS: Final = 600.0
 """Seconds that an idle agent is kept running: see `Endpoints`."""
+
+OPENED_AT_ONCE: Final = 4
+"""Sessions that are opened at the same time for the prompts that wait in them."""
+
+OPEN_SECONDS: Final = 120.0
+"""Seconds in which an agent has to start, and again to open the session, for such a one."""
+
+OWNER_LOOKS: Final = 2 + round(SILENT_SECONDS / RENEW_SECONDS)
+"""Looks at the sessions of a process that may still live: after so many it does, or was silent."""
 
 
 class Attending(Protocol):
@@ -247,6 +262,69 @@ class Endpoints:
             for name, opening in self._open.items()
             if opening.done() and not opening.cancelled() and opening.exception() is None
         }
+
+    # -- after a restart ------------------------------------------------------------------
+
+    async def go_on(self) -> None:
+        """Open the sessions in which prompts wait that were told to go on after a restart, if their
+        process has ended; a few at once.
+
+        What does not open is logged, and holds up nothing else. Sessions of a process that may
+        still live are looked at again until that is clear.
+        """
+        tried: set[str] = set()
+        room = asyncio.Semaphore(OPENED_AT_ONCE)
+
+        async def open_(row: SessionRow, name: str) -> None:
+            async with room:
+                await self._open_for_its_queue(row, name)
+
+        async with asyncio.TaskGroup() as opening:
+            for _ in range(OWNER_LOOKS):
+                try:
+                    rows = [row async for row in self._left_behind() if row.session_id not in tried]
+                    for row in rows:
+                        name = self._name_of(row)
+                        if name not in self.names:
+                            log.error(
+                                "session %s: its prompts wait on: %s is not served here",
+                                *(row.session_id, row.agent),
+                            )
+                        elif isinstance(whose := await self._journal.owner(row.session_id), Here):
+                            pass
+                        elif not is_free(whose) and not isinstance(whose, Silent):
+                            continue
+                        else:
+                            opening.create_task(open_(row, name), name=f"open {row.session_id}")
+                        tried.add(row.session_id)
+                except AcpholdError as exc:
+                    log.error("sessions that are to go on are not known: %s", exc)
+                await asyncio.sleep(RENEW_SECONDS)
+
+    async def _left_behind(self) -> AsyncIterator[SessionRow]:
+        """Yield the sessions with prompts that are to go on after a restart."""
+        wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
+        key: ListKey | None = None
+        while page := await self._journal.page(wanted, key):
+            for row in page:
+                queue = (await self._journal.summary(row.session_id)).queue
+                held = "" if queue.held == REOPENED else queue.held
+                if queue.restarts and (not held or queue.until is not None):
+                    yield row
+            key = page[-1].key
+
+    async def _open_for_its_queue(self, row: SessionRow, name: str) -> None:
+        near, far = memory_pair()
+        params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
+        attending = self.attend_one(name, far, THIS_USER)
+        try:
+            async with beside(attending, "open for its queue"):
+                await asked_over(
+                    *(near, "acphold", RESUME_SESSION.name, params, OPEN_SECONDS), watches=True
+                )
+            log.info("session %s is open: its prompts go on", row.session_id)
+        except AcpholdError as exc:
+            log.error("session %s: its prompts wait on: %s", row.session_id, exc)
 
     # -- hubs -----------------------------------------------------------------------------
 

@@ -258,7 +258,10 @@ async def serve(
                     with noted(listening.running(services[default].journal, origins)):
                         code = pairing.new_code(Worth(SCOPES))
                         ready(Serving(origins[0], code, tuple(services), page.is_built))
-                        async with beside(stop.wait(), "wait for the end") as stopped:
+                        async with (
+                            beside(stop.wait(), "wait for the end") as stopped,
+                            beside(endpoints.go_on(), "go on with queues"),
+                        ):
                             await first(stopped, running)
                     gate.stop()
         finally:

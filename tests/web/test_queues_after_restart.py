@@ -1,0 +1,125 @@
+"""`serve` ends and starts again: prompts that wait go on by themselves where they were told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from tests.cli.test_queue import queue
+from tests.editor import DEADLINE, received, scripted_agent
+from tests.failures.processes import until
+from tests.web.conftest import Served, serving
+
+pytestmark = pytest.mark.slow
+
+
+def said(log: Path) -> list[str]:
+    """What the agent was told to say, in the order in which it was told."""
+    texts = [message["params"]["prompt"][-1]["text"] for message in received(log, "session/prompt")]
+    return [json.loads(text)[0]["say"] for text in texts]
+
+
+def step(word: str, *more: dict[str, Any]) -> str:
+    return json.dumps([{"say": word}, *more])
+
+
+async def a_session(served: Served, log: Path, name: str, *, restarts: bool) -> str:
+    """One with a turn that never ends, and two prompts that wait."""
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=log.parent)
+        session.prompt(step(f"{name} 1", {"until": str(log.parent / "never")}))
+        await until(lambda: f"{name} 1" in said(log))
+        for number in (2, 3):
+            await session.queue.add(step(f"{name} {number}"))
+        await session.queue.set(restarts=restarts)
+        return session.id
+
+
+@pytest.mark.parametrize("crash", [True, False])
+async def test_only_sessions_that_were_told_to_go_on_by_themselves_once_and_in_order(
+    tmp_path: Path, crash: bool
+) -> None:
+    log = tmp_path / "log"
+    store = tmp_path / "store"
+    can = {"loadSession": True}
+    agent = scripted_agent(log=str(log), store=str(store), capabilities=can)
+    with serving(tmp_path, agent=tuple(agent)) as served:
+        names = [f"s{number}" for number in range(6)]
+        for name in names:
+            await a_session(served, log, name, restarts=True)
+        holds = await a_session(served, log, "held", restarts=False)
+        if not crash:
+            served.process.terminate()
+            served.process.wait(timeout=DEADLINE * 2)
+        await asyncio.to_thread(served.start_again)
+        await until(lambda: all(f"{name} 3" in said(log) for name in names))
+        journal = Path(served.env["ACPHOLD_JOURNAL"])
+        lines = await asyncio.to_thread(queue, journal, holds)
+        assert "2 prompts wait" in lines[0]
+        for name in names:
+            mine = [word for word in said(log) if word.startswith(f"{name} ")]
+            assert mine == [f"{name} {number}" for number in (1, 2, 3)]
+        assert not {"held 2", "held 3"} & {*said(log)}
+
+
+async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_path: Path) -> None:
+    log, broken = tmp_path / "log", tmp_path / "broken"
+    good = scripted_agent(log=str(log), capabilities={"loadSession": True})
+    program = f"[ -e {broken} ] && exit 3; exec {' '.join(map(shlex.quote, good))}"
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        f'[agents.bad]\ncommand = {json.dumps(["sh", "-c", program])}\nname = "bad"\n'
+        f'[agents.good]\ncommand = {json.dumps(good)}\nname = "good"\n'
+    )
+    variables = {"ACPHOLD_SETTINGS": str(settings)}
+    told = tmp_path / "told"
+    with serving(tmp_path, f"--log-file={told}", agent=(), variables=variables) as served:
+        made = {}
+        for name in ("bad", "good"):
+            at = f"{served.url}/acp/{name}"
+            async with acphold.connect(at, token=served.token()) as agent:
+                session = await agent.new_session(cwd=tmp_path)
+                await session.prompt(step(f"{name} 0"))
+                await session.queue.hold()
+                await session.queue.add(step(f"{name} 1"))
+                await session.queue.set(restarts=True)
+                made[name] = session.id
+        broken.touch()
+        served.process.kill()
+        served.process.wait()
+        journal = Path(served.env["ACPHOLD_JOURNAL"])
+        for session_id in made.values():  # as if nobody had held it: no process has them
+            await asyncio.to_thread(let_go, journal, session_id)
+        await asyncio.to_thread(served.start_again)
+        await until(lambda: "good 1" in said(log))
+        await until(lambda: "its prompts wait on" in told.read_text())
+        assert f"session {made['bad']}: its prompts wait on" in told.read_text()
+        assert "bad 1" not in said(log)
+        lines = await asyncio.to_thread(queue, journal, made["bad"])
+        assert "1 prompt waits" in lines[0]
+        broken.unlink()
+        await asyncio.to_thread(served.start_again)
+        await until(lambda: "bad 1" in said(log))
+        assert said(log).count("good 1") == 1
+
+
+def let_go(journal: Path, session_id: str) -> None:
+    """Say go in a session that no process has."""
+    from acphold.history.prompt_queue import QueueChange
+    from acphold.journal.kept_queue import change_queue
+    from acphold.journal.stores import open_journal
+
+    async def change() -> None:
+        opened = open_journal(journal)
+        try:
+            await change_queue(opened, session_id, QueueChange("go"))
+        finally:
+            await opened.aclose()
+
+    asyncio.run(change())
