@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, WebSocketRoute, expect
 
 import acphold
 from tests.page.conftest import as_paired, opened, row_of, steps, typed, violations, watch
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
 
 def rows(page: Page) -> Locator:
-    return page.locator(".queue li")
+    return page.locator(".queue ol li")
 
 
 async def at_work(
@@ -46,7 +48,7 @@ async def put_off(page: Page, *texts: str) -> None:
 
 
 async def expect_words(page: Page, *texts: str) -> None:
-    await expect(page.locator(".queue li .words > p:first-child")).to_have_text(list(texts))
+    await expect(page.locator(".queue ol li .words > p:first-child")).to_have_text(list(texts))
 
 
 def answer(page: Page, text: str) -> Locator:
@@ -154,6 +156,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await put_off(page, "one", "two")
     await expect(waits).to_contain_text(re.compile("2 wait(?!,)"))
     await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Hold it").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("held: the last turn was cancelled")
     await expect(waits).to_contain_text("2 wait, held")
@@ -164,7 +167,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await expect(answer(page, "first this")).to_be_visible()
     await put_off(page, steps({"until": str(tmp_path / "done")}))
     await page.get_by_role("button", name="Move up: [").click()
-    await page.get_by_role("button", name="Go").click()
+    await page.get_by_role("button", name="Go", exact=True).click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(status).to_have_text("")
     # The next one runs; what is behind it is held by a person.
@@ -174,9 +177,144 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     (tmp_path / "done").touch()
     await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     await expect_words(page, "two")
-    await page.get_by_role("button", name="Go").click()
+    await page.get_by_role("button", name="Go", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
     assert [it[:10] for it in said(served, session)] == ["first this", "one", '[{"until":', "two"]
+
+
+async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path, until="cancel")
+    await put_off(page, "one", steps({"until": "cancel"}), "two")
+    question = page.get_by_role("alert").filter(has_text="You stopped the turn.")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(question).to_be_visible()
+    await expect(page.locator(".ending.cancelled")).to_be_visible()
+    await expect(page.locator(".queue header [role=status]")).to_contain_text("cancelled")
+    assert said(served, session) == []
+    await page.get_by_role("button", name="Go on").click()
+    await expect(answer(page, "one")).to_be_visible()
+    await expect(rows(page)).to_have_count(1)
+    # Answered before the agent has ended the turn: it goes on once that is over.
+    await page.evaluate(
+        """() => new MutationObserver(() =>
+          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Go on")
+            ?.click()).observe(document.body, { childList: true, subtree: true })"""
+    )
+    await page.get_by_role("button", name="Stop").click()
+    await expect(answer(page, "two")).to_be_visible()
+    await expect(page.locator(".queue")).to_have_count(0)
+    assert [it[:5] for it in said(served, session)] == ["one", '[{"un', "two"]
+
+
+async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_in_an_idle_one(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    area = page.get_by_role("textbox", name="Prompt")
+    field = page.get_by_label("Not before")
+    for count, text in enumerate(("while it works", "while it is idle"), 1):
+        await area.fill(text)
+        await page.get_by_role("button", name="Later at…").click()
+        await expect(field).to_be_focused()
+        await field.fill("2001-01-02T02:00")
+        await page.get_by_role("button", name="Put in the queue").click()
+        await expect(page.get_by_role("alert")).to_contain_text("still to come")
+        assert await violations(page) == []
+        await field.fill("2099-01-02T02:00")
+        await field.press("Enter")
+        await expect(rows(page)).to_have_count(count)
+        await expect(rows(page).last.locator(".aside")).to_have_text("at Jan 2, 02:00 AM")
+        await expect(area).to_have_value("")
+        (tmp_path / "done").touch()
+        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    # With the keyboard one comes back from it, and nothing is lost.
+    await area.fill("at once")
+    await page.get_by_role("button", name="Later at…").click()
+    await field.press("Escape")
+    await expect(field).to_have_count(0)
+    await expect(area).to_have_value("at once")
+    await area.press("Enter")
+    await expect(answer(page, "at once")).to_be_visible()
+    assert said(served, session) == ["at once"]
+
+
+async def test_a_prompt_put_off_over_a_line_that_is_cut_is_in_the_queue_once(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    routes: list[WebSocketRoute] = []
+    cut: list[Any] = []
+
+    def routed(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+        routes.append(route)
+
+        async def told(message: str | bytes) -> None:
+            answer = json.loads(message)
+            if cut and answer.get("id") == cut[0] and "result" in answer:
+                cut[0] = None  # the server has it, and the page is not told
+                await route.close()
+            elif not (cut and cut[0] is None and route is routes[0]):
+                route.send(message)
+
+        def sent(message: str | bytes) -> None:
+            asked = json.loads(message)
+            if not cut and "change" in asked.get("params", {}):
+                cut.append(asked["id"])
+            server.send(message)
+
+        route.on_message(sent)
+        server.on_message(told)
+
+    await page.route_web_socket(re.compile(r"/acp"), routed)
+    await page.reload()
+    session = await at_work(page, agent, tmp_path)
+    await put_off(page, "only once")
+    assert cut == [None]
+    await expect(page.locator(".sending")).to_have_count(0)
+    await put_off(page, "behind it")
+    await expect_words(page, "only once", "behind it")
+    (tmp_path / "done").touch()
+    await expect(answer(page, "behind it")).to_be_visible()
+    assert said(served, session) == ["only once", "behind it"]
+
+
+async def test_what_happens_behind_a_failure_and_a_restart_is_said_and_switched(
+    page: Page, other: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await opened(other, session.id)
+    await put_off(page, steps({"error": {"code": -32603, "message": "no"}}), "one", "two")
+    await page.get_by_role("button", name="Remove: two").click()
+    await expect(page.get_by_role("button", name="Remove: one")).to_be_focused()
+    rules = page.locator(".queue footer summary").first
+    await expect(rules).to_have_text("Holds after a failure or a restart")
+    await rules.focus()
+    await page.keyboard.press("Enter")
+    failure = page.get_by_role("checkbox", name="Go on after a turn that failed or was refused")
+    await failure.focus()
+    await page.keyboard.press("Space")
+    await expect(rules).to_have_text("Goes on after a failure, holds after a restart")
+    seen_there = other.locator(".queue footer summary").first
+    await expect(seen_there).to_have_text("Goes on after a failure, holds after a restart")
+    await page.get_by_role("checkbox", name="Go on after a restart").check()
+    await expect(rules).to_have_text("Goes on after a failure or a restart")
+    await expect(seen_there).to_have_text("Goes on after a failure or a restart")
+    (tmp_path / "done").touch()
+    await expect(answer(page, "one")).to_be_visible()
+    # What became of the others is told beside what waits.
+    await page.get_by_role("textbox", name="Prompt").fill("tomorrow")
+    await page.get_by_role("button", name="Later at…").click()
+    await page.get_by_label("Not before").fill("2099-01-02T02:00")
+    await page.get_by_role("button", name="Put in the queue").click()
+    over = page.locator(".queue footer summary").last
+    await expect(over).to_have_text("1 taken back, 1 failed, 1 done")
+    await over.click()
+    told = page.locator(".queue footer li")
+    await expect(told).to_have_count(3)
+    await expect(told.last).to_contain_text("done one")
+    assert await violations(page) == []
 
 
 async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(

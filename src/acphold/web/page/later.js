@@ -22,4 +22,4 @@ export { Swipes } from "./view/swipes.js";
 export { TwoColumns } from "./view/two_columns.js";
 export { Undo } from "./view/undo.js";
 export { Usage } from "./view/usage.js";
-export { Waiting } from "./view/waiting.js";
+export { PutOff, Waiting } from "./view/waiting.js";

@@ -52,7 +52,8 @@ const SCREEN = 4000;
  * @property {number} [at]  the moment before which it does not begin
  * @property {string} [client]
  *
- * @typedef {{waiting?: Queued[], held?: string, until?: number}} Queue  what is left out is not so
+ * @typedef {{id: string, words: string, state: string, at: number}} EndedPrompt  `state` is `done`, `takenBack` or how its turn ended
+ * @typedef {{waiting?: Queued[], begun?: Queued, held?: string, until?: number, ended?: EndedPrompt[], goesOn?: boolean, restarts?: boolean}} Queue  what is left out is not so
  */
 
 /** The place of what comes now. @returns {import("./timeline.js").Place} */
@@ -76,6 +77,8 @@ export class Session {
   introduction = signal(null);
   /** The prompts that wait in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
+  /** Somebody here has stopped a turn with prompts behind it: whether those go on is `asked`, or they do once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "asked" | "goes">} */
+  rest = signal("");
   isAttached = signal(false);
   /** Set while it can only be read: its agent is not served, and nobody said which other one may read the conversation and continue it. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
@@ -322,10 +325,10 @@ export class Session {
 
   // -- what is sent ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as that can be. @param {any[]} content */
-  async prompt(content) {
-    this.isAtEnd.value = true;  // who writes wants to see what comes of it
-    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null };
+  /** Keep a prompt, and send it as soon as that can be. @param {any[]} content @param {sends.Kept["later"]} [later]  for the queue */
+  async prompt(content, later) {
+    this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
+    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
     void sends.alone(kept.id, () => this.resumeSending(kept));
     await this.attach();
@@ -347,11 +350,13 @@ export class Session {
   /** End the turn that runs, and those that wait. */
   cancel() {
     for (const { kept, state } of this.sending.value) {
-      if (state !== "sent" && state !== "arrived") continue;
+      if (kept.later || (state !== "sent" && state !== "arrived")) continue;
       this.#stopped.add(kept.id);
       kept.isReturned = true;  // also if the page is gone before the answer comes
       void sends.keep(kept).catch(() => {});
     }
+    const { waiting, held } = this.queue.value ?? {};
+    this.rest.value = waiting && !held ? "asked" : "";
     this.#server.tell("session/cancel", { sessionId: this.id });
   }
 
@@ -365,28 +370,36 @@ export class Session {
       void sends.keep(kept).catch(() => {});
     }
     this.#state(kept, sending.state === "again" ? "begun" : "sent");
-    this.#server
-      .call("session/prompt", {
-        sessionId: this.id,
-        prompt: kept.content,
-        _meta: { "acphold/sent": after === null ? { id: kept.id } : { id: kept.id, after } },
-      })
-      .then(
-        (result) => this.#ended(kept, result.stopReason),
-        (error) => {
-          if (error instanceof LostError) return;
-          this.#state(kept, "failed", error.message);
-        },
-      );
+    const asking = kept.later
+      ? this.#putOff(kept, after !== null).then(() => this.#over(kept))
+      : this.#server
+          .call("session/prompt", {
+            sessionId: this.id,
+            prompt: kept.content,
+            _meta: { "acphold/sent": after === null ? { id: kept.id } : { id: kept.id, after } },
+          })
+          .then((result) => this.#ended(kept, result.stopReason));
+    asking.catch((error) => {
+      if (error instanceof LostError) return;
+      this.#state(kept, "failed", error.message);
+    });
     void this.#server.ping().then((isHeard) => {
       const sent = this.sending.value.find((each) => each.kept.id === kept.id);
       if (isHeard && sent?.state === "sent") this.#state(kept, "arrived");
     });
   }
 
+  /** Put a prompt into the queue, unless it got there over a connection that was lost since. @param {sends.Kept} kept @param {boolean} isAgain */
+  async #putOff({ id, content, later }, isAgain) {
+    /** @type {Queue} */
+    const { begun, waiting = [], ended = [] } = isAgain ? (await this.queued()).queue : {};
+    if ([begun, ...waiting, ...ended].some((each) => each?.id === id)) return;
+    await this.queued({ change: { do: "add", id, prompt: content, ...later } });
+  }
+
   /** The turn of our oldest prompt that waits has begun. @param {import("./timeline.js").Place} place */
   #begun(place) {
-    const sending = this.sending.value.find((each) => each.state === "sent" || each.state === "arrived");
+    const sending = this.sending.value.find(({ kept, state }) => !kept.later && (state === "sent" || state === "arrived"));
     if (!sending) return;
     this.#state(sending.kept, "begun");
     for (const content of sending.kept.content) {
@@ -526,7 +539,7 @@ export class Session {
       _meta: {
         "acphold/after": this.#position,
         "acphold/lineage": this.#lineage || undefined,
-        "acphold/sent": this.sending.value.filter((each) => each.kept.after !== null).map((each) => each.kept.id),
+        "acphold/sent": this.sending.value.filter(({ kept }) => !kept.later && kept.after !== null).map((each) => each.kept.id),
         "acphold/answered": answering.map((each) => each.sent),
         ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }),
       },

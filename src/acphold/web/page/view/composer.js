@@ -4,9 +4,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, forget, keepDraft } from "../model/sends.js";
 import { line } from "../model/text.js";
-import { mayPrompt } from "../wire/device.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 
 const coarse = matchMedia("(pointer: coarse)");
 
@@ -16,7 +16,6 @@ export function Composer({ session, isRunning, paths }) {
   const [files, setFiles] = useState(/** @type {{name: string, content: any}[]} */ ([]));
   const [problem, setProblem] = useState("");
   const [isStopping, setStopping] = useState(false);
-  const [isLate, setLate] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const loading = useRef(/** @type {Promise<void>} */ (Promise.resolve()));
@@ -66,17 +65,11 @@ export function Composer({ session, isRunning, paths }) {
     setFiles([]);
     setProblem("");
   };
-  const send = () => {
+  /** @param {{at?: number}} [later]  into the queue of the session */
+  const send = (later) => {
     if (isEmpty) return;
-    void session.prompt(content());
+    void session.prompt(content(), later);
     clear();
-  };
-  /** Into the queue of the session; until the server has it, it stands here. */
-  const later = () => {
-    setLate(true);
-    session.queued({ change: { do: "add", prompt: content() } })
-      .then(() => area.current?.value === text && clear(), ({ message }) => setProblem(message))
-      .finally(() => setLate(false));
   };
   /** @param {Iterable<File>} chosen */
   const attach = async (chosen) => {
@@ -103,8 +96,6 @@ export function Composer({ session, isRunning, paths }) {
     write(text.replace(/(^|\s)[/@][^\s]*$/, `$1${whole} `));
     area.current?.focus();
   };
-  const queue = session.queue.value;
-  const mayQueue = queue && (isRunning || queue.held) && mayPrompt();
   const found = suggestions(text, state.commands ?? [], paths);
 
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}
@@ -127,7 +118,7 @@ export function Composer({ session, isRunning, paths }) {
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
       ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}
     </div>
-    ${!isEmpty && mayQueue && html`<button type="button" class="quiet" disabled=${isLate || !session.isAttached.value} onClick=${later} title="Into the queue, where it waits also without this page">Later</button>`}
+    ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} />`}
     <${Guard}><${Choices} session=${session} /><//>
   </form>`;
 }

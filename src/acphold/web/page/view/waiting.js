@@ -42,9 +42,21 @@ const REASONS = /** @type {Record<string, string>} */ ({
   reopened: "held: the session was opened anew",
 });
 
+/** How prompts left the queue. */
+const STATES_OVER = /** @type {Record<string, string>} */ ({ done: "done", takenBack: "taken back", limited: "ended at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
+
+/** @param {import("../model/session.js").EndedPrompt} ended */
+const stateOver = ({ state }) => STATES_OVER[state] ?? line(state, 30);
+
+/** @param {import("../model/session.js").Queue} queue */
+function rules({ goesOn, restarts }) {
+  if (goesOn === restarts) return `${goesOn ? "Goes on" : "Holds"} after a failure or a restart`;
+  return goesOn ? "Goes on after a failure, holds after a restart" : "Holds after a failure, goes on after a restart";
+}
+
 /** The queue of the session, in order; who may only watch changes nothing. @param {{desk: Desk, session: Session}} props */
 function Queue({ desk, session }) {
-  const { waiting = [], held, until } = session.queue.value ?? {};
+  const { waiting = [], held, until, ended = [], goesOn = false, restarts = false } = session.queue.value ?? {};
   const [problem, setProblem] = useState("");
   const [edited, setEdited] = useState("");
   const [drag, setDrag] = useState(/** @type {{id: string, before: string} | null} */ (null));
@@ -59,12 +71,27 @@ function Queue({ desk, session }) {
     const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (row?.querySelectorAll(".deeds button:enabled") ?? [])];
     (buttons.find((each) => each.textContent === name) ?? buttons[0] ?? document.getElementById("main"))?.focus();
   }, [session.queue.value, edited]);
-  if (waiting.length === 0) return null;
+  /** @param {object} change */
+  const act = (change) => session.queued({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
+  const goOn = () => {
+    const isHeld = session.queue.peek()?.held;
+    session.rest.value = isHeld ? "" : "goes";
+    if (isHeld) void act({ do: "go" });
+  };
+  // What was asked is over with that turn. Before its end nothing is held yet.
+  const last = useRef(session.queue.value);
+  useEffect(() => {
+    const before = last.current;
+    const now = (last.current = session.queue.value);
+    const goes = !now?.held && (before?.held || before?.begun?.id !== now?.begun?.id);
+    if (!now?.waiting || goes || (now.held && now.held !== "cancelled")) session.rest.value = "";
+    else if (session.rest.value === "goes" && now.held) goOn();
+  }, [session.queue.value]);
+  if (waiting.length === 0 && !held) return null;
 
   const isOff = !session.isAttached.value;
   const mayChange = mayPrompt();
-  /** @param {object} change */
-  const act = (change) => session.queued({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
+  const isAsked = session.rest.value === "asked";
   /** @param {string} id @param {string | undefined} before */
   const move = (id, before) => act({ do: "move", id, before });
   /** @param {number} at @param {1 | -1} by @param {string} name */
@@ -107,10 +134,17 @@ function Queue({ desk, session }) {
     };
   };
 
+  // An agent may yet end the stopped turn as done: then only a person holds it.
+  const stays = () => ((session.rest.value = ""), held || void act({ do: "hold" }));
+  /** @param {string} name @param {"goesOn" | "restarts"} rule @param {boolean} isOn */
+  const rule = (name, rule, isOn) => html`<label class="check"><input type="checkbox" checked=${isOn} disabled=${isOff || !mayChange} onChange=${(/** @type {On<HTMLInputElement>} */ event) => act({ do: "set", [rule]: event.target.checked })} />${name}</label>`;
+
   return html`<section class="queue" aria-label="Queue">
-    <header><h2>${counted(waiting.length, "prompt waits", "prompts wait")}</h2>
+    <header><h2>${waiting.length ? counted(waiting.length, "prompt waits", "prompts wait") : "Queue"}</h2>
       <p role="status">${held && `${REASONS[held] ?? `held: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
-      ${mayChange && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Go" : "Hold"}</button>`}</header>
+      ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Go" : "Hold"}</button>`}</header>
+    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Does what waits behind it go on?</p>
+      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${stays}>Hold it</button><button type="button" disabled=${isOff} onClick=${goOn}>Go on</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
       const words = line(each.words, 200);
       /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
@@ -124,8 +158,51 @@ function Queue({ desk, session }) {
           ${button("Edit", () => setEdited(each.id))}${button("Remove", () => remove(each, waiting[at + 1]?.id))}</div>`}`}
       </li>`;
     })}</ol>
+    <footer><details><summary>${rules({ goesOn, restarts })}</summary>
+        ${rule("Go on after a turn that failed or was refused", "goesOn", goesOn)}${rule("Go on after a restart", "restarts", restarts)}</details>
+      ${ended.length > 0 && html`<details><summary>${over(ended)}</summary><ul>${ended.map((each) => html`<li key=${each.id}><b>${stateOver(each)}</b> ${line(each.words, 200)} <time>${moment(each.at)}</time></li>`)}</ul></details>`}</footer>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
   </section>`;
+}
+
+/** How many of them ended in which way. @param {import("../model/session.js").EndedPrompt[]} ended */
+function over(ended) {
+  const ways = [...new Set(ended.map(stateOver))];
+  return ways.map((way) => `${ended.filter((each) => stateOver(each) === way).length} ${way}`).join(", ");
+}
+
+const HOUR = 3_600_000;
+
+/** What is written can be put into the queue, also for a moment. @param {{session: Session, isRunning: boolean, put: (later: {at?: number}) => void}} props */
+export function PutOff({ session, isRunning, put }) {
+  const [at, setAt] = useState(/** @type {string | null} */ (null));
+  const [isPast, setPast] = useState(false);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const isOpen = at !== null;
+  useEffect(() => {
+    field.current?.focus();
+    field.current?.closest("div")?.scrollIntoView({ block: "nearest" });
+  }, [isOpen]);
+  const queue = session.queue.value;
+  if (!queue || !mayPrompt()) return null;
+  const putAt = () => {
+    const then = new Date(at ?? "").getTime();
+    if (then > Date.now()) put({ at: then });
+    else setPast(true);
+  };
+  /** In the form of the prompt, which Enter would send. @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    if (event.key === "Escape") setAt(null);
+    if (event.key !== "Enter" || event.target !== field.current) return;
+    event.preventDefault();
+    putAt();
+  };
+  return html`<div class="put-off" onKeyDown=${onKey}>${isOpen
+    ? html`<label>Not before <input ref=${field} type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setAt(event.target.value), setPast(false))} /></label>
+      <button type="button" class="main" onClick=${putAt}>Put in the queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
+      ${isPast && html`<p class="bad" role="alert">Choose a moment that is still to come.</p>`}`
+    : html`${(isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue, where it waits also without this page">Later</button>`}
+      <button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a moment that you choose">Later at…</button>`}</div>`;
 }
 
 /** The hour of this place as a field has it. @param {number} at */
