@@ -92,13 +92,13 @@ def to_jetbrains(category: str, words: str, *actions: str) -> bytes:
 def test_a_limit_is_recognised_with_its_words_and_its_moment(
     agent: str, answer: RemoteError | bytes, words: str, moment: float | None
 ) -> None:
-    assert limit_of(agent, answer, now=NOW, zone=BERLIN) == Limit(agent, moment, words)
+    assert limit_of([agent], answer, now=NOW, zone=BERLIN) == Limit(agent, moment, words)
 
 
 def test_an_agent_is_known_by_each_key_of_its_sessions() -> None:
     for agent in VENDOR_LIMITS:
         for key in KNOWN_AGENTS[agent].keys:
-            limit = limit_of(key, to_jetbrains("limit", HIT), now=NOW)
+            limit = limit_of([key], to_jetbrains("limit", HIT), now=NOW)
             assert limit == Limit(agent, AT_FOUR, HIT)
 
 
@@ -130,7 +130,7 @@ def test_an_agent_is_known_by_each_key_of_its_sessions() -> None:
 def test_other_ends_of_a_turn_are_no_limit(
     agent: str, answer: RemoteError | AgentExitedError | bytes
 ) -> None:
-    assert limit_of(agent, answer, now=NOW) is None
+    assert limit_of([agent], answer, now=NOW) is None
 
 
 def test_an_answer_that_quotes_a_limit_is_none() -> None:
@@ -140,9 +140,9 @@ def test_an_answer_that_quotes_a_limit_is_none() -> None:
     }
     for agent in VENDOR_LIMITS:
         for answer in (b'{"stopReason":"end_turn"}', b'{"stopReason":"refusal"}'):
-            assert limit_of(agent, answer, [json.dumps(said).encode()], now=NOW) is None
+            assert limit_of([agent], answer, [json.dumps(said).encode()], now=NOW) is None
         quoted = error(-32603, f"Internal error: the model said: {HIT}", {"message": HIT})
-        assert limit_of(agent, quoted, now=NOW) is None
+        assert limit_of([agent], quoted, now=NOW) is None
 
 
 def window(status: str, resets_at: object) -> bytes:
@@ -165,18 +165,18 @@ def test_the_second_that_claude_tells_beside_its_usage_comes_before_the_hour_in_
         window("rejected", "soon"),
         b'{"_claude/rateLimit": ',
     ]
-    limit = limit_of("claude", claude(HIT), updates, now=NOW)
+    limit = limit_of(["claude"], claude(HIT), updates, now=NOW)
     assert limit == Limit("claude", AT_FOUR + 7, HIT)
 
 
 @pytest.mark.parametrize("resets_at", [NOW - 1, NOW + 40 * 86400, -1, 1e300])
 def test_an_absurd_second_makes_the_hour_in_the_words_doubtful_too(resets_at: float) -> None:
-    limit = limit_of("claude", claude(HIT), [window("rejected", resets_at)], now=NOW)
+    limit = limit_of(["claude"], claude(HIT), [window("rejected", resets_at)], now=NOW)
     assert limit == Limit("claude", None, HIT)
 
 
 def test_without_a_second_the_hour_counts() -> None:
-    limit = limit_of("claude", claude(HIT), [window("rejected", None)], now=NOW)
+    limit = limit_of(["claude"], claude(HIT), [window("rejected", None)], now=NOW)
     assert limit == Limit("claude", AT_FOUR, HIT)
 
 
@@ -185,11 +185,11 @@ def test_updates_are_not_read_for_a_turn_that_ended_well() -> None:
         raise AssertionError("read")
         yield b""
 
-    assert limit_of("claude", b'{"stopReason":"end_turn"}', unread(), now=NOW) is None  # type: ignore[arg-type]
+    assert limit_of(["claude"], b'{"stopReason":"end_turn"}', unread(), now=NOW) is None  # type: ignore[arg-type]
 
 
 def test_the_words_are_one_line_of_a_bounded_length() -> None:
-    limit = limit_of("claude", claude("You've hit your\n limit " + "x" * 9000), now=NOW)
+    limit = limit_of(["claude"], claude("You've hit your\n limit " + "x" * 9000), now=NOW)
     assert limit is not None
     assert limit.words.startswith("You've hit your limit xxx")
     assert len(limit.words) == MOST_WORDS
@@ -211,4 +211,4 @@ JSON = st.recursive(
 def test_an_answer_of_any_shape_never_raises(agent: str, value: object, junk: bytes) -> None:
     raw = json.dumps(value).encode()
     for answer in (raw, junk, RemoteError(-32603, "x", raw), error(429, HIT, value)):
-        limit_of(agent, answer, [raw, junk, b"_claude/rateLimit" + raw], now=NOW)
+        limit_of([agent], answer, [raw, junk, b"_claude/rateLimit" + raw], now=NOW)

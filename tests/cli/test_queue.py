@@ -10,12 +10,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from acphold.presentation.visible_text import local
 from tests.editor import (
     DEADLINE,
+    Refused,
     introduced,
     received,
     scripted_agent,
@@ -142,3 +146,32 @@ def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path
         run = acphold(journal, "queue", "s", *arguments)
         assert run.returncode == 2
         assert "acphold queue --help" in run.stderr
+
+
+HIT = "You've hit your 5-hour limit · resets 3pm (Mars/Olympus)"
+CLAUDE = {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}
+
+
+async def test_a_turn_at_the_vendors_limit_is_called_so_by_every_command(
+    journal: Path,
+) -> None:
+    resets_at = int(time.time()) + 3600
+    window = {"_claude/rateLimit": {"status": "rejected", "resetsAt": resets_at}}
+    told = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": window}
+    error = {"code": -32603, "message": f"Internal error: {HIT}"}
+    async with wrapped(journal, "--name", "mine", info=CLAUDE) as one:
+        session = await one.new()
+        with pytest.raises(Refused):
+            await one.prompt(session, {"say": "a"}, {"update": told}, {"error": error})
+    [row] = acphold(journal, "list", "--json").stdout.splitlines()
+    assert json.loads(row)["outcome"] == "limited"
+    words = f"stopped at a limit, which resets at {local(resets_at * 1000)}: {HIT}"
+    assert words in " ".join(acphold(journal, "show", session).stdout.split())
+    for form in ("markdown", "html"):
+        exported = unescape(acphold(journal, "export", session, "--format", form).stdout)
+        assert words in " ".join(exported.split())
+    lines = acphold(journal, "export", session, "--format", "jsonl").stdout.splitlines()
+    assert json.loads(lines[-1])["update"] == {
+        "error": error,
+        "_meta": {"acphold/limit": {"words": HIT, "resetsAt": resets_at * 1000}},
+    }

@@ -65,6 +65,12 @@ def _shell(text: str) -> list[Json]:
 
 PROMPT: Step = ("prompt", [{"type": "text", "text": "Do it."}])
 DONE: Step = ("turn_end", {"stopReason": "end_turn"})
+RESET = 1_795_404_000_000
+
+
+def _limit(**more: int) -> Json:
+    return {"acphold/limit": {"words": "You've hit your limit", **more}}
+
 
 AGENTS: dict[str, list[Step]] = {
     "claude: a call whose title comes later, an edit, a plan": [
@@ -150,6 +156,16 @@ AGENTS: dict[str, list[Step]] = {
         ("turn_end", {"error": {"code": -32603, "message": "no credit"}}),
         PROMPT,
         ("turn_end", {"interrupted": True}),
+    ],
+    "turns that the vendor's limit ended": [
+        PROMPT,
+        ("turn_end", {"error": {"message": "Internal error"}, "_meta": _limit(resetsAt=RESET)}),
+        PROMPT,
+        ("turn_end", {"stopReason": "end_turn", "_meta": _limit()}),
+        PROMPT,
+        ("turn_end", {"stopReason": "end_turn", "_meta": _limit(resetsAt=-1)}),
+        PROMPT,
+        ("turn_end", {"stopReason": "end_turn", "_meta": {"acphold/limit": "none"}}),
     ],
 }
 
@@ -395,7 +411,8 @@ def _timeline(items: Iterable[Item], lane: str, children: dict[str, Json]) -> It
                 text, _ = _told(item.summary)
                 yield ["compaction", item.compaction_id, item.status, item.error, text]
             case TurnEnd():
-                yield ["end", item.outcome, item.message]
+                resets = [] if item.resets_at is None else [item.resets_at]
+                yield ["end", item.outcome, item.message, *resets]
             case SubAgent():
                 told = [item.title, item.description, item.state, item.stop_reason, item.caller]
                 children[item.session_id] = [lane, *told]

@@ -38,6 +38,7 @@ class PuppetAgent:
         self.generation = 0
         self.has_sign_in = False
         self.can_fork = False
+        self.own_name = ""
         self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []

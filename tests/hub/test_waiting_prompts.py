@@ -12,6 +12,7 @@ from msgspec import Raw, to_builtins
 from acphold.agents import Updates
 from acphold.errors import HeldElsewhereError, RemoteError
 from acphold.history.prompt_queue import QueueChange
+from acphold.history.timeline import TurnEnd, turn_end
 from acphold.history.times import now_ms
 from acphold.hub import limit_waits, waiting_prompts
 from acphold.hub.forks import fork
@@ -346,10 +347,11 @@ async def test_one_that_only_the_journal_has_waits_until_the_session_is_opened(
         await other.aclose()
 
 
+HIT = "You've hit your 5-hour limit"
 LIMIT = RemoteError(
     -32603,
-    "Internal error: You've hit your 5-hour limit",
-    raw=b'{"code":-32603,"message":"Internal error: You\'ve hit your 5-hour limit"}',
+    f"Internal error: {HIT}",
+    raw=encode({"code": -32603, "message": f"Internal error: {HIT}"}),
 )
 HOURS = 3_600_000
 
@@ -391,6 +393,64 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
             await house.agent.prompted(session)
             assert prompts(house)[-1] == text_
             await house.agent.end(session)
+
+
+async def test_a_limit_does_not_undo_a_persons_hold(journal: Path) -> None:
+    async with shared(journal, when_limited="wait") as house:
+        house.agent.key = "claude"
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await change(client, session, "hold")
+        raws = [window(now_ms() // 1000 + 3600)]
+        await house.agent.listener.hear(Updates(session, "update", raws))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+        assert await state(client, session) == {"held": "person"}
+
+
+@pytest.mark.parametrize(
+    ("own_name", "key", "is_known"),
+    [
+        ("@agentclientprotocol/claude-agent-acp", "mine", True),
+        ("of my own", "claude", True),
+        ("", "@zed-industries/claude-code-acp", True),
+        ("opencode", "claude", False),  # its own word counts: another agent means other words
+        ("", "mine", False),
+    ],
+)
+async def test_a_turn_that_ended_at_the_limit_is_so_in_the_history_whatever_the_agent_is_called(
+    journal: Path, own_name: str, key: str, is_known: bool
+) -> None:
+    async with shared(journal) as house:
+        house.agent.key, house.agent.own_name = key, own_name
+        client, session = await house.opened()
+        other = await house.loaded(session)
+        turn = await house.begun(client, session, "first")
+        reset = now_ms() // 1000 + 3600
+        await house.agent.listener.hear(Updates(session, "update", [window(reset)]))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused) as refused:
+            await turn
+        assert refused.value.message == LIMIT.message, "the agent's error comes as it was"
+        [end] = await house.entries(session, "turn_end")
+        assert end["error"]["message"] == LIMIT.message
+        outcomes = await house.journal.outcomes([session])
+        found = turn_end(outcomes[session] or b"", 0)
+        await other.until(lambda: marks(other))
+        [mark] = marks(other)
+        if is_known:
+            assert found == TurnEnd("limited", 0, None, HIT, reset * 1000)
+            assert mark == {"outcome": "limited", "message": HIT, "resetsAt": reset * 1000}
+        else:
+            assert found == TurnEnd("failed", 0, None, LIMIT.message)
+            assert mark == {"outcome": "failed", "message": LIMIT.message}
+
+
+def marks(client: Onlooker) -> list[Any]:
+    """The ends of turns that this client was told."""
+    told = [update.get("_meta", {}).get("acphold/turn") for update in client.updates()]
+    return [mark for mark in told if mark]
 
 
 async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_moment(

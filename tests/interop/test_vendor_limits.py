@@ -98,7 +98,7 @@ async def limit_reached(case: Case, client: Client, session_id: str) -> Limit:
     error = refused.value
     answer = RemoteError(error.code, error.message, json.dumps(error.error).encode())
     updates = [json.dumps(update).encode() for update in client.updates(session_id)]
-    limit = limit_of(case.key, answer, updates, now=time.time())
+    limit = limit_of([case.key], answer, updates, now=time.time())
     assert limit is not None
     return limit
 
@@ -114,7 +114,7 @@ async def test_it_is_recognised_in_the_answer_for_a_client_of_jetbrains(
             session_id = await begin(client, place, JETBRAINS)
             answer = await client.call("session/prompt", prompt(session_id, "Hello"))
             await client.leave()
-    limit = limit_of(case.key, json.dumps(answer).encode(), now=time.time())
+    limit = limit_of([case.key], json.dumps(answer).encode(), now=time.time())
     assert limit is not None
     assert_is(limit, case, vendor.resets_at)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.history.timeline import ToolCall, turn_end
+from acphold.presentation.visible_text import local
 from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
 from acphold.screen.paragraphs import PIECE_LETTERS
@@ -148,6 +149,15 @@ def test_how_a_turn_of_another_client_ended_is_told() -> None:
     hear(flow, "session_info_update", _meta={"acphold/turn": {"outcome": "interrupted"}})
     assert taken(flow) == [("agent", "half"), ("turn", "interrupted: a crash or a kill cut it off")]
     assert not flow.is_open
+
+
+def test_the_vendors_limit_is_told_with_the_moment_at_which_it_resets() -> None:
+    flow = Flow()
+    say(flow, "half")
+    told = {"outcome": "limited", "message": "You've hit your limit", "resetsAt": 1_795_404_000_000}
+    hear(flow, "session_info_update", _meta={"acphold/turn": told})
+    words = f"stopped at a limit, which resets at {local(1_795_404_000_000)}: You've hit your limit"
+    assert taken(flow) == [("agent", "half"), ("turn", words)]
 
 
 def test_what_plays_tricks_on_a_terminal_is_made_visible() -> None:

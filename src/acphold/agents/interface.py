@@ -106,6 +106,9 @@ class HubAgent(Protocol):
     key: str
     """The agent's identity, across restarts: sessions are listed only under their own."""
 
+    own_name: str
+    """Its name for itself at `initialize`; "" before that, and if it gives none."""
+
     capabilities: AgentCapabilities
     """Its advertised capabilities; empty before `initialize`."""
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from acphold.agents.told_moments import MOST_LETTERS, believed, moment_told
 from acphold.errors import RemoteError
-from acphold.known_agents import short_name
+from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.rpc.pending_call import Answer
 from acphold.schema.splice import UNREADABLE
 
@@ -220,7 +220,7 @@ VENDOR_LIMITS: Final[Mapping[str, VendorLimits]] = {
 
 
 def limit_of(
-    agent: str,
+    names: Iterable[str],
     answer: Answer,
     updates: Iterable[bytes] = (),
     *,
@@ -229,13 +229,13 @@ def limit_of(
 ) -> Limit | None:
     """Return the limit that ended a turn, or None if it ended otherwise.
 
-    `agent` is the agent's name or a key that its sessions are kept under. `answer` is its answer to
-    the prompt, and `updates` are those of the turn, oldest first; they are read only if the answer
-    is a limit. `now` is seconds since the epoch. `zone` is that of times without one; None is this
-    machine's.
+    `names` are the agent's, the surest first: its own at `initialize`, the key that its sessions
+    are kept under. The first that `known_agents` has counts. `answer` is its answer to the prompt,
+    and `updates` are those of the turn, oldest first; they are read only if the answer is a limit.
+    `now` is seconds since the epoch. `zone` is that of times without one; None is this machine's.
     """
-    limits = VENDOR_LIMITS.get(short_name(agent))
-    if limits is None:
+    known = next((name for name in map(short_name, names) if name in KNOWN_AGENTS), "")
+    if (limits := VENDOR_LIMITS.get(known)) is None:
         return None
     try:
         if isinstance(answer, RemoteError):

@@ -94,6 +94,7 @@ class ProcessAgent:
         self.key = name or agent_key(command)
         self.called = called or spoken_name(command)
         self._in_settings = called is not None
+        self.own_name = ""
         self.capabilities = AgentCapabilities()
         self._name = name
         self._listener = listener
@@ -194,8 +195,9 @@ class ProcessAgent:
             and self._journal is not None
             and theirs == await identity(self._journal)
         )
-        if self._name is None and answer.agent_info is not None:
-            self.key = answer.agent_info.name
+        if answer.agent_info is not None:
+            self.own_name = answer.agent_info.name
+            self.key = self._name or self.own_name
         self.generation += 1
         self._ready = True
         return result

@@ -303,7 +303,7 @@ def cells(
     if row.queued:
         what = "held" if row.held else "queued"
         if row.held_until is not None:
-            what = f"wait until {moment(row.held_until)}"
+            what = f"{'waits' if row.queued == 1 else 'wait'} until {moment(row.held_until)}"
         state = f"{state}, {row.queued} {what}".removeprefix(", ")
     return [
         ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),

@@ -214,8 +214,8 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
         queue = replace(queue, begun=None, ended=ended)
     if outcome == "completed" or not queue.waiting or queue.held == BY_PERSON:
         return queue
-    if queue.held == LIMITED and outcome == "failed":
-        return queue  # this turn, as it says right before its end, or one more at the same limit
+    if queue.held == LIMITED and outcome in (LIMITED, "failed"):
+        return queue  # until when, this turn has said right before its end, or an earlier one
     if queue.goes_on and outcome in ("failed", "refused"):
         return queue
     if queue.restarts and (outcome == "interrupted" or (outcome, queue.held) == ENDED_IN_ORDER):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast, get_args
 
 from msgspec import Struct
 
@@ -27,9 +28,10 @@ from acphold.history.raw_update import (
     items,
     may_be_chunk,
     members,
+    string,
     update_kind,
 )
-from acphold.history.timeline import TurnEnd, turn_end
+from acphold.history.timeline import TurnEnd, TurnOutcome, moment, turn_end
 from acphold.schema.update_kinds import is_for_the_moment
 
 CLIENT_MARK = "acphold/client"
@@ -150,8 +152,25 @@ def turn_mark(end: TurnEnd) -> bytes:
         "stopReason": end.stop_reason,
         "message": end.message,
     }
-    mark = encode_object({name: encode_text(text) for name, text in said.items() if text})
+    parts = {name: encode_text(text) for name, text in said.items() if text}
+    if end.resets_at is not None:
+        parts["resetsAt"] = b"%d" % end.resets_at
+    mark = encode_object(parts)
     return b'{"sessionUpdate":"session_info_update","_meta":{"%b":%b}}' % (
         TURN_MARK.encode(),
         mark,
+    )
+
+
+def marked_end(update: bytes) -> TurnEnd | None:
+    """Return the end of a turn that an update tells as `turn_mark` does; None for any other."""
+    mark = members(members(members(update).get("_meta", b"")).get(TURN_MARK, b""))
+    if (outcome := string(mark.get("outcome"))) is None:
+        return None
+    return TurnEnd(
+        cast("TurnOutcome", outcome) if outcome in get_args(TurnOutcome) else "completed",
+        0,
+        string(mark.get("stopReason")),
+        string(mark.get("message")),
+        moment(mark.get("resetsAt", b"")),
     )

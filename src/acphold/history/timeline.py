@@ -25,6 +25,7 @@ from acphold.history.raw_update import (
     string,
     text_block,
 )
+from acphold.history.times import LATEST_MS
 from acphold.schema import (
     Content,
     ContentBlock,
@@ -36,6 +37,7 @@ from acphold.schema import (
     decode,
     decode_blocks,
 )
+from acphold.schema.splice import with_meta
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
 """Statuses after which nothing more is expected of a tool call."""
@@ -198,7 +200,12 @@ class ContextCompaction(Struct, frozen=True):
 
 
 TurnOutcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
-"""The outcome of a turn: `limited` by a number of tokens or requests, `interrupted` by a crash."""
+"""The outcome of a turn: `limited` by a number of tokens or requests, or by the vendor's usage
+limit; `interrupted` by a crash."""
+
+LIMIT_MARK: Final = "acphold/limit"
+"""The key in the `_meta` of a `turn_end` entry that says that the vendor's limit ended the turn:
+`{"words": "…", "resetsAt": MS}`, without `resetsAt` if the agent did not tell when it resets."""
 
 _OUTCOMES: Final[dict[str, TurnOutcome]] = {
     "max_tokens": "limited",
@@ -213,13 +220,16 @@ class TurnEnd(Struct, frozen=True):
     """The end of a turn; `at` is ms since the epoch.
 
     `stop_reason` is the agent's own word, None if it gave none; `message` is the reason of a
-    failure. If a turn was refused, the agent forgets its prompt and everything after it.
+    failure. `resets_at` is the reset of the vendor's limit, ms since the epoch, if that ended the
+    turn and the agent told it. If a turn was refused, the agent forgets its prompt and everything
+    after it.
     """
 
     outcome: TurnOutcome
     at: int
     stop_reason: str | None = None
     message: str | None = None
+    resets_at: int | None = None
 
 
 def turn_end(raw: bytes, at: int) -> TurnEnd:
@@ -227,10 +237,29 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
     parts = members(raw)
     if parts.get("interrupted") == b"true":
         return TurnEnd("interrupted", at)
+    meta = members(parts["_meta"]) if "_meta" in parts else {}
+    limit = members(meta.get(LIMIT_MARK, b""))
+    if (words := string(limit.get("words"))) is not None:
+        stop_reason = string(parts.get("stopReason"))
+        return TurnEnd("limited", at, stop_reason, words, moment(limit.get("resetsAt", b"")))
     if "error" in parts:
         return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
     stop_reason = string(parts.get("stopReason"))
     return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+
+def moment(raw: bytes) -> int | None:
+    """Return a time in ms since the epoch; None if a clock cannot show it."""
+    at = int(raw) if raw.isdigit() and len(raw) < 16 else 0
+    return at if 0 < at < LATEST_MS else None
+
+
+def with_limit(end: bytes, words: str, resets_at: int | None) -> bytes:
+    """Return a `turn_end` entry with the mark that the vendor's limit ended the turn."""
+    mark = {"words": encode_text(words)}
+    if resets_at is not None:
+        mark["resetsAt"] = b"%d" % resets_at
+    return with_meta(end, LIMIT_MARK, encode_object(mark))
 
 
 class SubAgent(Struct, frozen=True):

@@ -8,14 +8,19 @@ all of that like any queue. Nothing is answered for them, and no model is change
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
 
-from acphold.history.prompt_queue import LIMITED, PromptQueue, QueueChange
+from acphold.agents import HubAgent
+from acphold.history.prompt_queue import BY_PERSON, LIMITED, PromptQueue, QueueChange
 from acphold.hub.session import HubSession
 from acphold.rpc.pending_call import Answer
 from acphold.schema import encode
+
+if TYPE_CHECKING:
+    from acphold.agents.vendor_limits import Limit
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -37,33 +42,41 @@ MARK = "limit-"
 """The beginning of the ids of such prompts."""
 
 
-async def changes_at_limit(
-    session: HubSession, agent: str, answer: Answer, began: int, *, waits: bool
-) -> list[bytes]:
-    """Return the changes of the queue for a turn with this answer, which began behind entry
-    `began`; none if it did not end at a limit. Raises JournalError.
-
-    With `waits` the session goes on by itself.
-    """
+async def limit_reached(
+    session: HubSession, agent: HubAgent, answer: Answer, began: int
+) -> Limit | None:
+    """Return the limit that ended the turn with this answer, which began behind entry `began`; None
+    if it ended otherwise. Raises JournalError."""
     if isinstance(answer, bytes) and b"sessionFailure" not in answer:
-        return []
-    from acphold.agents.vendor_limits import VENDOR_LIMITS, limit_of  # late: few turns fail
+        return None
+    from acphold.agents.vendor_limits import limit_of  # late: few turns fail
 
-    if (limit := limit_of(agent, answer, now=time.time())) is None:
-        return []
+    names = (agent.own_name, agent.key)
+    if (limit := limit_of(names, answer, now=time.time())) is None:
+        return None
     updates: list[bytes] = []
     after = max(began, session.last_seq - LAST_ENTRIES)
     while after < session.last_seq:
         page = await session.read(after, 1 << 20)
         updates += [it.update for segment in page for it in segment.entries() if it.update]
         after = page[-1].last_seq
-    limit = limit_of(agent, answer, updates, now=time.time()) or limit
+    return limit_of(names, answer, updates, now=time.time()) or limit
+
+
+def going_on(queue: PromptQueue, limit: Limit) -> list[bytes]:
+    """Return the changes of the queue by which the session goes on by itself at the reset; none if
+    it does not."""
+    from acphold.agents.vendor_limits import VENDOR_LIMITS
+
     by_agent = VENDOR_LIMITS[limit.agent]
     now = int(time.time() * 1000)
-    until = None if limit.resets_at is None else int(limit.resets_at * 1000) + _some_minutes()
-    if waits and not by_agent.goes_on and until is not None and may_go_on(session.queue, now):
-        return [*_going_on(session.queue, by_agent.continues_with or GO_ON), _held(until)]
-    return [_held(None)] if session.queue.waiting else []
+    if limit.resets_at is None or by_agent.goes_on or not may_go_on(queue, now):
+        return []
+    if queue.held == BY_PERSON:
+        return []  # nothing begins until they say so
+    until = int(limit.resets_at * 1000) + some_minutes()
+    held = encode(QueueChange("hold", why=LIMITED, until=until))
+    return [*_prompt(queue, by_agent.continues_with or GO_ON), held]
 
 
 def may_go_on(queue: PromptQueue, now: int) -> bool:
@@ -74,7 +87,7 @@ def may_go_on(queue: PromptQueue, now: int) -> bool:
     return sum(id_.startswith(MARK) for id_ in asked) < MOST_A_DAY
 
 
-def _going_on(queue: PromptQueue, words: str) -> list[bytes]:
+def _prompt(queue: PromptQueue, words: str) -> list[bytes]:
     if any(it.id.startswith(MARK) for it in queue.waiting):
         return []  # it waits for this limit already
     prompt = msgspec.Raw(encode([{"type": "text", "text": words}]))
@@ -83,11 +96,8 @@ def _going_on(queue: PromptQueue, words: str) -> list[bytes]:
     return [encode(msgspec.structs.replace(add, client=msgspec.Raw(b'{"name":"acphold"}')))]
 
 
-def _held(until: int | None) -> bytes:
-    return encode(QueueChange("hold", why=LIMITED, until=until))
-
-
-def _some_minutes() -> int:
+def some_minutes() -> int:
+    """Return milliseconds at random between the two."""
     import random  # late: it takes long, and few turns end at a limit
 
     return int(random.uniform(EARLIEST_SECONDS, LATEST_SECONDS) * 1000)

@@ -42,13 +42,13 @@ from acphold.errors import (
     StoppedError,
 )
 from acphold.history.entries import QUEUE
-from acphold.history.timeline import TurnOutcome, turn_end
+from acphold.history.timeline import TurnOutcome, turn_end, with_limit
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.common_commit import CommonRelease
-from acphold.hub.limit_waits import changes_at_limit
+from acphold.hub.limit_waits import going_on, limit_reached
 from acphold.hub.prompt_turn import PromptTurn, TurnStage
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
@@ -359,12 +359,16 @@ class Turns:
                 if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
-                if not turn.is_cancelled:
-                    waits = self._options.when_limited == "wait"
-                    for change in await changes_at_limit(
-                        self._session, self._side.agent.key, answer, turn.began, waits=waits
-                    ):
-                        self._session.hold(QUEUE, [change])
+                if not turn.is_cancelled and (
+                    limit := await limit_reached(
+                        self._session, self._side.agent, answer, turn.began
+                    )
+                ):
+                    at = None if limit.resets_at is None else int(limit.resets_at * 1000)
+                    entry = with_limit(entry, limit.words, at)
+                    if self._options.when_limited == "wait":
+                        for change in going_on(self._session.queue, limit):
+                            self._session.hold(QUEUE, [change])
                 if turn.is_over:
                     return
                 await self._session.publish(

@@ -96,6 +96,7 @@ class InProcessAgent:
         self.start = start
         # Not the name alone: the same journal keeps this agent's sessions behind `wrap` under that.
         self.key: str = f"{definition.name} (library)"
+        self.own_name: str = ""
         self.has_sign_in: bool = bool(definition.auth_methods)
         self.can_fork = False  # it needs to be told of none: it reads the copy
         self.reads_journal = True

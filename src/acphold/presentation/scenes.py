@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 from acphold.history.speakers import is_the_persons
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, TurnEnd, TurnOutcome
+from acphold.presentation.visible_text import local
 from acphold.reports.transcript import DecidedQuestion, ModeChanged, Noticed, TurnOpen, reason
 
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
@@ -131,8 +132,10 @@ def ended(scene: TurnEnd | TurnOpen) -> str:
     """Return the state or the outcome of a turn, with the reason."""
     if isinstance(scene, TurnOpen):
         return scene.words
-    why = reason(scene)
-    return f"{ENDINGS[scene.outcome]}: {why}" if why else ENDINGS[scene.outcome]
+    words, why = ENDINGS[scene.outcome], reason(scene)
+    if scene.resets_at is not None:
+        words = f"{words}, which resets at {local(scene.resets_at)}"
+    return f"{words}: {why}" if why else words
 
 
 def aside(scene: Beside) -> tuple[str, str, str] | None:

@@ -264,7 +264,7 @@ class _Retelling:
 
 def reason(end: TurnEnd) -> str:
     """Return the reason for the end of a turn, unless its outcome says it already."""
-    if end.outcome == "failed":
+    if end.outcome == "failed" or end.message:
         return end.message or ""
     usual = (None, "end_turn", "cancelled", "refusal")
     return "" if end.stop_reason in usual else str(end.stop_reason).replace("_", " ").strip()

@@ -38,6 +38,7 @@ from acphold.history.raw_update import (
     text_block,
     update_kind,
 )
+from acphold.history.replay import marked_end
 from acphold.history.speakers import MESSAGES, METHOD, is_our_notice
 from acphold.history.timeline import (
     FINAL_STATUSES,
@@ -48,7 +49,6 @@ from acphold.history.timeline import (
     ToolCall,
     ToolDraft,
     TurnEnd,
-    turn_end,
 )
 from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
@@ -169,8 +169,8 @@ class Flow:
         elif kind == "current_mode_update":
             mode = string(parts.get("currentModeId")) or ""
             self._put(partial(passage, ModeChanged(mode)))
-        elif kind == "session_info_update":
-            self._end_told(parts)
+        elif kind == "session_info_update" and (end := marked_end(raw)) and self.is_open:
+            self.turn_over(end)  # another client's turn, which was not completed
 
     def knows(self, child: str) -> bool:
         """Return True for a sub-agent that was announced."""
@@ -425,18 +425,6 @@ class Flow:
         if self._said is not None:
             self._said.is_begun = False
         self._finish(shown)
-
-    def _end_told(self, parts: Mapping[str, bytes]) -> None:
-        """Show the end of another client's turn, reported by the hub if it was not completed."""
-        told = members(members(parts.get("_meta", b"{}")).get("acphold/turn", b"{}"))
-        if (outcome := string(told.get("outcome"))) and self.is_open:
-            stop = {"stopReason": string(told.get("stopReason")) or outcome}
-            raw = msgspec.json.encode(stop)
-            if outcome == "interrupted":
-                raw = b'{"interrupted":true}'
-            elif outcome == "failed":
-                raw = b'{"error":{"message":%b}}' % told.get("message", b'""')
-            self.turn_over(turn_end(raw, 0))
 
 
 def _spoken(said: _SaidMessage, pieces: Iterable[ParagraphPiece]) -> Iterator[Passage]:

@@ -37,7 +37,7 @@ function told(items, lane, children) {
       made.push(["tool", item.id, item.fields, Object.fromEntries(shown)]);
       item.children.forEach(place);
     } else if (item.kind === "compaction") made.push(["compaction", item.id, item.status ?? "in_progress", item.error ?? null, item.prose.text]);
-    else if (item.kind === "end") made.push(["end", item.outcome, item.message ?? null]);
+    else if (item.kind === "end") made.push(["end", item.outcome, item.message ?? null, ...(item.resetsAt ? [item.resetsAt] : [])]);
     else if (item.kind === "child") place(item);
   }
   return made;

@@ -18,7 +18,7 @@ export function standing(row) {
 }
 
 /** The prompts that wait in a session. @param {Row} row */
-export const waits = ({ queued, held }) => `${queued} ${queued === 1 ? "waits" : "wait"}${held ? ", held" : ""}`;
+export const waits = ({ queued, held, heldUntil }) => `${queued} ${queued === 1 ? "waits" : "wait"}${heldUntil ? ` until ${moment(heldUntil)}` : held ? ", held" : ""}`;
 
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */

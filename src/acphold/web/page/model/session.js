@@ -9,7 +9,7 @@ import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
-import { held, Timeline } from "./timeline.js";
+import { held, OUTCOMES, Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
 /** The agent of the session is not served: a person says which one continues it. */
@@ -412,8 +412,7 @@ export class Session {
     this.#flush();  // what was told before the answer stands before the end
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
     if (sending?.state === "begun") {
-      const outcomes = /** @type {Record<string, string>} */ ({ cancelled: "cancelled", refusal: "refused", max_tokens: "limited", max_turn_requests: "limited" });
-      this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, now());
+      this.timeline.endTurn(OUTCOMES[stopReason] ?? "completed", undefined, now());
     }
     const wasStopped = this.#stopped.delete(kept.id);
     kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");

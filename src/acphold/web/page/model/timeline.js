@@ -28,7 +28,7 @@ import { Prose } from "./prose.js";
  * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, isTold: boolean}} Prompt
  * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[]}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
- * @typedef {Base & {kind: "end", outcome: string, message?: string}} End
+ * @typedef {Base & {kind: "end", outcome: string, message?: string, resetsAt?: number}} End
  * @typedef {Base & {kind: "note", severity: string, title: string, description?: string}} Note
  * @typedef {Base & {kind: "question", id: string, method: string, params: any, answer?: Answer}} Question
  * @typedef {Base & {kind: "compaction", id: string, status?: string, prose: Prose, error?: string | null, saysAll: boolean}} Compaction
@@ -68,7 +68,7 @@ import { Prose } from "./prose.js";
 
 let keys = 0;
 
-const OUTCOMES = /** @type {Record<string, string>} */ ({
+export const OUTCOMES = /** @type {Record<string, string>} */ ({
   max_tokens: "limited",
   max_turn_requests: "limited",
   refusal: "refused",
@@ -176,7 +176,7 @@ export class Timeline {
   /** An update as it comes, with marks of what the journal has entries for. @param {Update} update @param {Place} place */
   tell(update, place) {
     const turn = update?.sessionUpdate === "session_info_update" && update._meta?.["acphold/turn"];
-    if (turn) this.endTurn(turn.outcome, turn.message, place);
+    if (turn) this.endTurn(turn.outcome, turn.message, place, time(turn.resetsAt));
     // Of a turn that was completed nobody else is told its end.
     const isPrompt = update?.sessionUpdate === "user_message_chunk" && isOurs(update.messageId);
     if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn("completed", undefined, place);
@@ -227,9 +227,9 @@ export class Timeline {
     }
   }
 
-  /** A turn is over of which no entry was read. @param {string} outcome @param {string | undefined} message @param {Place} place */
-  endTurn(outcome, message, place) {
-    if (this.items.at(-1)?.kind !== "end") this.#put({ kind: "end", outcome, message, ...base(place) });
+  /** A turn is over of which no entry was read. @param {string} outcome @param {string | undefined} message @param {Place} place @param {number} [resetsAt] */
+  endTurn(outcome, message, place, resetsAt) {
+    if (this.items.at(-1)?.kind !== "end") this.#put({ kind: "end", outcome, message, resetsAt, ...base(place) });
   }
 
   /** Drop items at the beginning until `most` are left; what is left begins at the returned entry, 0 for nothing dropped. @param {number} most */
@@ -678,9 +678,14 @@ function joinCompactions(older, later) {
   older.saysAll ||= later.saysAll;
 }
 
+/** A time that a clock can show. @param {any} at */
+const time = (at) => (Number.isInteger(at) && at > 0 && at < 253_402_214_400_000 ? at : undefined);
+
 /** What the end of a turn says. @param {Update} end */
-function ended({ interrupted, error, stopReason }) {
+function ended({ interrupted, error, stopReason, _meta }) {
   if (interrupted === true) return { outcome: "interrupted" };
+  const { words, resetsAt } = _meta?.["acphold/limit"] ?? {};
+  if (typeof words === "string") return { outcome: "limited", message: words, resetsAt: time(resetsAt) };
   if (error !== undefined) return { outcome: "failed", message: string(error?.message) ?? undefined };
   return { outcome: OUTCOMES[stopReason] ?? "completed" };
 }

@@ -46,6 +46,7 @@ function told({ status, told }) {
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
  * @property {number} queued  prompts that wait in it
  * @property {string | null} held  why they do not go on
+ * @property {string | null} heldUntil  when they go on by themselves
  * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean, questions?: string[]} | null} live
  * @property {import("../model/desk.js").Waiting[]} [openQuestions]  while it waits
  */
