@@ -32,6 +32,7 @@ ROWS = {
     "processes": 3,
     "transports": 4,
     "history": 4,
+    "standing": 4,
     "journal": 5,
     "workspace": 5,
     "mcp": 5,

@@ -46,6 +46,7 @@
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
     ├── RedactionError             a text that cannot be looked through for secrets
+    ├── RuleError                  a standing answer that there cannot be            -32602
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -490,6 +491,12 @@ class TranscriptError(AcpholdError):
 
 class RedactionError(AcpholdError):
     """A text cannot be searched for secrets, so it is not written."""
+
+
+class RuleError(AcpholdError):
+    """There cannot be this standing answer."""
+
+    code = INVALID_PARAMS
 
 
 class ExportError(AcpholdError):

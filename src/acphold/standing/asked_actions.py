@@ -1,0 +1,260 @@
+"""The thing that a permission request asks for: a command to run, files to edit, or neither is
+clear.
+
+Read from the agent's own structured input, by a table for each agent: never from a title, a kind,
+or the options' names. Titles and names of tools can only make it unclear. A field that is not in
+the table makes it unclear, too: it may change the meaning of the others. Where two fields say the
+same thing, or the request and the call that was reported before it, they have to agree.
+
+    agent      command                          its tool is known by
+    ---------  -------------------------------  ---------------------------------------------
+    claude     `command`                        `name` of the call
+    codex      `[shell, "-lc", text]`, `cwd`    `call_id` in the input
+    copilot    `command` and `commands`         the call before, which has `command`, too
+    cline      `commands`                       the beginning of the title
+    opencode   `command`, `cwd` before          the title, which is the command
+    goose      `command`                        `_meta.goose.toolCall` of the call before
+    qwen       `command`, `is_background`       `_meta.toolName`
+
+Gemini and old releases of Qwen and Claude send no input, or no tool with it. Sources: recorded
+questions of the agents, `tests/standing/questions.jsonl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+PERMISSION: Final = "session/request_permission"
+
+Json = Mapping[str, Any]
+"""A decoded object; values are what JSON has."""
+
+
+class Run(Struct, frozen=True):
+    """Command lines to run, one after the other; `cwd` is their folder, None if nobody says."""
+
+    lines: tuple[str, ...]
+    cwd: str | None = None
+
+
+class Edit(Struct, frozen=True):
+    """Files to write, each once; paths as the agent names them."""
+
+    paths: tuple[str, ...]
+
+
+class Unclear(Struct, frozen=True):
+    """Anything else; `why` is for people."""
+
+    why: str
+
+
+Action = Run | Edit | Unclear
+
+
+def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Action:
+    """Return what the request `method` with `params` asks for.
+
+    `agent` is a name of `known_agents`. `earlier` has the fields of the call as they were reported
+    before, decoded; empty if it was not mentioned.
+    """
+    if method != PERMISSION:
+        return Unclear("a form or a page to visit")
+    if (reader := READERS.get(agent)) is None:
+        return Unclear("acphold does not know how this agent describes its commands")
+    call = _object(_decoded(params).get("toolCall"))
+    given = call.get("rawInput")
+    if not isinstance(given, dict) or not given:
+        return Unclear("the agent did not say what it wants to do in a form that can be checked")
+    action = reader(call, given, earlier)
+    return _agreed(action, call) if isinstance(action, Edit) else action
+
+
+def allow_once(params: bytes) -> bytes | None:
+    """Return the id, as JSON, of the only option that allows once; None if there is not one."""
+    options = _decoded(params).get("options")
+    found = [
+        option.get("optionId")
+        for option in (options if isinstance(options, list) else [])
+        if isinstance(option, dict) and option.get("kind") == "allow_once"
+    ]
+    if len(found) != 1 or not isinstance(found[0], str):
+        return None
+    return msgspec.json.encode(found[0])
+
+
+def _decoded(raw: bytes) -> Json:
+    try:
+        return _object(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _agreed(edit: Edit, call: Json) -> Action:
+    """The edit, if the places and the diffs of its call name no other file."""
+    told = [*_objects(call.get("locations")), *_objects(call.get("content"))]
+    named = [path for part in told if (path := part.get("path")) is not None]
+    if any(path not in edit.paths for path in named):
+        return Unclear("the agent names different files in one question")
+    if any("path" in part and "oldText" not in part and part.get("type") for part in told):
+        return Unclear("the question shows something else than a diff")
+    return edit
+
+
+def _objects(value: object) -> list[Json]:
+    return [_object(part) for part in value] if isinstance(value, list) else []
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+_ODD: Final = Unclear("the agent sent other fields than acphold knows")
+_OTHER_TOOL: Final = Unclear("another tool of the agent than its shell and its editor")
+_DIFFERS: Final = Unclear("the question and the call before it say different things")
+_BACKGROUND: Final = Unclear("the command would run in the background")
+
+
+def _has_only(given: Json, needed: str, known: str = "") -> bool:
+    """True if `given` has all of the `needed` keys, and besides no others than the `known`."""
+    names = set(needed.split())
+    return names <= given.keys() <= names | set(known.split())
+
+
+def _lines(given: Json, earlier: Json, cwd: object = None) -> Action:
+    """Run `given["command"]`, unless the call before has another one."""
+    text, before = given["command"], _object(earlier.get("rawInput"))
+    if not isinstance(text, str) or not (cwd is None or isinstance(cwd, str)):
+        return _ODD
+    return Run((text,), cwd) if before.get("command", text) == text else _DIFFERS
+
+
+def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
+    """Edit `given[key]`, unless the call before names another file, as `before` or by the same
+    key."""
+    path, told = given[key], _object(earlier.get("rawInput"))
+    if not isinstance(path, str):
+        return _ODD
+    return Edit((path,)) if told.get(before or key, path) == path else _DIFFERS
+
+
+def _claude(call: Json, given: Json, earlier: Json) -> Action:
+    tool = call.get("name")
+    if tool == "Bash":
+        if not _has_only(given, "command", "description timeout run_in_background"):
+            return _ODD
+        return _BACKGROUND if given.get("run_in_background") else _lines(given, earlier)
+    if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
+        tool == "Write" and _has_only(given, "file_path content")
+    ):
+        return _file(given, earlier, "file_path")
+    return _OTHER_TOOL
+
+
+_CODEX: Final = "turn_id started_at_ms parsed_cmd proposed_execpolicy_amendment available_decisions"
+_SHELLS: Final = frozenset(
+    f"{folder}{name}"
+    for folder in ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
+    for name in ("bash", "zsh", "sh", "dash", "fish")
+)
+
+
+def _codex(_: Json, given: Json, earlier: Json) -> Action:
+    if _has_only(given, "call_id command cwd", _CODEX):
+        match given["command"]:
+            case [str() as shell, "-c" | "-lc", str() as text] if shell in _SHELLS:
+                before = _object(earlier.get("rawInput"))
+                if before.get("command", given["command"]) != given["command"]:
+                    return _DIFFERS
+                cwd = given["cwd"]
+                return Run((text,), cwd) if isinstance(cwd, str) else _ODD
+        return Unclear("the command is not one for a shell that acphold knows")
+    if _has_only(given, "call_id changes", _CODEX) and isinstance(given["changes"], dict):
+        for change in map(_object, given["changes"].values()):
+            if change.get("type") not in ("update", "add") or change.get("move_path"):
+                return Unclear("a file would be moved or deleted")
+        return Edit(tuple(given["changes"])) if given["changes"] else _ODD
+    return _ODD
+
+
+def _copilot(_: Json, given: Json, earlier: Json) -> Action:
+    before = _object(earlier.get("rawInput"))
+    if _has_only(given, "command commands"):
+        if given["commands"] != [given["command"]]:
+            return Unclear("the agent sent two different commands")
+        if before.get("mode") != "sync" or before.get("command") != given["command"]:
+            return _DIFFERS
+        return _lines(given, earlier)
+    if _has_only(given, "fileName diff"):
+        is_edit = _has_only(before, "path old_str new_str")
+        return _file(given, earlier, "fileName", "path") if is_edit else _OTHER_TOOL
+    return _ODD
+
+
+def _cline(call: Json, given: Json, earlier: Json) -> Action:
+    lines, before = given.get("commands"), _object(earlier.get("rawInput"))
+    if not str(call.get("title")).startswith("run_commands: "):
+        return _OTHER_TOOL
+    if not _has_only(given, "commands") or not isinstance(lines, list) or not lines:
+        return _ODD
+    if before.get("commands", lines) != lines:
+        return _DIFFERS
+    return Run(tuple(lines)) if all(isinstance(line, str) for line in lines) else _ODD
+
+
+def _opencode(call: Json, given: Json, earlier: Json) -> Action:
+    before = _object(earlier.get("rawInput"))
+    if _has_only(given, "command", "description"):
+        if call.get("title") not in ("bash", given["command"]):
+            return _OTHER_TOOL
+        if not _has_only(before, "", "command cwd description"):
+            return _ODD
+        return _lines(given, earlier, before.get("cwd"))
+    if _has_only(given, "filepath diff"):
+        is_edit = call.get("title") in ("edit", "write", given["filepath"])
+        return _file(given, {}, "filepath") if is_edit else _OTHER_TOOL
+    return _ODD
+
+
+def _goose(_: Json, given: Json, earlier: Json) -> Action:
+    tool = _object(_object(_object(earlier.get("_meta")).get("goose")).get("toolCall"))
+    if tool.get("extensionName") != "developer":
+        return _OTHER_TOOL
+    if tool.get("toolName") == "shell" and _has_only(given, "command"):
+        return _lines(given, earlier)
+    if (tool.get("toolName") == "edit" and _has_only(given, "path before after")) or (
+        tool.get("toolName") == "write" and _has_only(given, "path content")
+    ):
+        return _file(given, earlier, "path")
+    return _OTHER_TOOL
+
+
+def _qwen(call: Json, given: Json, earlier: Json) -> Action:
+    tool = _object(call.get("_meta")).get("toolName")
+    if tool == "run_shell_command":
+        if not _has_only(given, "command", "is_background description"):
+            return _ODD
+        return _BACKGROUND if given.get("is_background") else _lines(given, earlier)
+    if (tool == "edit" and _has_only(given, "file_path old_string new_string")) or (
+        tool == "write_file" and _has_only(given, "file_path content")
+    ):
+        return _file(given, earlier, "file_path")
+    return _OTHER_TOOL
+
+
+READERS: Final[Mapping[str, Callable[[Json, Json, Json], Action]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "copilot": _copilot,
+    "cline": _cline,
+    "opencode": _opencode,
+    "goose": _goose,
+    "qwen": _qwen,
+}
+"""By the names of `known_agents`."""

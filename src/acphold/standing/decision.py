@@ -1,0 +1,184 @@
+"""The decision of the rules about one question: allow, or ask.
+
+Ask wins, whatever else allows it. What cannot be read is asked, and so is what no rule covers:
+each command of a line needs a rule of its own. `cd` into the folder, in front, counts as one.
+"""
+
+# See docs/decisions.md, 35.
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.standing.asked_actions import Action, Edit, Run
+from acphold.standing.folders import is_in, no_edit, real
+from acphold.standing.plain_commands import Command, Unreadable, read_line
+from acphold.standing.programs import no_arguments, row_of
+from acphold.standing.rules import Rule, quoted
+
+MOST_ANSWERS: Final = 20
+"""Answers that rules give in one turn; they rest after that."""
+
+_FOLDER: Final = re.compile(r"[A-Za-z0-9_./][^~]*")
+
+
+class Circumstances(Struct, frozen=True):
+    """Where and when a question is asked.
+
+    `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
+    epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
+    the name of the agent's mode. `kept` are paths that must not lie in the folder: the person's
+    home, the journal, the settings.
+    """
+
+    agent: str
+    folder: str
+    session: str
+    person: str
+    now: int
+    answered: int = 0
+    mode: str = ""
+    kept: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """The decision; `why` is for people. `rules` are those that allow it, each once, or the one
+    that has it asked."""
+
+    allows: bool
+    why: str
+    rules: tuple[Rule, ...] = ()
+
+
+class _AskedError(Exception):
+    """It is asked; the text is the reason."""
+
+    def __init__(self, why: str, *rules: Rule) -> None:
+        super().__init__(why)
+        self.rules = rules
+
+
+def decide(action: Action, rules: Iterable[Rule], at: Circumstances) -> Verdict:
+    """Return the decision of those `rules` that count here; of all that are given, also those that
+    only watch."""
+    folder = real(at.folder)
+    here = [rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)]
+    try:
+        if not any(rule.verdict == "allow" for rule in here):
+            raise _AskedError("no rule is for this agent and folder")
+        _require_calm(at, folder)
+        if isinstance(action, Run):
+            used = _run(action, here, folder)
+        elif isinstance(action, Edit):
+            used = _edit(action, here, folder)
+        else:
+            raise _AskedError(action.why)
+    except _AskedError as asked:
+        return Verdict(allows=False, why=str(asked), rules=asked.rules)
+    numbers = " and ".join(str(rule.number) for rule in used)
+    return Verdict(
+        allows=True, why=f"allowed by your rule{'s' * (len(used) > 1)} {numbers}", rules=used
+    )
+
+
+def _require_calm(at: Circumstances, folder: str) -> None:
+    """Raise if rules rest here, whatever is asked."""
+    if at.answered >= MOST_ANSWERS:
+        raise _AskedError(f"rules have given {MOST_ANSWERS} answers in this turn, and rest")
+    mode = at.mode.casefold()
+    if "plan" in mode or "read" in mode:
+        raise _AskedError("the agent is in a mode that should change nothing")
+    if folder == "/" or any(is_in(real(path), folder) for path in at.kept):
+        raise _AskedError("the session's folder holds your home, the journal or your settings")
+
+
+def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
+    cwd = folder if action.cwd is None else real(action.cwd)
+    if not is_in(cwd, folder):
+        raise _AskedError("it would run outside of the folder")
+    used: list[Rule] = []
+    for number, text in enumerate(action.lines, start=1):
+        commands = read_line(text)
+        if isinstance(commands, Unreadable):
+            raise _AskedError(commands.why)
+        place, rest = _entered(commands, cwd, folder)
+        if place != cwd and number < len(action.lines):
+            raise _AskedError("cd in front of further commands of one question")
+        used += [_rule_for(command.argv, rules, place, folder) for command in rest]
+    return _each_once(used)
+
+
+def _entered(commands: Sequence[Command], cwd: str, folder: str) -> tuple[str, Sequence[Command]]:
+    """Follow `cd FOLDER &&` in front; return the folder, and the commands that run there."""
+    while commands[0].argv[0] == "cd":
+        match commands:
+            case [Command(argv=("cd", target)), Command(joined_by="&&"), *_]:
+                if not _FOLDER.fullmatch(target) or ".." in target.split("/"):
+                    raise _AskedError(f"cd {target} may lead anywhere")
+                cwd = real(os.path.join(cwd, target))
+                if not is_in(cwd, folder):
+                    raise _AskedError(f"cd {target} leads out of the folder")
+                commands = commands[1:]
+            case _:
+                raise _AskedError("cd with anything but one folder and && behind it")
+    return cwd, commands
+
+
+def _rule_for(argv: tuple[str, ...], rules: Sequence[Rule], cwd: str, folder: str) -> Rule:
+    """Return the rule that allows this command; the oldest of several."""
+    why = ""
+    for rule in rules:
+        if rule.kind == "run" and rule.verdict == "ask" and _begins(argv, rule):
+            raise _AskedError(f"your rule {rule.number} has it asked", rule)
+    for rule in rules:
+        if rule.kind != "run" or rule.verdict == "ask" or not _begins(argv, rule):
+            continue
+        if not rule.is_prefix:
+            if cwd == folder:
+                return rule
+            why = "the rule is for the folder itself"
+        elif (row := row_of(argv)) is not None:
+            arguments = argv[len(row.words) :]
+            if not (why := no_arguments(row, arguments, cwd, folder)):
+                return rule
+    raise _AskedError(why or f"no rule covers {_shown(argv)}")
+
+
+def _begins(argv: tuple[str, ...], rule: Rule) -> bool:
+    return (argv[: len(rule.argv)] if rule.is_prefix else argv) == rule.argv
+
+
+def _edit(action: Edit, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
+    edits = [rule for rule in rules if rule.kind == "edit"]
+    used = []
+    for path in action.paths:
+        found, why = None, f"no rule covers edits of {path}"
+        for rule in edits:
+            below = real(os.path.join(folder, rule.argv[0]))
+            if rule.verdict == "ask":
+                if is_in(real(os.path.join(folder, path)), below):
+                    raise _AskedError(f"your rule {rule.number} has it asked", rule)
+            elif not is_in(below, folder):
+                why = f"{rule.argv[0]} is outside of the folder"
+            elif not (reason := no_edit(path, folder, below)):
+                found = found or rule
+            else:
+                why = reason
+        if found is None:
+            raise _AskedError(why)
+        used.append(found)
+    return _each_once(used)
+
+
+def _each_once(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    return tuple({rule.number: rule for rule in rules}.values())
+
+
+def _shown(argv: Sequence[str]) -> str:
+    text = " ".join(map(quoted, argv))
+    return text if len(text) <= 80 else f"{text[:80]}…"

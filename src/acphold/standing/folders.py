@@ -1,0 +1,137 @@
+"""Paths that stay in a folder, and files that no standing answer may touch.
+
+The only module of the room that looks at the disk. Between the look and the agent's use of a path
+there is time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Final
+
+_PIECES: Final = re.compile(r"[=:,]+")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+GUARDED: Final = _words(
+    # Instructions to agents.
+    "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md "
+    "conventions.md skill.md "
+    # Hooks, and what CI runs.
+    "hooks githooks git-hooks jenkinsfile* azure-pipelines*.yml appveyor.yml cloudbuild*.yaml "
+    "buildspec*.yml bitbucket-pipelines.yml ci .ci workflows "
+    # What builds, tests and installs by.
+    "makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gemfile* *.gemspec procfile* "
+    "dockerfile* containerfile* docker-compose* compose.y*ml vagrantfile "
+    "conftest.py pyproject.toml setup.py setup.cfg pytest.ini tox.ini noxfile.py tasks.py "
+    "sitecustomize.py usercustomize.py *.pth requirements*.txt pipfile* poetry.lock uv.lock "
+    "uv.toml ruff.toml mypy.ini pyrightconfig*.json manage.py "
+    "package.json package-lock.json npm-shrinkwrap.json pnpm-*.yaml yarn.lock bun.lock* "
+    "deno.json* tsconfig*.json jsconfig*.json *.config.js *.config.cjs *.config.mjs *.config.ts "
+    "*.config.mts *.config.cts *.config.json gulpfile.* gruntfile.* lerna.json nx.json turbo.json "
+    "biome.json* cargo.toml cargo.lock build.rs rust-toolchain* clippy.toml rustfmt.toml go.mod "
+    "go.sum go.work* *.gradle *.gradle.kts gradle.properties gradlew* pom.xml mvnw* build.sbt "
+    "cmakelists.txt *.cmake meson.build meson_options.txt configure* *.bazel *.bzl workspace "
+    "build composer.json composer.lock phpunit.xml* mix.exs *.csproj *.fsproj *.sln *.props "
+    "*.targets global.json nuget.config package.swift dune-project flake.nix default.nix shell.nix "
+    "*.desktop *.service *.ps1 *.bat *.cmd *.sh *.bash *.zsh *.fish "
+    # Programs of others, which run without being looked at again.
+    "node_modules venv env site-packages vendor bin target"
+)
+"""Names, in small letters, that an edit by a rule never touches, as a file or a folder above it;
+besides all that begin with a dot."""
+
+_EXACT: Final = frozenset(name for name in GUARDED if "*" not in name)
+_PATTERNS: Final = tuple(name for name in GUARDED if "*" in name)
+
+
+def is_in(path: str, folder: str) -> bool:
+    """True if `path` is `folder` or below it, by their names alone."""
+    return path == folder or path.startswith(folder if folder.endswith("/") else f"{folder}/")
+
+
+def real(path: str) -> str:
+    """The path without links and `..`; what does not exist stays as it is."""
+    return os.path.realpath(path)
+
+
+def leads_out(word: str, cwd: str, folder: str) -> bool:
+    """True if an argument of a program may name something outside of `folder`.
+
+    `cwd` is the folder that the program stands in; both are without links. Parts of the word are
+    looked at as well: `--option=path`, `file::test`, `a:b`.
+    """
+    pieces = {word, *_PIECES.split(word)} if _PIECES.search(word) else (word,)
+    return any(_leads_out(piece, cwd, folder) for piece in pieces)
+
+
+def _leads_out(piece: str, cwd: str, folder: str) -> bool:
+    if piece.startswith("~"):
+        return True
+    if piece.startswith("/") or ".." in piece.split("/"):
+        return not is_in(real(os.path.join(cwd, piece)), folder)
+    place = cwd
+    for name in piece.split("/"):
+        if name in ("", "."):
+            continue
+        place = f"{place}/{name}"
+        try:
+            mode = os.lstat(place).st_mode
+        except (OSError, ValueError):
+            return False  # not there, so nothing below it is
+        if stat.S_ISLNK(mode):
+            return not is_in(real(os.path.join(cwd, piece)), folder)
+    return False
+
+
+def is_bare_repository(folder: str) -> bool:
+    """True if git might take its settings, and so programs, from files of the folder itself."""
+    return os.path.lexists(f"{folder}/HEAD") and not os.path.lexists(f"{folder}/.git")
+
+
+def no_edit(path: str, folder: str, below: str) -> str:
+    """Return the reason why a rule may not have this file written; "" if it may.
+
+    `folder` is that of the session, `below` the one in it that the rule is for; both without links.
+    """
+    named = os.path.normpath(os.path.join(folder, path))
+    found = real(named)
+    if not path.isprintable() or "~" in path or ".." in path.split("/"):
+        return "the path of the file is not plain"
+    if not is_in(found, below) or found == below:
+        return f"{path} is outside of the folder"
+    if (name := next(_guarded(named, found, folder), "")) != "":
+        return f"{name} decides what others run, or is an agent's own"
+    if not os.path.isdir(os.path.dirname(found)):
+        return f"the folder of {path} does not exist yet"
+    try:
+        known = os.lstat(found)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return f"{path} cannot be looked at"
+    if not stat.S_ISREG(known.st_mode) or known.st_nlink > 1:
+        return f"{path} is no ordinary file, or is in a second place too"
+    if known.st_mode & 0o111:
+        return f"{path} is a program"
+    return ""
+
+
+def _guarded(named: str, found: str, folder: str) -> Iterator[str]:
+    for path in (named, found):
+        parts = path[len(folder) :].split("/") if is_in(path, folder) else path.split("/")
+        for part in filter(None, parts):
+            name = part.casefold().rstrip(". ")
+            if (
+                part.startswith(".")
+                or name in _EXACT
+                or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
+            ):
+                yield part

@@ -1,0 +1,156 @@
+"""Standing answers as values: a rule, its text, and the reasons why there cannot be one.
+
+    run make check        exactly this command
+    run pytest …          with any arguments that the row of the program covers
+    edit docs             ordinary files below a folder of the session; `.` is all of it
+    ask run git push …    always asked, whatever allows it
+
+`…` may be typed as three dots.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acphold.errors import RuleError
+from acphold.standing.plain_commands import Unreadable, read_line
+from acphold.standing.programs import EXACT_AND_TYPED, MEANS, row_of
+
+DAY: Final = 24 * 3600 * 1000
+"""In milliseconds."""
+
+USUAL: Final = 30 * DAY
+"""A rule ends after this time (ms), unless its person says something else."""
+
+ANY: Final = "…"
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_./:@+,-][A-Za-z0-9_./:@%+,=-]*")
+
+
+class Rule(Struct, frozen=True):
+    """A standing answer of `person`: a user of `serve`, "" for nobody in particular.
+
+    `number` is what people call it by. `argv` are the words of a command, or the folder of edits.
+    It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with that name
+    of `known_agents`, "" for all; for the session with that id, "" for all. `expires_at` (ms since
+    the epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
+    have done. `made_with` is the program that made it, `is_seen` False until its person has seen
+    it in a list.
+    """
+
+    verdict: Literal["allow", "ask"]
+    kind: Literal["run", "edit"]
+    argv: tuple[str, ...]
+    is_prefix: bool = False
+    folder: str = ""
+    agent: str = ""
+    session: str = ""
+    expires_at: int = 0
+    person: str = ""
+    watches: bool = False
+    made_at: int = 0
+    made_with: str = ""
+    is_seen: bool = False
+    number: int = 0
+
+    @property
+    def text(self) -> str:
+        """The rule as it is typed, without its scope."""
+        words = [*map(quoted, self.argv), *([ANY] if self.is_prefix else [])]
+        front = "ask " if self.verdict == "ask" else ""
+        return f"{front}{self.kind} {' '.join(words)}"
+
+    @property
+    def meaning(self) -> str:
+        """What the rule allows, in plain words."""
+        if self.verdict == "ask":
+            return "always asks"
+        if self.kind == "edit":
+            return "changes ordinary files there: no settings, hooks or CI, nothing through a link"
+        row = row_of(self.argv)
+        if self.is_prefix and row is not None:
+            return MEANS[row.means]
+        return "exactly this command"
+
+    def is_for(self, agent: str, folder: str, session: str, person: str, now: int) -> bool:
+        """True if it counts for this session, at `now` (ms since the epoch)."""
+        return (
+            self.person == person
+            and self.agent in ("", agent)
+            and self.session in ("", session)
+            and (self.folder == folder or (not self.folder and self.verdict == "ask"))
+            and (not self.expires_at or now < self.expires_at)
+        )
+
+
+def quoted(word: str) -> str:
+    """The word as a person would type it in a shell."""
+    if _BARE.fullmatch(word):
+        return word
+    return f'"{word}"' if "'" in word else f"'{word}'"
+
+
+def read_rule(text: str) -> Rule:
+    """Return the rule that `text` says, without a scope; raises RuleError with the reason."""
+    words = text.strip().split(" ", 1)
+    verdict: Literal["allow", "ask"] = "allow"
+    if words[0] in ("allow", "ask") and len(words) == 2:
+        verdict = "ask" if words[0] == "ask" else "allow"
+        words = words[1].strip().split(" ", 1)
+    if len(words) != 2 or words[0] not in ("run", "edit"):
+        raise RuleError("a rule begins with `run` and a command, or with `edit` and a folder")
+    kind, body = words[0], words[1].strip()
+    is_prefix = body.endswith((f" {ANY}", " ..."))
+    if is_prefix:
+        body = body.rsplit(" ", 1)[0].rstrip()
+    if kind == "edit":
+        rule = Rule(verdict, "edit", (body,), is_prefix)
+    else:
+        line = read_line(body)
+        if isinstance(line, Unreadable):
+            raise RuleError(line.why)
+        if len(line) > 1:
+            raise RuleError("a rule is for one command; make one for each")
+        rule = Rule(verdict, "run", line[0].argv, is_prefix)
+    if why := flaw(rule):
+        raise RuleError(why)
+    return rule
+
+
+def flaw(rule: Rule, *, is_typed: bool = True) -> str:
+    """Return the reason why there cannot be this rule; "" if there can.
+
+    A rule that no person has typed, but taken over from a question, must not be for a shell, an
+    interpreter, or a program that runs others.
+    """
+    if rule.kind == "edit":
+        if rule.is_prefix or len(rule.argv) != 1 or not rule.argv[0]:
+            return "a rule for edits names one folder"
+        path = rule.argv[0]
+        if path.startswith(("/", "~")) or ".." in path.split("/") or not path.isprintable():
+            return "the folder is named from the session's folder, without `..`"
+        return ""
+    if not rule.argv or not rule.argv[0]:
+        return "a rule names a program"
+    if rule.verdict == "ask":
+        return ""
+    program = rule.argv[0].rsplit("/", 1)[-1]
+    if program == "cd":
+        return "`cd` into the folder needs no rule"
+    name = re.sub(r"[\d.]+$", "", program) or program
+    is_runner = bool({program, name} & EXACT_AND_TYPED)
+    if rule.is_prefix:
+        if row_of(rule.argv) is not None:
+            return ""
+        return (
+            f"acphold does not know what the arguments of {' '.join(rule.argv[:2])} do; "
+            "leave out … for a rule that allows exactly one command"
+        )
+    if is_runner and not is_typed:
+        return f"{program} runs other programs; type a rule for it with `acphold rules add`"
+    if is_runner and any(re.fullmatch(r"-[A-Za-z]*[ceE]|--?(eval|exec)", w) for w in rule.argv[1:]):
+        return f"{program} would run code from its arguments"
+    return ""

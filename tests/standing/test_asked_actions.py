@@ -1,0 +1,109 @@
+"""What real agents ask for, read from recorded questions of theirs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.standing import Edit, Run, Unclear, allow_once, asked_action
+from acphold.standing.asked_actions import PERMISSION, Action
+
+CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
+
+
+def action_of(agent: str, call: dict[str, Any], before: dict[str, Any] | None = None) -> Action:
+    params = json.dumps({"toolCall": call}).encode()
+    return asked_action(agent, PERMISSION, params, before or {})
+
+
+def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
+    lines = (Path(__file__).parent / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 30
+    for row in map(json.loads, lines):
+        action = action_of(row["agent"], row["call"], row["before"])
+        match action:
+            case Run(lines=texts):
+                assert list(texts) == row["run"]
+            case Edit(paths=paths):
+                assert list(paths) == row["edit"]
+            case Unclear():
+                assert "unclear" in row
+
+
+@pytest.mark.parametrize(
+    ("agent", "call", "before"),
+    [
+        ("claude", {"rawInput": {"command": "pytest"}, "kind": "execute", "title": "pytest"}, {}),
+        ("claude", {"name": "mcp__x__Bash", "rawInput": {"command": "pytest"}}, {}),
+        ("claude", {"name": "Bash", "rawInput": {"command": "pytest", "host": "x"}}, {}),
+        (
+            "claude",
+            {"name": "Bash", "rawInput": {"command": "pytest", "run_in_background": True}},
+            {},
+        ),
+        (
+            "claude",
+            {"name": "Bash", "rawInput": {"command": "pytest"}},
+            {"rawInput": {"command": "id"}},
+        ),
+        ("claude", {"name": "Bash", "rawInput": {"command": ["pytest"]}}, {}),
+        ("claude", {"name": "Task", "rawInput": {"prompt": "pytest"}}, {}),
+        ("codex", {"rawInput": {**CODEX, "command": ["python", "-c", "pytest"]}}, {}),
+        ("codex", {"rawInput": {**CODEX, "command": ["./bash", "-lc", "pytest"]}}, {}),
+        ("codex", {"rawInput": {**CODEX, "with_network": True}}, {}),
+        ("codex", {"rawInput": {"call_id": "c", "changes": {"a": {"type": "delete"}}}}, {}),
+        ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest", "id"]}}, {}),
+        ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest"]}}, {}),
+        ("cline", {"title": "use_mcp: x", "rawInput": {"commands": ["pytest"]}}, {}),
+        ("opencode", {"title": "docs_run", "rawInput": {"command": "pytest"}}, {}),
+        (
+            "goose",
+            {"title": "shell", "rawInput": {"command": "pytest"}},
+            {"_meta": {"goose": {"toolCall": {"toolName": "shell", "extensionName": "evil"}}}},
+        ),
+        ("gemini", {"title": "pytest", "kind": "execute"}, {}),
+        ("another", {"name": "Bash", "rawInput": {"command": "pytest"}}, {}),
+        (
+            "claude",
+            {
+                "name": "Write",
+                "rawInput": {"file_path": "/a/b", "content": ""},
+                "locations": [{"path": "/a/c"}],
+            },
+            {},
+        ),
+        (
+            "claude",
+            {
+                "name": "Write",
+                "rawInput": {"file_path": "/a/b", "content": ""},
+                "content": [{"type": "diff", "path": "/a/c", "newText": ""}],
+            },
+            {},
+        ),
+    ],
+)
+def test_a_question_that_says_two_things_or_something_unknown_is_unclear(
+    agent: str, call: dict[str, Any], before: dict[str, Any]
+) -> None:
+    assert isinstance(action_of(agent, call, before), Unclear)
+
+
+def test_a_form_and_an_unreadable_request_are_unclear() -> None:
+    assert isinstance(asked_action("claude", "elicitation/create", b"{}", {}), Unclear)
+    for params in (b"", b"[]", b"{", b'{"toolCall":1}', b'{"toolCall":{"rawInput":[]}}', b"\xff"):
+        assert isinstance(asked_action("claude", PERMISSION, params, {}), Unclear)
+
+
+def test_only_a_single_option_that_allows_once_is_taken() -> None:
+    def options(*kinds: str) -> bytes:
+        given = [{"optionId": f"id {kind}", "kind": kind} for kind in kinds]
+        return json.dumps({"options": given}).encode()
+
+    assert allow_once(options("allow_always", "allow_once", "reject_once")) == b'"id allow_once"'
+    assert allow_once(options("allow_always", "reject_once")) is None
+    assert allow_once(options("allow_once", "allow_once")) is None
+    assert allow_once(b"{}") is None

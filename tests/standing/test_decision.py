@@ -1,0 +1,242 @@
+"""Which rule counts where, for whom and for how long, and what comes before all rules."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from acphold.errors import RuleError
+from acphold.standing import Circumstances, Edit, Rule, Run, Unclear, Verdict, decide, read_rule
+
+NOW = 1_000_000
+
+
+def rule(text: str, folder: Path | str, number: int = 1, **scope: object) -> Rule:
+    made = msgspec.structs.replace(read_rule(text), folder=str(folder), number=number)
+    return msgspec.structs.replace(made, **scope)
+
+
+def at(folder: Path | str, **facts: object) -> Circumstances:
+    here = Circumstances("claude", str(folder), "s", "ada", NOW)
+    return msgspec.structs.replace(here, **facts)
+
+
+def of_pytest(project: Path, made: Rule, **facts: object) -> Verdict:
+    return decide(Run(("pytest -q",)), [made], msgspec.structs.replace(at(project), **facts))
+
+
+def test_an_answer_names_the_rules_that_gave_it(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 3, person="ada"),
+        rule("run ls", project, 5, person="ada"),
+    ]
+    assert decide(Run(("pytest && ls",)), rules, at(project)).why == "allowed by your rules 3 and 5"
+    verdict = decide(Run(("pytest",)), rules, at(project))
+    assert (verdict.why, verdict.rules) == ("allowed by your rule 3", (rules[0],))
+
+
+def test_a_rule_counts_only_for_its_person_agent_session_folder_and_time(project: Path) -> None:
+    mine = rule("run pytest …", project, person="ada")
+    assert of_pytest(project, mine).allows
+    assert not of_pytest(project, mine, person="bob").allows
+    assert not of_pytest(project, mine, person="").allows
+    assert not of_pytest(project / "src", mine, folder=str(project / "src")).allows
+    for scope in ({"agent": "codex"}, {"session": "t"}, {"expires_at": NOW}):
+        assert not of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
+    for scope in ({"agent": "claude"}, {"session": "s"}, {"expires_at": NOW + 1}):
+        assert of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
+
+
+def test_a_folder_whose_name_begins_alike_is_another_folder(project: Path) -> None:
+    other = project.parent / "project2"
+    other.mkdir()
+    assert not of_pytest(
+        project, rule("run pytest …", project, person="ada"), folder=str(other)
+    ).allows
+
+
+def test_a_folder_that_is_reached_through_a_link_is_the_real_one(project: Path) -> None:
+    link = project.parent / "link"
+    link.symlink_to(project)
+    assert of_pytest(project, rule("run pytest …", project, person="ada"), folder=str(link)).allows
+
+
+def test_a_rule_that_asks_stands_above_each_that_allows_in_either_order(project: Path) -> None:
+    allows, asks = (
+        rule("run pytest …", project, 1, person="ada"),
+        rule("ask run pytest", "", 2, person="ada"),
+    )
+    for rules in ([allows, asks], [asks, allows]):
+        verdict = decide(Run(("pytest",)), rules, at(project))
+        assert not verdict.allows
+        assert verdict.rules == (asks,)
+        assert decide(Run(("pytest -q",)), rules, at(project)).allows
+    edits, no_sql = (
+        rule("edit .", project, 1, person="ada"),
+        rule("ask edit docs", project, 2, person="ada"),
+    )
+    assert decide(Edit(("src/a.py",)), [edits, no_sql], at(project)).allows
+    assert not decide(Edit(("docs/a.md",)), [edits, no_sql], at(project)).allows
+
+
+def test_only_what_can_be_read_is_allowed(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    verdict = decide(Unclear("it is a form"), [made], at(project))
+    assert (verdict.allows, verdict.why) == (False, "it is a form")
+
+
+def test_the_21st_answer_of_a_turn_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert of_pytest(project, made, answered=19).allows
+    assert not of_pytest(project, made, answered=20).allows
+
+
+def test_a_mode_that_plans_or_only_reads_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert not of_pytest(project, made, mode="plan Plan Mode").allows
+    assert not of_pytest(project, made, mode="read-only").allows
+
+
+def test_a_folder_that_holds_the_home_or_the_journal_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert not of_pytest(project, made, kept=(str(project / "src"),)).allows
+    assert not of_pytest(project, made, kept=(str(project),)).allows
+    assert of_pytest(project, made, kept=(str(project.parent),)).allows
+    assert not decide(Run(("ls",)), [rule("run ls", "/", person="ada")], at("/")).allows
+
+
+def test_a_command_in_another_folder_than_the_sessions_is_asked(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 1, person="ada"),
+        rule("run make check", project, 2, person="ada"),
+    ]
+    assert decide(Run(("pytest",), str(project)), rules, at(project)).allows
+    assert decide(Run(("pytest",), str(project / "src")), rules, at(project)).allows
+    assert not decide(Run(("pytest",), str(project.parent)), rules, at(project)).allows
+    assert not decide(Run(("pytest",), str(project / "out")), rules, at(project)).allows
+    assert not decide(Run(("make check",), str(project / "src")), rules, at(project)).allows
+    assert not decide(Run(("cd src && make check",)), rules, at(project)).allows
+
+
+def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 1, person="ada"),
+        rule("run ls …", project, 2, person="ada"),
+    ]
+    assert decide(Run(("pytest", "ls")), rules, at(project)).allows
+    assert not decide(Run(("pytest", "id")), rules, at(project)).allows
+    assert not decide(Run(("cd src && ls", "pytest")), rules, at(project)).allows
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("docs/a.md", True),
+        ("docs/new.md", True),
+        ("src/a.py", True),
+        (".git/hooks/pre-commit", False),
+        (".git/config", False),
+        (".github/workflows/x.yml", False),
+        (".envrc", False),
+        (".claude/settings.json", False),
+        ("src/.codex/config.toml", False),
+        ("AGENTS.md", False),
+        ("src/Claude.MD", False),
+        ("Makefile", False),
+        ("conftest.py", False),
+        ("package.json", False),
+        ("vite.config.ts", False),
+        ("Jenkinsfile", False),
+        ("src/run.sh", False),
+        ("out/secret", False),
+        ("../outside/secret", False),
+        ("/etc/passwd", False),
+        ("~/x", False),
+        ("docs/nowhere/new.md", False),
+        ("docs/link.md", False),
+        ("docs/hard.md", False),
+        ("docs/program", False),
+        ("docs", False),
+        ("docs/a\u202e.md", False),
+        ("deep/config", False),
+    ],
+)
+def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
+    path: str, allowed: bool, project: Path
+) -> None:
+    (project / "docs/link.md").symlink_to("../.git/config")
+    os.link(project / "names.txt", project / "docs/hard.md")
+    (project / "docs/program").write_text("#!/bin/sh\n")
+    (project / "docs/program").chmod(0o755)
+    (project / "deep").symlink_to(".git")
+    rules = [rule("edit .", project, person="ada")]
+    assert decide(Edit((path,)), rules, at(project)).allows is allowed
+    full = path if path.startswith(("/", "~")) else f"{project}/{path}"
+    assert decide(Edit((full,)), rules, at(project)).allows is allowed
+
+
+def test_a_rule_for_edits_below_a_folder_does_not_reach_its_sibling(project: Path) -> None:
+    rules = [rule("edit docs", project, person="ada")]
+    assert decide(Edit(("docs/a.md",)), rules, at(project)).allows
+    assert not decide(Edit(("docs/a.md", "src/a.py")), rules, at(project)).allows
+    assert not decide(Edit(("docs2/a.md",)), rules, at(project)).allows
+    assert not decide(
+        Edit((".git/x",)), [rule("edit .git", project, person="ada")], at(project)
+    ).allows
+    out = rule("edit out", project, person="ada")
+    assert not decide(Edit(("out/secret",)), [out], at(project)).allows
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("run npm …", "does not know what the arguments of npm do"),
+        ("run git …", "does not know"),
+        ("run git push …", "does not know"),
+        ("run python …", "does not know"),
+        ("run sh …", "does not know"),
+        ("run python -c 'import x'", "would run code"),
+        ("run bash -lc pytest", "would run code"),
+        ("run cd src", "needs no rule"),
+        ("run pytest && ls", "one command"),
+        ("run export A=1", "is a word of the shell"),
+        ("run A=1 pytest", "sets a variable"),
+        ("run pytest *.py", "cannot be read"),
+        ("run", "begins with"),
+        ("everything", "begins with"),
+        ("edit /etc", "from the session's folder"),
+        ("edit ..", "from the session's folder"),
+        ("edit docs …", "one folder"),
+    ],
+)
+def test_a_rule_that_says_too_much_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(RuleError, match=reason):
+        read_rule(text)
+
+
+def test_the_text_of_a_rule_reads_back_as_the_same_rule() -> None:
+    for text in ("run pytest …", "ask run git push …", "run git commit -m 'a b'", "edit docs"):
+        assert read_rule(text).text == text
+        assert read_rule(read_rule(text).text) == read_rule(text)
+    assert read_rule("run pytest ...") == read_rule("allow run pytest …")
+
+
+def test_a_rule_says_in_plain_words_what_it_allows() -> None:
+    assert "can run anything with it" in read_rule("run pytest …").meaning
+    assert read_rule("run git log …").meaning == "only reads"
+    assert read_rule("run make check").meaning == "exactly this command"
+
+
+def test_a_decision_takes_less_than_a_tenth_of_a_millisecond(project: Path) -> None:
+    rules = [rule("run pytest …", project, n, person="ada") for n in range(1, 9)]
+    action, here = Run(("pytest -q tests/test_a.py 2>&1",)), at(project)
+    times = []
+    for _ in range(300):
+        begun = time.perf_counter()
+        decide(action, rules, here)
+        times.append(time.perf_counter() - begun)
+    assert min(times) < 0.0001
