@@ -178,7 +178,7 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
         with place.on_terminal("resume") as other:
-            other.until("Enter goes on")
+            other.until("Enter continues")
             other.type("\r")
             other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
@@ -200,7 +200,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
         with place.on_terminal("resume") as other:
-            other.until("Enter goes on")
+            other.until("Enter continues")
             other.type("\r")
             other.until("agent  from the first", "ready")
             one.type("\x04")
@@ -224,7 +224,7 @@ def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
         one.type(steps(ask(title="Run it")))
         one.until("[y] allow once: Go on", "press a key, then Enter")
         with place.on_terminal("resume") as other:
-            other.until("Enter goes on")
+            other.until("Enter continues")
             other.type("\r")
             other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
             other.type("y\r")

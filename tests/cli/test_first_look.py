@@ -54,8 +54,23 @@ def test_it_offers_what_is_on_the_machine_with_a_key_each(
     assert "  i  import the conversations on this disk: 1 of claude\n" in done.plain
     assert "  e  set up Zed with codex\n" in done.plain
     assert "  t  talk to codex in this terminal\n" in done.plain
-    assert "Press i, e, t, d and Enter" in done.plain
+    assert "Press i, e, t or d and Enter" in done.plain
     assert settings.read_text() == "{}"
+
+
+def test_an_agent_without_its_adapter_is_offered_too(
+    newcomer: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(tmp_path, monkeypatch, "codex", "npx")
+    settings = tmp_path / "home" / ".config" / "zed" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    done = newcomer.on_terminal(typed=b"t\nn\n")
+    assert "  e  set up Zed with codex\n" in done.plain
+    assert (
+        "  t  talk to Codex in this terminal; npm fetches its adapter, after asking" in done.plain
+    )
+    assert "Codex has no adapter here. Let `npx -y @agentclientprotocol/codex-acp`" in done.plain
 
 
 def test_a_long_offer_continues_below_its_words(newcomer: CommandLine, tmp_path: Path) -> None:

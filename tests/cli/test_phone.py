@@ -47,16 +47,18 @@ class Desk:
         self.has("tailscale", 'if [ "$1" = serve ]; then', of_serve, "else", of_all, "fi")
 
     @contextmanager
-    def serves(self) -> Iterator[Terminal]:
+    def serves(self, *words: str) -> Iterator[Terminal]:
         env = {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
+            "ACPHOLD_SETTINGS": str(self.folder / "settings.toml"),
             "ACPHOLD_JOURNAL": str(self.folder / "journal.db"),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "TERM": "xterm-256color",
         }
         listen = f"127.0.0.1:{self.port}"
-        command = [*ACPHOLD, "serve", "--phone", "--listen", listen, "--", *AGENT]
+        given = words or ("--phone", "--", *AGENT)
+        command = [*ACPHOLD, "serve", "--listen", listen, *given]
         with terminal(command, env, 140) as screen:
             yield screen
 
@@ -201,3 +203,26 @@ def test_a_picture_is_shown_of_an_address_that_a_phone_reaches_only(
     assert "`acphold serve --phone`" in shown
     tell_code("https://desk.tail1234.ts.net", "CODE")
     assert "▄" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: bool) -> None:
+    desk.has("npx", f"exec {' '.join(AGENT)}")
+    words = ("codex",) if named else ()
+    if not named:
+        desk.has("codex")
+        with desk.serves("--json") as screen:
+            screen.until("acphold serve claude")
+            assert screen.ended() == 2
+    lacks = "is not installed" if named else "has no adapter here"
+    with desk.serves("--phone", *words) as screen:
+        asked = screen.until("[y/N]")
+        assert f"Codex {lacks}. Let `npx -y @agentclientprotocol/codex-acp` fetch it?" in asked
+        screen.type("n\n")
+        assert screen.ended() == 2
+    with desk.serves("--url", "https://desk.example", *words) as screen:
+        screen.until("[y/N]")
+        screen.type("y\n")
+        screen.until("Ctrl-C ends it")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.ended() == 0

@@ -45,13 +45,15 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
     hold(home, "pears")
     hold(home, "plums", elsewhere)
     with home.on_terminal(columns=100) as one:
-        shown = one.until("3 of 3", "Enter goes on")
+        shown = one.until("3 of 3", "Enter continues")
         places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
         assert places == sorted(places), shown
         one.type("app")
         one.until("1 of 3", "▸ about apples", but="about pears")
         one.type("\r")
-        one.until("to continue with “about apples”", "agent  apples", "ready", but="Enter goes on")
+        one.until(
+            "to continue with “about apples”", "agent  apples", "ready", but="Enter continues"
+        )
         one.type(json.dumps([{"say": "more of them"}]) + "\r")
         one.until("agent  more of them", "ready")
         one.type("\x04")
@@ -62,9 +64,9 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
 def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place) -> None:
     hold(home, "apples")
     with home.on_terminal("resume", columns=100) as one:
-        one.until("▸ about apples", "Enter goes on", "^R rename")
+        one.until("▸ about apples", "Enter continues", "^R rename")
         one.type("bananas")
-        one.until("nothing fits", "Esc leaves", but="Enter goes on")
+        one.until("nothing fits", "Esc leaves", but="Enter continues")
         assert "^R rename" not in one.text
         one.type("\r\x1b")
         assert one.ended() == 0

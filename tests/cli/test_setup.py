@@ -767,6 +767,22 @@ def test_without_words_an_agent_that_npm_fetches_in_an_editor_is_not_added_again
     assert [*json.loads(file.read_text())["agent_servers"]] == ["Codex", "gemini (acphold)"]
 
 
+def test_without_words_npm_fetches_what_an_agent_lacks_to_speak_the_protocol(
+    person: Person,
+) -> None:
+    file = person.write(".config/zed/settings.json", '{\n  "agent_servers": {}\n}\n')
+    (person.programs / "gemini").unlink()
+    (person.programs / "claude").symlink_to(person.programs / "npx")
+    done = person.run("--yes")
+    assert done.code == 0, done.err
+    entries = EDITORS["zed"].commands(file.read_text())  # type: ignore[union-attr]
+    fetched = [str(person.programs / "npx"), "--yes", "@agentclientprotocol/claude-agent-acp"]
+    assert entries == {"claude (acphold)": [person.acphold, "wrap", "--", *fetched]}
+    assert person.run("--yes").out.startswith("Nothing to do in Zed")
+    assert person.run("--remove", "--yes").code == 0
+    assert EDITORS["zed"].commands(file.read_text()) == {}  # type: ignore[union-attr]
+
+
 def test_without_words_and_without_an_editor_it_says_how_to_name_one(person: Person) -> None:
     done = person.run()
     assert done.code == 2

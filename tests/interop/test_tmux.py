@@ -108,7 +108,7 @@ def test_a_conversation_goes_on_by_resume_and_by_continue(window: Window) -> Non
     window.until("To continue: acphold resume")
     window.type("clear", "Enter")
     window.run("chat", "--resume", "tester")
-    window.until("first words", "Enter goes on")
+    window.until("first words", "Enter continues")
     window.type("Enter")
     window.until("agent  first words", "ready")
     window.type(steps({"say": "second words"}), "Enter")

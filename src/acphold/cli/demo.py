@@ -84,8 +84,9 @@ def demo(*, keep: str | None) -> int:
             stage.say(f"The journal is kept: acphold list --journal {folder / 'journal.db'}")
         if not stage.failures:
             stage.say(
-                "Now with your own agent: write `acphold wrap --` before its command in your "
-                "editor's settings. `acphold doctor -- CMD` tries it first."
+                "Now with your own agent: `acphold setup` puts acphold into your editor's "
+                "settings, `acphold chat claude` talks to an agent here, and `acphold import` "
+                "brings in earlier conversations."
             )
     return Exit.ERROR if stage.failures else Exit.OK
 

@@ -119,13 +119,13 @@ class FileEditor(NamedTuple):
                 ours = [*served.command, "wrap", "--", *words]
                 text = self.commanded(text, self.table, name, ours, served.env)
         for name in self.managed(text):
-            if (known := MANAGED.get(name)) and (behind := _words_of(known)):
+            if (known := MANAGED.get(name)) and (behind := words_of(known)):
                 ours = [*served.command, "wrap", *behind]
                 text = put(text, [self.table, name, "type"], "custom")
                 text = self.commanded(text, self.table, name, ours, served.env)
         has = {agent_of(words) for words in self.commands(text).values() if words}
         for known in self._known_installed():
-            if known.name not in has and (behind := _words_of(known)):
+            if known.name not in has and (behind := words_of(known)):
                 command = (*served.command, "wrap", *behind)
                 text = self.written(text, served._replace(name=known.name, command=command))
         return text
@@ -154,9 +154,10 @@ class FileEditor(NamedTuple):
         return [MANAGED[name] for name in self.installed() if name in MANAGED]
 
     def _was_added(self, name: str, words: Sequence[str]) -> bool:
-        """Return True if `fronted` has added this entry, for an agent that the editor installs."""
+        """Return True if `setup` has added this entry, for an agent that npm fetches or that the
+        editor installs."""
         own = own_words(words)
-        if self.installed is list or own is None:
+        if own is None:
             return False
         fetched = (known for known in KNOWN_AGENTS.values() if own[1:] == [FETCH, *known.package])
         named = (
@@ -195,8 +196,8 @@ CARRIED: Final = (SETTINGS_VARIABLE, JOURNAL_VARIABLE)
 
 
 FETCH: Final = "--yes"
-"""The option with which npx fetches an agent that the editor had installed itself. People mostly
-write `-y`: so the entry is known when acphold is removed again."""
+"""The option with which npx fetches an agent that nobody has named. People mostly write `-y`: so
+the entry is known when acphold is removed again."""
 
 MANAGED: Final[Mapping[str, KnownAgent]] = {
     **{name: KNOWN_AGENTS[name] for name in ("claude", "codex", "gemini")},
@@ -215,7 +216,7 @@ def _is_managed_by_zed(name: str, entry: object) -> bool:
     return name in ("claude", "codex", "gemini")
 
 
-def _words_of(known: KnownAgent) -> list[str]:
+def words_of(known: KnownAgent) -> list[str]:
     """Return the words behind `wrap` that start an agent: its name, or npx; [] if neither can."""
     try:
         agent_command(known.name)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rich.text import Text
 
 from acphold.cli.editors import editors_here
-from acphold.cli.settings import installed_agents
+from acphold.cli.settings import adapted_agents, installed_agents
 from acphold.cli.terminal_text import console, counted, visible
 from acphold.imports import NAMES, Home, noting_unreadable, reader
 from acphold.known_agents import KNOWN_AGENTS
@@ -51,9 +51,9 @@ def chosen() -> Sequence[str]:
         screen.print(Beside(offer.key, "heading", sentence, gutter=5), end="")
     screen.print()
     try:
-        typed = input(
-            f"Press {', '.join(it.key for it in offers)} and Enter, or just Enter to leave: "
-        )
+        *keys, last = (offer.key for offer in offers)
+        some = f"{', '.join(keys)} or {last}" if keys else last
+        typed = input(f"Press {some} and Enter, or just Enter to leave: ")
     except EOFError:
         typed = ""
         print()
@@ -80,18 +80,21 @@ def _offers(home: Home) -> Iterator[Suggestion]:
         least = "" if is_whole else "at least "
         sentence = f"import the conversations on this disk: {least}{told}{more}"
         yield Suggestion("i", sentence, ("import",))
-    installed = installed_agents()
+    installed, adapted = installed_agents(), adapted_agents()
     if editors := [editor.shown for _, editor in editors_here()]:
-        with_agents = f" with {', '.join(installed)}" if installed else ""
+        here = [*installed, *adapted]
+        with_agents = f" with {', '.join(here)}" if here else ""
         yield Suggestion("e", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
     if installed:
         yield Suggestion("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
     elif on_path("npx") is not None:
-        title = KNOWN_AGENTS["claude"].title
+        name = next(iter(adapted), "claude")
+        title = KNOWN_AGENTS[name].title
+        what = "its adapter" if adapted else "it"
         yield Suggestion(
             "t",
-            f"talk to {title} in this terminal; npm fetches it, after asking",
-            ("chat", "claude"),
+            f"talk to {title} in this terminal; npm fetches {what}, after asking",
+            ("chat", name),
         )
     yield Suggestion("d", "see the demo: offline, some seconds, no account", ("demo",))
 

@@ -145,8 +145,8 @@ def serve(
 
     AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
     the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
-    known agents on PATH. An agent starts when a client needs it and stops after ten minutes
-    without use (`linger` in the settings file); its sessions stay.
+    known agents on PATH, or one that npm fetches, after asking. An agent starts when a client needs
+    it and stops after ten minutes without use (`linger` in the settings file); its sessions stay.
 
     Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
@@ -159,6 +159,7 @@ def serve(
         return _uninstall()
     require("serve", "serve")
     from acphold.cli.log import start_log
+    from acphold.cli.settings import startable
     from acphold.journal.stores import named
     from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
@@ -177,7 +178,9 @@ def serve(
         node=node,
     )
     listening.check()
-    agents = _agents(agent, program)
+    called = agent or "agent"
+    agent, program = startable(agent, program)
+    agents = _agents(agent, program, called, is_asked=not (install or json))
     if install:
         host, port = listen
         options = {
@@ -275,37 +278,49 @@ def _uninstall() -> int:
     return Exit.OK
 
 
-def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
-    """Return the agents to serve, the default one first; raises SettingsError."""
+def _agents(
+    agent: str | None, program: tuple[str, ...], called: str, *, is_asked: bool
+) -> dict[str, NamedAgent]:
+    """Return the agents to serve by their names, the default one first; raises SettingsError.
+
+    `called` names the one that is given by its command. If there is none, a person may be asked
+    to have npm fetch one.
+    """
     from acphold.cli.settings import (
         NamedAgent,
+        UninstalledAgentError,
+        adapted_agents,
         agent_command,
         installed_agents,
         named_agents,
         read_settings,
         settings_path,
+        startable,
     )
     from acphold.known_agents import KNOWN_AGENTS
 
     if program:
-        return [NamedAgent(program)]
+        return {called: NamedAgent(program)}
     if agent is not None:
-        return [agent_command(agent)]
+        return {agent: agent_command(agent)}
     path = settings_path()
-    found = named_agents(read_settings(path) or {}, path)
-    for each in found:
+    found: dict[str, NamedAgent] = {}
+    for each in named_agents(read_settings(path) or {}, path):
         if isinstance(each, SettingsError):
             raise each
-    if found:
-        return [each for each in found if isinstance(each, NamedAgent)]
-    known = [agent_command(name) for name in installed_agents()]
-    if not known:
+        found[each.name] = each
+    for name in () if found else installed_agents():
+        found[name] = agent_command(name)
+    for name in () if found or not is_asked else adapted_agents():
+        with suppress(UninstalledAgentError):
+            found[name] = NamedAgent(startable(name, ())[1])
+    if not found:
         raise SettingsError(
             f"{path} names no agents, and PATH has none that acphold knows "
-            f"({', '.join(KNOWN_AGENTS)}); install one, or give its command: "
-            "`acphold serve -- CMD`"
+            f"({', '.join(KNOWN_AGENTS)}); name one that npm fetches, as in `acphold serve "
+            "claude`, or give a command: `acphold serve -- CMD`"
         )
-    return known
+    return found
 
 
 def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
@@ -318,7 +333,7 @@ def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, Async
 
 
 async def _serve(
-    agents: list[NamedAgent],
+    agents: dict[str, NamedAgent],
     listening: Listening,
     journal: str | None,
     log_file: str | None,
@@ -342,8 +357,8 @@ async def _serve(
         services: dict[str, Service] = {}
         started: dict[str | None, str] = {}
         lingers: dict[str, float] = {}
-        for agent in agents:
-            name, settings = agent.name or "agent", _settings(agent, journal)
+        for name, agent in agents.items():
+            settings = _settings(agent, journal)
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
             services[name] = served(settings, None, log_file, alerts, env)

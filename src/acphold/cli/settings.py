@@ -161,6 +161,19 @@ def installed_agents() -> list[str]:
     ]
 
 
+def adapted_agents() -> list[str]:
+    """Return the names of the known agents of which PATH has the program that people use, but not
+    the adapter that speaks ACP; npm can fetch that."""
+    if on_path("npx") is None:
+        return []
+    installed = installed_agents()
+    return [
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if name not in installed and agent.package and on_path(agent.sign_in.split()[0]) is not None
+    ]
+
+
 def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Return the named agent or command; for an agent that is not installed, one that fetches it.
 
@@ -174,7 +187,8 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
         from acphold.cli.command_line import is_confirmed
 
         fetched = error.agent.fetched
-        question = f"{error.agent.title} is not installed. Let `{' '.join(fetched)}` fetch it?"
+        lacks = "has no adapter here" if agent in adapted_agents() else "is not installed"
+        question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
             raise
         return None, fetched

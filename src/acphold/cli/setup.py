@@ -27,12 +27,14 @@ from acphold.cli.editors import (
     agent_of,
     editors_here,
     own_words,
+    words_of,
 )
 from acphold.cli.jsonc import JsoncError
 from acphold.cli.jsonc import remove as without
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
 from acphold.cli.settings import (
     NamedAgent,
+    adapted_agents,
     agent_command,
     installed_agents,
     named_agents,
@@ -46,6 +48,7 @@ from acphold.cli.wrap import settings_parser
 from acphold.errors import AgentStartError, SettingsError
 from acphold.journal import stores
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
+from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.transports.runtime_folder import state_folder
@@ -411,6 +414,9 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         agents = _checked(None, ())
     else:
         agents = [meant for name in installed_agents() for meant in _checked(name, ())]
+        for name in adapted_agents():
+            words = tuple(words_of(KNOWN_AGENTS[name]))
+            agents.append(Meant(name, words, words[1:]))
     edits = _without_all if is_removal else partial(_with_all, agents=agents)
     with _alone() if sure else nullcontext():
         planned = [

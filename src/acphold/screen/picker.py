@@ -127,7 +127,7 @@ class Picker:
     """The picker; see the module. `does` describes Enter; with `acts` there are more keys."""
 
     def __init__(
-        self, source: PickerSource, *, words: str = "", does: str = "goes on", acts: bool = True
+        self, source: PickerSource, *, words: str = "", does: str = "continues", acts: bool = True
     ) -> None:
         self._source = source
         self._does = does
