@@ -13,6 +13,7 @@ from acphold.agents import AgentRequest, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
 from acphold.journal import RowChange
 from acphold.journal.sqlite.store import SqliteJournal
+from tests.editor import Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.owners import die
 
@@ -399,6 +400,34 @@ async def test_a_question_that_cannot_be_journalled_is_asked_of_nobody(
         with pytest.raises(JournalUnavailableError):
             await asking(house, session)
         assert PERMISSION not in methods(client)
+
+
+async def test_a_question_whose_answer_cannot_be_journalled_is_closed_before_the_next_prompt(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acphold.errors import JournalUnavailableError
+
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.opened()
+        person = Person(client)
+        turn = await house.begun(client, session, "first")
+        question = asking(house, session)
+        await person.asked.wait()
+
+        async def full(*_: Any, **__: Any) -> Any:
+            raise JournalUnavailableError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.journal, "append", full)
+            person.answer.set_result(selected("allow_once"))
+            with pytest.raises(JournalUnavailableError):
+                await question
+            with pytest.raises(Refused):
+                await turn
+        assert (await house.journal.summary(session)).open_questions
+        await house.begun(client, session, "second")
+        assert not (await house.journal.summary(session)).open_questions
+        assert len(await house.entries(session, "answer")) == 1
 
 
 async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory(

@@ -215,7 +215,9 @@ class Questions:
                 message=None if reply.error is None else str(reply.error),
             )
             change = self._session.row.question_change()
-            await self._session.publish(ANSWER, [entry], change=change)
+            # Held first: if the journal fails now, the next commit has it, before another turn.
+            self._session.hold(ANSWER, [entry], change=change)
+            await self._session.release()
             self._note_refusal(question, entry)
             if reply.outcome == "interrupted" and not self._session.attachments:
                 self._missed.append(await self._words_of(question.entry))
