@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from acphold.journal import At, Gone, Silent, Whose
+from acphold.journal import At, Free, Gone, Silent, Whose
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
@@ -55,3 +55,22 @@ async def test_an_owner_behind_a_pooler_lives_may_have_ended_or_is_silent_as_it_
         finally:
             await journal.aclose()
             await other.aclose()
+
+
+async def test_whoever_has_the_place_of_an_ended_owner_has_its_sessions_at_once(
+    databases: Databases,
+) -> None:
+    with databases.new() as url:
+        journal, other, third = open_journal(url), open_journal(url), open_journal(url)
+        try:
+            await journal.renew(addresses=["unix:/one"])
+            await begun(journal, "s1")
+            await other.renew(addresses=["unix:/one"])
+            await third.renew(addresses=["unix:/third"])
+            assert type(await other.owner("s1")) is At
+            end_connections(url)
+            assert isinstance(await third.owner("s1"), Gone)
+            assert type(await other.owner("s1")) is Free
+        finally:
+            for each in (journal, other, third):
+                await each.aclose()

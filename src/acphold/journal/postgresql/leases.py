@@ -222,8 +222,9 @@ Source: PostgreSQL, pg_locks.
 """
 
 
-def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
-    """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
+def whose(line: Line, session_id: str, own_id: str | None, own: Sequence[str] = ()) -> Whose:
+    """The owner of a session, as seen by the owner `own_id` at the addresses `own`; raises
+    UnknownSessionError."""
     row = line.execute(
         f"SELECT owner, epoch, yields OR coalesce(retired, false), {_LIVES}, host, pid, addresses,"
         f" extract(epoch FROM now() - renewed_at)::float8, {_IS_PRESENT}"
@@ -238,6 +239,8 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
     if not lives and (silent is None or silent > SILENT_SECONDS):
         return Free(epoch)
     owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+    if not lives and not {*own}.isdisjoint(owner.addresses):
+        return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
         return Gone(owner, epoch, yields)
     if silent > SILENT_SECONDS:

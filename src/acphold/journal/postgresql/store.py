@@ -127,7 +127,8 @@ class PostgresqlJournal(SqlJournal):
             asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
             if rows := await asked.wait():
                 return leases.ours(rows[0], retired=self._retired)
-        return await self._look(lambda line: leases.whose(line, session_id, self._owner_id))
+        own_id, own = self._owner_id, self._addresses
+        return await self._look(lambda line: leases.whose(line, session_id, own_id, own))
 
     async def _registered(self) -> str:
         """Return the id of this owner, registering it first if needed."""
