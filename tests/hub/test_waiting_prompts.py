@@ -20,7 +20,7 @@ from acphold.journal import ListFilter
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.stores import open_journal
 from acphold.schema import encode
-from tests.editor import Refused
+from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts
 
@@ -306,6 +306,79 @@ async def test_a_prompt_begins_no_sooner_than_its_moment(
         clock[0] += 3_600_000  # the machine has slept
         await house.agent.prompted(session)
         assert prompts(house) == ["at once", "late"]
+
+
+async def test_a_clock_that_is_set_forward_and_back_begins_nothing_early_and_nothing_twice(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, start = [10 * HOURS], 10 * HOURS
+    looks = Looks(monkeypatch, clock)
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await add(client, session, "in two hours", at=start + 2 * HOURS)
+        await add(client, session, "in five hours", at=start + 5 * HOURS)
+        for hours in (1, -8, 0):  # set right, wrong by a battery that was empty, and right again
+            clock[0] = start + hours * HOURS
+            await looks.again()
+            assert prompts(house) == []
+        clock[0] = start + 3 * HOURS
+        await house.agent.prompted(session)
+        clock[0] = start  # behind the moment of the one that runs
+        await house.agent.end(session)
+        await looks.again()
+        assert prompts(house) == ["in two hours"]
+        clock[0] = start + 50 * HOURS  # asleep over a weekend
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert prompts(house) == ["in two hours", "in five hours"]
+        assert waiting(await state(client, session)) == []
+
+
+class Looks:
+    """The looks at a clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: list[int]) -> None:
+        self._clock = clock
+        self._looked = asyncio.Event()
+        monkeypatch.setattr(waiting_prompts, "now_ms", self._now)
+        monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+
+    def _now(self) -> int:
+        self._looked.set()
+        return self._clock[0]
+
+    async def again(self) -> None:
+        """Wait until the clock has been looked at twice more."""
+        for _ in range(2):
+            self._looked.clear()
+            await asyncio.wait_for(self._looked.wait(), DEADLINE)
+
+
+async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [now_ms()]
+    looks = Looks(monkeypatch, clock)
+    async with shared(journal, when_limited="wait") as house:
+        house.agent.key = "claude"
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        raws = [window(clock[0] // 1000 + 3600)]
+        await house.agent.listener.hear(Updates(session, "update", raws))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+        await looks.again()
+        assert len(prompts(house)) == 1
+        clock[0] += 12 * HOURS  # the lid was closed; no timer of this process has run on
+        await house.agent.prompted(session)
+        clock[0] -= 12 * HOURS  # and the clock is set back once more
+        assert prompts(house)[1:] == [limit_waits.GO_ON]
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert prompts(house)[1:] == [limit_waits.GO_ON, "second"]
 
 
 async def test_what_is_in_it_can_be_read_whole_with_its_pictures(journal: Path) -> None:

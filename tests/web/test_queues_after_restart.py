@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.history.times import now_ms
 from tests.cli.test_queue import queue
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.failures.processes import until
@@ -66,6 +67,32 @@ async def test_only_sessions_that_were_told_to_go_on_by_themselves_once_and_in_o
             mine = [word for word in said(log) if word.startswith(f"{name} ")]
             assert mine == [f"{name} {number}" for number in (1, 2, 3)]
         assert not {"held 2", "held 3"} & {*said(log)}
+
+
+async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_only_if_told_to(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    agent = scripted_agent(log=str(log), capabilities={"loadSession": True})
+    with serving(tmp_path, agent=tuple(agent)) as served:
+        made, moment = {}, now_ms() + 2000
+        for name in ("told", "not told"):
+            async with acphold.connect(served.url, token=served.token()) as there:
+                session = await there.new_session(cwd=tmp_path)
+                await session.prompt(step(f"{name} 0"))
+                await session.queue.add(step(f"{name} 1"), at=moment)
+                await session.queue.set(restarts=name == "told")
+                made[name] = session.id
+        served.process.kill()
+        await until(lambda: now_ms() > moment)
+        await asyncio.to_thread(served.start_again)
+        await until(lambda: "told 1" in said(log))
+        lines = await asyncio.to_thread(
+            queue, Path(served.env["ACPHOLD_JOURNAL"]), made["not told"]
+        )
+        assert "1 prompt waits" in lines[0]
+        assert said(log).count("told 1") == 1
+        assert "not told 1" not in said(log)
 
 
 async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_path: Path) -> None:

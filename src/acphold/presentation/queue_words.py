@@ -41,16 +41,21 @@ def moment(at: int) -> str:
     return f"{then:%H:%M}" if is_today else f"{then:%Y-%m-%d %H:%M}"
 
 
-def moment_meant(text: str) -> int:
+def moment_meant(text: str, now: float | None = None) -> int:
     """Return the moment (ms since the epoch) that a person means: an hour, the next one in this
-    machine's zone, or a date and hour; ValueError for another text, or a moment in the past."""
+    machine's zone, or a date and hour; ValueError for another text, or a moment in the past.
+
+    `now` is in seconds since the epoch, by default what the clock says. An hour that a change of
+    the clocks leaves out is the moment as long after midnight.
+    """
+    now = time.time() if now is None else now
     if hour := _HOUR.fullmatch(text):
-        now = datetime.now()
-        then = now.replace(hour=int(hour[1]), minute=int(hour[2]), second=0, microsecond=0)
-        if then <= now:
-            then += timedelta(days=1)
-    else:
-        then = datetime.fromisoformat(text)
-        if then.timestamp() < time.time():
-            raise ValueError("that moment is over")
+        today = datetime.fromtimestamp(now).replace(second=0, microsecond=0, fold=0)
+        then = today.replace(hour=int(hour[1]), minute=int(hour[2]))
+        # Where clocks are set back an hour comes twice in a night.
+        following = (then, then.replace(fold=1), then + timedelta(days=1))
+        return next(int(it.timestamp() * 1000) for it in following if it.timestamp() > now)
+    then = datetime.fromisoformat(text)
+    if then.timestamp() < now:
+        raise ValueError("that moment is over")
     return int(then.timestamp() * 1000)
