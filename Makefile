@@ -106,12 +106,14 @@ postgresql: $(VENV)/.installed
 interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(PYTEST)
 
-# kill -9 at random in a session that many share, networks that fail, a page that freezes and wakes;
+# kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
+# that freezes and wakes;
 # `make soak ROUNDS=100` takes some minutes, and then a quarter of an hour for machines that fail;
 # half of that is in network namespaces, or it is said why it cannot be.
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
+	$(BIN)/python -m tests.failures.queue_soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.page.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.nodes_soak 300 $(SEED)
