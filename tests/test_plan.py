@@ -39,6 +39,7 @@ ROWS = {
     "agents": 6,
     "bridges": 6,
     "redaction": 6,
+    "snapshots": 6,
     "reports": 6,
     "lines": 6,
     "hub": 7,

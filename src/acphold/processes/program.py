@@ -80,6 +80,11 @@ class Program:
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
+    def done(self) -> None:
+        """Note that it and all its children have ended; for a caller that knows it."""
+        with self._lock:
+            self._note_end(gone=True)
+
     def reap(self) -> None:
         """Release its pid, once all is gone and the status is known; never blocks."""
         if self.gone:

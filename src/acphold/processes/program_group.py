@@ -1,0 +1,176 @@
+"""Short programs in one process group: started one after the other, with one guardian.
+
+A guardian for each would cost more than such a program does. The leader of the group is a shell
+that waits; everything ends with it, at the deadline at the latest.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+from acphold.errors import AgentStartError
+from acphold.processes.exit_status import exit_status
+from acphold.processes.guardian import Marking
+from acphold.processes.program import DEFAULT_SIGNALS, Program, launch
+
+READ_SIZE = 256 * 1024
+ERROR_BYTES = 8 * 1024
+"""Bytes of a program's error output that are kept."""
+
+
+class Finished(NamedTuple):
+    """The end of a short program: its status as `exit_status` has it, its output, and the beginning
+    of its error output."""
+
+    status: int | None
+    output: bytes
+    errors: bytes
+
+
+class ProgramGroup:
+    """Runs short programs until `deadline` (monotonic seconds); blocks. Use it as a context.
+
+    After the deadline all of them, and what they have started, are killed, and TimeoutError is
+    raised. Raises AgentStartError if nothing can be started here.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._leader: Program | None = None
+        self._running: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        leader, self._leader = self._leader, None
+        if leader is None:
+            return
+        for fd in leader.fds:
+            os.close(fd)
+        if kind is None:
+            exit_status(leader.pid)  # the shell ends with its input
+            leader.done()
+        else:
+            leader.end(0.0)
+        if self._running is not None:
+            with suppress(ChildProcessError):
+                os.waitpid(self._running, os.WNOHANG)
+        leader.reap()
+
+    def run(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        stdin: bytes = b"",
+        most: int = 256 << 20,
+    ) -> Finished:
+        """Run a program to its end; `command` starts with an absolute path.
+
+        `env` is its whole environment. Raises TimeoutError at the deadline, and BufferError once it
+        has printed more than `most` bytes; leave the context then.
+        """
+        if self._leader is None:
+            self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
+        pid, *ours = _started(self._leader, command, env)
+        self._running = pid
+        try:
+            output, errors = self._talk(ours, stdin, most)
+            status = self._status(pid)
+        finally:
+            for fd in ours:
+                with suppress(OSError):
+                    os.close(fd)
+        return Finished(status, output, errors)
+
+    def _talk(self, ours: list[int], stdin: bytes, most: int) -> tuple[bytes, bytes]:
+        """Write its input and read its output to the end, both at once."""
+        to_program, output_end, errors_end = ours
+        waiting = memoryview(stdin)
+        found: dict[int, bytearray] = {output_end: bytearray(), errors_end: bytearray()}
+        poll = select.poll()
+        for fd in ours:
+            os.set_blocking(fd, False)
+            poll.register(fd, select.POLLOUT if fd == to_program else select.POLLIN)
+        left = {*ours}
+        if not stdin:
+            poll.unregister(to_program)
+            left.discard(to_program)
+            os.close(to_program)
+            ours.remove(to_program)
+        while left:
+            for fd, _ in poll.poll(self._milliseconds()):
+                if fd == to_program:
+                    try:
+                        waiting = waiting[os.write(fd, waiting[:READ_SIZE]) :]
+                    except BrokenPipeError:  # it has read what it wanted
+                        waiting = memoryview(b"")
+                    if waiting:
+                        continue
+                    os.close(fd)
+                    ours.remove(fd)
+                elif piece := os.read(fd, READ_SIZE):
+                    if fd == output_end and len(found[fd]) + len(piece) > most:
+                        raise BufferError("a program printed too much")
+                    if fd == output_end or len(found[fd]) < ERROR_BYTES:
+                        found[fd] += piece
+                    continue
+                poll.unregister(fd)
+                left.discard(fd)
+        return bytes(found[output_end]), bytes(found[errors_end])
+
+    def _milliseconds(self) -> int:
+        """The time left; raises TimeoutError if there is none."""
+        if (left := self.deadline - time.monotonic()) <= 0:
+            raise TimeoutError("a program did not end in time")
+        return int(left * 1000) + 1
+
+    def _status(self, pid: int) -> int | None:
+        """Wait for the end of a program whose output has ended, and reap it."""
+        while True:
+            try:
+                found, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if found:
+                self._running = None
+                return os.waitstatus_to_exitcode(status)
+            self._milliseconds()
+            time.sleep(0.0005)
+
+
+def _started(
+    leader: Program, command: Sequence[str], env: Mapping[str, str]
+) -> tuple[int, int, int, int]:
+    """Start a program in the group of `leader`; return its pid and our ends of its pipes."""
+    opened: list[int] = []
+    try:
+        for _ in range(3):
+            opened += os.pipe()
+        stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
+        with Marking(leader.guard):
+            pid = os.posix_spawn(
+                command[0],
+                list(command),
+                leader.guard.environment(dict(env)),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, number)
+                    for number, fd in enumerate((stdin, stdout, stderr))
+                ],
+                setpgroup=leader.pid,
+                setsigmask=[],
+                setsigdef=DEFAULT_SIGNALS,
+            )
+    except (OSError, ValueError) as error:
+        for fd in opened:
+            os.close(fd)
+        raise AgentStartError(f"cannot start {command[0]!r}: {error}") from error
+    for fd in (stdin, stdout, stderr):
+        os.close(fd)
+    return pid, to_program, from_program, errors_from_program

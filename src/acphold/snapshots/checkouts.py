@@ -1,0 +1,100 @@
+"""The checkout of a repository that a folder lies in, read from its files.
+
+No git runs for that: it would load the configuration of the repository, which may be anybody's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+
+from msgspec import Struct
+
+from acphold.workspace.regular_files import contents
+
+MOST = 16 << 20
+"""Largest file that is read of a repository: a list of its references."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+class Checkout(Struct, frozen=True):
+    """The work tree at `top`, without links; `git_folder` is its own, `common` that of all work
+    trees of the repository. Both are "" for a folder outside of any repository."""
+
+    top: str
+    git_folder: str = ""
+    common: str = ""
+
+    @property
+    def index(self) -> str:
+        """The path of its index."""
+        return os.path.join(self.git_folder, "index")
+
+    @property
+    def is_repository(self) -> bool:
+        return bool(self.git_folder)
+
+
+class Head(Struct, frozen=True):
+    """The commit that is checked out, None before the first; and its branch, "" if there is
+    none."""
+
+    commit: str | None
+    branch: str
+
+
+def checkout_of(folder: str) -> Checkout | None:
+    """Return the checkout that `folder` lies in; None if there is none."""
+    try:
+        top = os.path.realpath(folder)
+    except ValueError:
+        return None
+    while True:
+        if (found := checkout_at(top)) is not None:
+            return found
+        if (above := os.path.dirname(top)) == top:
+            return None
+        top = above
+
+
+def checkout_at(top: str) -> Checkout | None:
+    """Return the checkout whose top folder this is; None if it is none."""
+    place = os.path.join(top, ".git")
+    if not os.path.isdir(place):
+        said = _text(place)
+        if not said.startswith("gitdir:"):
+            return None
+        place = os.path.join(top, said.removeprefix("gitdir:").strip())
+    if not os.path.lexists(os.path.join(place, "HEAD")):
+        return None
+    git_folder = os.path.realpath(place)
+    shared = _text(os.path.join(git_folder, "commondir")).strip()
+    return Checkout(top, git_folder, os.path.realpath(os.path.join(git_folder, shared)))
+
+
+def head(checkout: Checkout) -> Head:
+    """Return what is checked out; a repository whose references are kept otherwise has no commit
+    that we know."""
+    said = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
+    if not said.startswith("ref:"):
+        return Head(said if COMMIT.fullmatch(said) else None, "")
+    name = said.removeprefix("ref:").strip()
+    if not name.startswith("refs/") or ".." in name.split("/"):
+        return Head(None, "")
+    branch = name.removeprefix("refs/heads/")
+    commit = _text(os.path.join(checkout.common, name)).strip()
+    if not commit:
+        for line in _text(os.path.join(checkout.common, "packed-refs")).splitlines():
+            found, _, its_name = line.partition(" ")
+            if its_name == name:
+                commit = found
+    return Head(commit if COMMIT.fullmatch(commit) else None, branch)
+
+
+def _text(path: str) -> str:
+    """The content of a regular file; "" if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return os.fsdecode(contents(path, MOST))
+    return ""

@@ -1,0 +1,141 @@
+"""A snapshot is laid out: into a new work tree of its repository, or into a plain folder.
+
+Never into a folder with anything in it, and never where the files came from. No hook and no filter
+of the project runs. The branch stays where it is, and nothing is staged: `git status` in the new
+work tree shows what had changed.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+
+from msgspec import Struct
+
+from acphold.errors import AgentStartError, WorkspaceError
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
+from acphold.snapshots.git import HARMLESS, Git, GitError
+from acphold.snapshots.store import Store
+
+SECONDS = 600.0
+"""Seconds that laying out may take."""
+
+
+class Laid(Struct, frozen=True):
+    """The folder with the files. `why_plain` says why it is no work tree of the repository, ""
+    if it is one."""
+
+    folder: str
+    why_plain: str = ""
+
+
+def lay(
+    store: Store, tree: str, folder: str, *, project: str = "", commit: str | None = None
+) -> Laid:
+    """Lay out a snapshot in `folder`, which is new or empty; blocks.
+
+    With the top folder of a `project` and the `commit` that was checked out, it becomes a work tree
+    of that repository. Raises WorkspaceError if that folder cannot be used or the snapshot is gone;
+    then nothing has changed.
+    """
+    folder = os.path.abspath(folder)
+    place = os.path.realpath(folder)
+    _require_empty(folder)
+    if project and f"{place}/".startswith(f"{os.path.realpath(project)}/"):
+        raise WorkspaceError(f"{folder!r} is inside the project; choose a folder beside it")
+    if (around := checkout_of(os.path.dirname(place))) is not None:
+        raise WorkspaceError(
+            f"{folder!r} is inside the repository {around.top!r}; choose another folder"
+        )
+    deadline = time.monotonic() + SECONDS
+    try:
+        with store.used(deadline), ProgramGroup(deadline) as group:
+            git = store.git(group)
+            there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
+            if there.split()[1:2] != [b"tree"]:
+                raise WorkspaceError("the files of that moment are not kept any more")
+            existed = os.path.isdir(folder)
+            os.makedirs(folder, exist_ok=True)
+            why_plain = _added(group, store, folder, project, commit)
+            try:
+                _checked_out(group, store, tree, folder)
+                if not why_plain:
+                    _absent(group, store, tree, folder, project)
+            except BaseException:
+                if not existed and not os.listdir(folder):
+                    with suppress(OSError):
+                        os.rmdir(folder)
+                raise
+            return Laid(folder, why_plain)
+    except TimeoutError as error:
+        raise WorkspaceError(f"{folder!r}: it took too long") from error
+    except (GitError, AgentStartError, BufferError) as error:
+        raise WorkspaceError(f"{folder!r}: {error}") from error
+    except OSError as error:
+        raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
+
+
+def _require_empty(folder: str) -> None:
+    """Raise WorkspaceError unless there is nothing at `folder`, or an empty folder."""
+    try:
+        if os.path.islink(folder) or os.listdir(folder):
+            raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
+
+
+def _added(group: ProgramGroup, store: Store, folder: str, project: str, commit: str | None) -> str:
+    """Make `folder` a work tree of the project at `commit`, without files; return why not."""
+    if not project or checkout_at(project) is None:
+        return "the project is no git repository here"
+    if commit is None:
+        return "the repository had no commit then"
+    git = Git(group, None, home=store.path, work_tree=None)
+    top = ["-C", project, *HARMLESS]
+    try:
+        git.run(*top, "cat-file", "-e", f"{commit}^{{commit}}")
+    except GitError:
+        return f"the repository does not have commit {commit[:12]} any more, or may not be used"
+    try:
+        git.run(*top, "worktree", "add", "--detach", "--no-checkout", "--", folder, commit)
+        git.run("-C", folder, *HARMLESS, "read-tree", commit)
+    except GitError as error:
+        return str(error)
+    return ""
+
+
+def _checked_out(group: ProgramGroup, store: Store, tree: str, folder: str) -> None:
+    """Write the files of a snapshot."""
+    with tempfile.TemporaryDirectory(dir=store.path, prefix="laying") as beside:
+        git = store.git(group, work_tree=folder, index=os.path.join(beside, "index"))
+        git.run("read-tree", tree)
+        git.run("checkout-index", "--all", "--quiet")
+
+
+def _absent(group: ProgramGroup, store: Store, tree: str, folder: str, project: str) -> None:
+    """Mark what a sparse checkout does not have as absent, as it is in the project."""
+    checkout, laid = checkout_at(project), checkout_at(folder)
+    if checkout is None or laid is None or not _is_sparse(checkout):
+        return
+    git = Git(group, None, home=store.path)
+    listed = git.run("-C", project, *HARMLESS, "ls-files", "-z", "-t")
+    there = {*store.git(group).run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")}
+    absent = [
+        line[2:] for line in listed.split(b"\0") if line[:2] == b"S " and line[2:] not in there
+    ]
+    if absent:
+        git.run(
+            *("-C", folder, *HARMLESS, "update-index", "--skip-worktree", "-z", "--stdin"),
+            stdin=b"".join(name + b"\0" for name in absent),
+        )
+
+
+def _is_sparse(checkout: Checkout) -> bool:
+    return os.path.exists(os.path.join(checkout.git_folder, "info", "sparse-checkout"))

@@ -1,0 +1,249 @@
+"""The stores of snapshots: a bare git repository of our own for each project.
+
+Nothing is ever written into a person's repository. A store is known by a random id, which the
+journal names with each snapshot: a project that was moved keeps its history. A snapshot is a tree
+of git; nothing in a store refers to it until `keep` does, from what the journal still names.
+
+    FOLDER/ID/             the bare repository
+    FOLDER/ID/project      the folder that all work trees of the project share
+    FOLDER/ID/roots/KEY/   for each work tree: its index, what is known of it, its lock
+    FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from secrets import token_hex
+
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.git import Git
+from acphold.workspace.regular_files import contents
+
+CONFIG = """[core]
+\trepositoryformatversion = 0
+\tbare = true
+\tfilemode = true
+\tsymlinks = true
+\tignorecase = false
+\tprecomposeunicode = false
+\tautocrlf = false
+\tfsmonitor = false
+\tuntrackedcache = false
+\thooksPath = /dev/null
+\tprotectNTFS = true
+\tfsyncMethod = batch
+\tfsync = committed
+[index]
+\tsparse = false
+[gc]
+\tauto = 0
+[repack]
+\twriteBitmaps = false
+"""
+
+ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -export-subst\n"
+"""A snapshot has the bytes of a file, whatever a project says about it."""
+
+FRESH_SECONDS = 3600.0
+"""Seconds in which the journal has to name a snapshot."""
+
+WAIT_SECONDS = 0.01
+"""Pause before a lock is tried again."""
+
+
+class Store:
+    """One store, at `path`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @property
+    def id(self) -> str:
+        return os.path.basename(self.path)
+
+    def root(self, top: str) -> str:
+        """The folder of what is known of a work tree, made if it is missing."""
+        path = os.path.join(self.path, "roots", sha256(os.fsencode(top)).hexdigest()[:32])
+        os.makedirs(path, 0o700, exist_ok=True)
+        return path
+
+    def git(self, group: ProgramGroup, *, work_tree: str | None = None, index: str = "") -> Git:
+        """Git on this store; without an `index` on an empty one."""
+        index = index or os.path.join(self.path, "none")
+        return Git(group, self.path, home=self.path, work_tree=work_tree, index=index)
+
+    def size(self) -> int:
+        """The bytes that it takes on disk."""
+        total = 0
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                with suppress(OSError):
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        return total
+
+    @contextmanager
+    def used(self, deadline: float, *, alone: bool = False) -> Iterator[None]:
+        """Use the store for a block, beside others or `alone`; raises TimeoutError at the deadline
+        and FileNotFoundError if it is gone."""
+        with locked(os.path.join(self.path, "lock"), deadline, shared=not alone):
+            if not os.path.isfile(os.path.join(self.path, "HEAD")):
+                raise FileNotFoundError(f"{self.path} was removed")
+            yield
+
+    def note_fresh(self, tree: str) -> None:
+        """Keep a snapshot until the journal has named it."""
+        folder = os.path.join(self.path, "fresh")
+        os.makedirs(folder, 0o700, exist_ok=True)
+        with open(os.path.join(folder, tree), "w"):
+            pass
+
+    def was_named(self, tree: str) -> None:
+        """Note that the journal names a snapshot."""
+        with suppress(OSError):
+            os.unlink(os.path.join(self.path, "fresh", tree))
+
+    def keep(self, trees: Collection[str], deadline: float) -> None:
+        """Keep these snapshots, and those that are fresh; remove all others from the disk.
+
+        Raises TimeoutError, GitError and OSError; then nothing that is to be kept is gone.
+        """
+        with self.used(deadline, alone=True), ProgramGroup(deadline) as group:
+            for name in os.listdir(os.path.join(self.path, "objects", "pack")):
+                if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
+                    os.unlink(os.path.join(self.path, "objects", "pack", name))
+            kept = {*trees, *self._fresh()}
+            self._forget_others(kept)
+            git = self.git(group)
+            there = git.run(
+                "cat-file",
+                "--batch-check=%(objecttype) %(objectname)",
+                stdin="".join(f"{tree}\n" for tree in sorted(kept)).encode(),
+            )
+            whole = [line[5:] for line in there.decode().splitlines() if line[:5] == "tree "]
+            lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
+            lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(whole)]
+            _write(os.path.join(self.path, "packed-refs"), "".join(lines).encode())
+            git.run("repack", "-a", "-d", "-q")
+            git.run("prune", "--expire=now")
+
+    def remove(self, deadline: float) -> None:
+        """Remove it from the disk, unless something in it is fresh."""
+        with suppress(FileNotFoundError), self.used(deadline, alone=True):
+            if not self._fresh():
+                os.unlink(os.path.join(self.path, "HEAD"))
+                shutil.rmtree(self.path)
+
+    def _fresh(self) -> set[str]:
+        found = set()
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, "fresh")) as entries:
+            for entry in entries:
+                if time.time() - entry.stat().st_mtime < FRESH_SECONDS:
+                    found.add(entry.name)
+                else:
+                    os.unlink(entry.path)
+        return found
+
+    def _forget_others(self, kept: Collection[str]) -> None:
+        """Forget the work trees whose index refers to what goes: they are read anew next time."""
+        roots = os.path.join(self.path, "roots")
+        for key in os.listdir(roots) if os.path.isdir(roots) else ():
+            folder = os.path.join(roots, key)
+            try:
+                is_kept = tree_of(folder) in kept
+            except OSError:
+                is_kept = False
+            if not is_kept:
+                for name in os.listdir(folder):
+                    if name != "lock":
+                        os.unlink(os.path.join(folder, name))
+
+
+def tree_of(root: str) -> str:
+    """The last snapshot of a work tree; raises OSError if there is none."""
+    return contents(os.path.join(root, "tree"), 100).decode("ascii", "replace")
+
+
+class Stores:
+    """The stores in one folder, which is made when it is needed."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __iter__(self) -> Iterator[Store]:
+        with suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self.folder)):
+                if (store := self.find(name)) is not None:
+                    yield store
+
+    def find(self, store_id: str) -> Store | None:
+        """The store with this id; None if it is not here."""
+        if not (store_id.isascii() and store_id.isalnum()):
+            return None
+        path = os.path.join(self.folder, store_id)
+        return Store(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+
+    def of(self, project: str, deadline: float) -> Store:
+        """The store of the project whose work trees share this folder, made if there is none.
+
+        Raises TimeoutError and OSError.
+        """
+        os.makedirs(self.folder, 0o700, exist_ok=True)
+        with locked(os.path.join(self.folder, ".lock"), deadline):
+            named = os.fsencode(project)
+            for store in self:
+                with suppress(OSError):
+                    if contents(os.path.join(store.path, "project"), 1 << 16) == named:
+                        return store
+            path = os.path.join(self.folder, token_hex(8))
+            for folder in ("objects/info", "objects/pack", "refs", "info", "roots"):
+                os.makedirs(os.path.join(path, folder), 0o700)
+            os.chmod(path, 0o700)
+            for name, text in (
+                ("config", CONFIG.encode()),
+                ("info/attributes", ATTRIBUTES.encode()),
+                ("project", named),
+                ("HEAD", b"ref: refs/heads/none\n"),  # the last: with it, it is a store
+            ):
+                _write(os.path.join(path, name), text)
+            return Store(path)
+
+
+@contextmanager
+def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock for a block; the system frees it if this process is killed.
+
+    Raises TimeoutError at the deadline.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(
+                    descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+                )
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("another process is at work there") from None
+                time.sleep(WAIT_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    beside = f"{path}.{os.getpid()}"
+    with open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)

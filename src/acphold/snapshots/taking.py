@@ -1,0 +1,419 @@
+"""A snapshot is taken: what changed in a work tree since the last one goes into the store.
+
+    1  git lists what differs from our own index of the work tree, and what is new and not ignored
+    2  each of these names is looked at here: too large, a secret, a pipe, a repository inside
+    3  git reads what is left into our index, and writes the tree
+    4  the tree is noted: the next snapshot of an unchanged work tree is the same, without writing
+
+Any call that fails ends in `Refused`: no tree is given out that an earlier index would yield. The
+bytes of a file are kept as they are. A snapshot is per file, not of one instant.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from functools import cache
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import AgentStartError
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.checkouts import Checkout, Head, checkout_at, head
+from acphold.snapshots.git import GitError, personal_excludes, program
+from acphold.snapshots.store import Store, Stores, locked, tree_of
+from acphold.workspace.regular_files import contents
+
+SECRETS = re.compile(
+    r"\.env(\..*)?|.*\.(pem|key|p12|pfx|jks|keystore)|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass"
+)
+"""Names of files that are left out unless the project tracks them."""
+
+NAMED_LEFT_OUT = 100
+"""Names of left-out files that are kept; of the others only their number."""
+
+MANY = 200
+"""New files from which on git writes one pack instead of a file for each."""
+
+SECONDS = 60.0
+"""Seconds that taking a snapshot may last."""
+
+TRIES = 3
+"""Attempts while files change under our hands."""
+
+
+class Bounds(Struct, frozen=True):
+    """Limits, in bytes and files: of one untracked and one tracked file, of new files in one
+    snapshot and their bytes, of a store, and of what has to stay free on the disk."""
+
+    untracked_file: int = 5 << 20
+    tracked_file: int = 50 << 20
+    new_files: int = 20_000
+    new_bytes: int = 500 << 20
+    store: int = 2 << 30
+    free: int = 2 << 30
+
+
+BOUNDS = Bounds()
+
+
+class LeftOut(Struct, frozen=True):
+    """A file that is not in a snapshot, and why."""
+
+    path: str
+    why: str
+
+
+class Taken(Struct, frozen=True):
+    """A snapshot: `tree` in the store with this id. `added` files of `size` bytes were new or had
+    changed since the last one. `left_out` names some of the files that are not in it,
+    `left_out_count` is their number."""
+
+    store: str
+    tree: str
+    head: Head
+    added: int = 0
+    size: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    left_out_count: int = 0
+
+
+class Refused(Struct, frozen=True):
+    """No snapshot, and why."""
+
+    reason: str
+
+
+class _Known(Struct):
+    """What the last snapshot of a work tree has left: the marks of the sources of ignored names, of
+    the project's index and of ours, and the repositories inside."""
+
+    excludes: list[tuple[str, tuple[int, ...]]] = []
+    project_index: tuple[int, ...] = ()
+    index: tuple[int, ...] = ()
+    inside: list[str] = []
+
+
+def is_too_high(top: str) -> bool:
+    """True for the home folder, `/`, and the folders between them."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    return top == home or f"{home}/".startswith(f"{top.rstrip('/')}/")
+
+
+def take(
+    stores: Stores,
+    checkout: Checkout,
+    *,
+    bounds: Bounds = BOUNDS,
+    deadline: float | None = None,
+    spared: Iterable[str] = (),
+) -> Taken | Refused:
+    """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
+
+    The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
+    our own, which are never in it.
+    """
+    if program() is None:
+        return Refused("git is not installed")
+    if is_too_high(checkout.top):
+        return Refused("the home folder, and what is above it, is not kept")
+    deadline = time.monotonic() + SECONDS if deadline is None else deadline
+    try:
+        store = stores.of(checkout.common or checkout.top, deadline)
+        root = store.root(checkout.top)
+        with (
+            locked(os.path.join(root, "lock"), deadline),
+            store.used(deadline),
+            ProgramGroup(deadline) as group,
+        ):
+            own = (stores.folder, *spared)
+            return _Taking(store, root, checkout, bounds, group, own).take()
+    except TimeoutError as error:
+        return Refused(f"it took too long: {error}")
+    except (GitError, AgentStartError, BufferError) as error:
+        return Refused(str(error))
+    except OSError as error:
+        return Refused(error.strerror or str(error))
+
+
+class _RefusedError(Exception):
+    """Raised inside to end in Refused."""
+
+
+class _Taking:
+    """One snapshot being taken, under the locks."""
+
+    def __init__(
+        self,
+        store: Store,
+        root: str,
+        checkout: Checkout,
+        bounds: Bounds,
+        group: ProgramGroup,
+        own: Iterable[str],
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._checkout = checkout
+        self._bounds = bounds
+        self._group = group
+        self._index = os.path.join(root, "index")
+        self._git = store.git(group, work_tree=checkout.top, index=self._index)
+        self._own = tuple(
+            os.path.relpath(path, checkout.top) for path in map(os.path.realpath, own)
+        )
+        self._behind_link = cache(self._is_behind_link)
+        self._personal = personal_excludes(group, store.path)
+
+    def take(self) -> Taken | Refused:
+        with suppress(FileNotFoundError):  # we have the lock: a killed process has left it
+            os.unlink(f"{self._index}.lock")
+        known = self._known()
+        current = head(self._checkout)
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._attempt(known, current)
+            except GitError:
+                if attempt == TRIES:
+                    raise
+                if attempt == TRIES - 1:  # our own index may be damaged: read everything anew
+                    with suppress(FileNotFoundError):
+                        os.unlink(self._index)
+                known = self._known()
+            except _RefusedError as error:
+                return Refused(str(error))
+        raise AssertionError("every attempt ends")
+
+    def _attempt(self, known: _Known, current: Head) -> Taken:
+        sources = self._sources(self._checkout)
+        excludes = [(_plain(option), _mark(option.partition("=")[2])) for option in sources[1:]]
+        listed = set(self._git.names("ls-files", "-z", "-o", "-m", "-d", *sources))
+        project_index = _mark(self._checkout.index)
+        has_index = os.path.exists(self._index)
+        is_same = (excludes, project_index) == (known.excludes, known.project_index) and has_index
+        before = None
+        with suppress(OSError):
+            before = tree_of(self._root)
+        if is_same and not listed and before and _mark(self._index) == known.index:
+            self._store.note_fresh(before)
+            return Taken(self._store.id, before, current)
+        tracked = self._tracked(self._checkout.index)
+        inside = [name for name in map(_name, known.inside) if self._is_repository(name)]
+        candidates: set[str] = set()
+        for name in sorted(listed):
+            if name.endswith("/"):
+                inside.append(name)
+            elif not any(name.startswith(prefix) for prefix in inside):
+                candidates.add(name)
+        for prefix in inside:
+            found, its_tracked = self._inside(prefix, inside)
+            tracked |= its_tracked
+            ours = {name for name in listed if name.startswith(prefix)}
+            present = set(self._ours(prefix))
+            candidates |= (found - present) | (ours & (found | present))
+        ours = set(self._ours())
+        if not is_same:
+            candidates |= tracked - ours
+        removed, added, left_out, size = self._sifted(candidates, tracked, ours)
+        if removed:
+            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in removed)
+            self._git.run("update-index", "-z", "--index-info", stdin=lines)
+        if added:
+            self._add(added, size)
+        ignored = set(self._git.names("ls-files", "-z", "-c", "-i", *sources)) - tracked
+        if ignored:
+            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in ignored)
+            self._git.run("update-index", "-z", "--index-info", stdin=lines)
+        if not os.path.exists(self._index):  # an empty work tree
+            self._git.run("read-tree", "--empty")
+        tree = self._git.run("write-tree").decode().strip()
+        self._store.note_fresh(tree)
+        self._note(
+            tree, _Known(excludes, project_index, _mark(self._index), [*map(_plain, inside)])
+        )
+        return Taken(
+            self._store.id,
+            tree,
+            current,
+            len(added),
+            size,
+            tuple(left_out[:NAMED_LEFT_OUT]),
+            len(left_out),
+        )
+
+    # -- what is looked at ------------------------------------------------------------------
+
+    def _sources(self, checkout: Checkout) -> list[str]:
+        """The options that name the sources of ignored names, the strongest last."""
+        paths = [self._personal]
+        if checkout.is_repository:
+            paths.append(os.path.join(checkout.common, "info", "exclude"))
+        there = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
+        return [
+            "--exclude-per-directory=.gitignore",
+            *(f"--exclude-from={path}" for path in there),
+        ]
+
+    def _tracked(self, index: str) -> set[str]:
+        """The names in the index of a project, which is read without its configuration."""
+        if not index or not os.path.isfile(index):
+            return set()
+        git = self._store.git(self._group, index=index)
+        for options in ((), ("--sparse",)):
+            with suppress(GitError):
+                return set(git.names("ls-files", "-z", *options))
+        return set()  # of another kind: its files are taken as untracked ones
+
+    def _ours(self, below: str = "") -> list[str]:
+        """The names in our own index."""
+        if not os.path.exists(self._index):
+            return []
+        return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
+
+    def _is_repository(self, prefix: str) -> bool:
+        return checkout_at(os.path.join(self._checkout.top, prefix.rstrip("/"))) is not None
+
+    def _inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
+        """The files of a repository inside, and those that it tracks; repositories in it are added
+        to `inside`. Its files are named one by one: git would keep only its commit."""
+        place = os.path.join(self._checkout.top, prefix.rstrip("/"))
+        checkout = checkout_at(place)
+        if checkout is None or os.path.islink(place):
+            return set(), set()
+        tracked = {prefix + name for name in self._tracked(checkout.index)}
+        git = self._store.git(self._group, work_tree=place)
+        names = git.names("ls-files", "-z", "-o", *self._sources(checkout))
+        found = {prefix + name for name in names}
+        for name in sorted(found):
+            if name.endswith("/") and name not in inside:
+                inside.append(name)  # the loop over it goes on with this one
+        files = {name for name in found if not name.endswith("/")} | tracked
+        return {name for name in files if os.path.lexists(self._at(name))}, tracked
+
+    def _sifted(
+        self, candidates: Collection[str], tracked: Collection[str], ours: Collection[str]
+    ) -> tuple[list[str], list[str], list[LeftOut], int]:
+        """Look at each name: return what leaves the index, what is read, what is left out, and the
+        bytes to be read. Raises _RefusedError beyond the bounds."""
+        removed: list[str] = []
+        added: list[str] = []
+        left_out: list[LeftOut] = []
+        size = untracked = 0
+        for name in sorted(candidates):
+            if self._behind_link(os.path.dirname(name)):
+                removed.append(name)
+                continue
+            if any(name == path or name.startswith(f"{path}/") for path in self._own):
+                continue
+            try:
+                found = os.lstat(self._at(name))
+            except OSError:
+                removed.append(name)
+                continue
+            is_tracked = name in tracked
+            if stat.S_ISDIR(found.st_mode):
+                removed.append(name)
+                continue
+            why = self._why_not(name, found, is_tracked=is_tracked)
+            if why is not None:
+                removed.append(name)
+                left_out.append(LeftOut(_shown(name), why))
+                continue
+            added.append(name)
+            size += found.st_size
+            untracked += not is_tracked and name not in ours
+        if untracked > self._bounds.new_files:
+            raise _RefusedError(
+                f"{untracked:,} new files are not ignored, more than {self._bounds.new_files:,}"
+            )
+        if size > self._bounds.new_bytes:
+            raise _RefusedError(
+                f"{size >> 20:,} MB are new, more than {self._bounds.new_bytes >> 20:,}"
+            )
+        return [name for name in removed if name in ours], added, left_out, size
+
+    def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
+        """The reason for which a file is left out; None if it is taken."""
+        if stat.S_ISLNK(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return "not a file"
+        most = self._bounds.tracked_file if is_tracked else self._bounds.untracked_file
+        if found.st_size > most:
+            return f"larger than {most >> 20} MB"
+        if not is_tracked and SECRETS.fullmatch(os.path.basename(name)):
+            return "may hold a secret"
+        if not os.access(self._at(name), os.R_OK):
+            return "cannot be read"
+        return None
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._checkout.top, name)
+
+    def _is_behind_link(self, folder: str) -> bool:
+        """True if a folder in the work tree is reached through a link."""
+        if not folder:
+            return False
+        return os.path.islink(self._at(folder)) or self._behind_link(os.path.dirname(folder))
+
+    # -- what is written --------------------------------------------------------------------
+
+    def _add(self, names: list[str], size: int) -> None:
+        free = shutil.disk_usage(self._store.path).free
+        if free - size < self._bounds.free:
+            raise _RefusedError(f"only {free >> 20:,} MB are free on the disk")
+        if (taken := self._store.size()) > self._bounds.store:
+            raise _RefusedError(f"the store is full: {taken >> 20:,} MB")
+        # Blobs that count as big are streamed into one pack, which is three times as fast.
+        options = ("-c", "core.bigFileThreshold=1") if len(names) > MANY else ()
+        lines = b"".join(os.fsencode(name) + b"\0" for name in names)
+        self._git.run(
+            *options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=lines
+        )
+
+    def _known(self) -> _Known:
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(
+                contents(os.path.join(self._root, "known"), 16 << 20), type=_Known
+            )
+        return _Known()
+
+    def _note(self, tree: str, known: _Known) -> None:
+        """Note the tree last: what is known then stands for it, or for nothing."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._root, "tree"))
+        for name, data in (("known", msgspec.json.encode(known)), ("tree", tree.encode())):
+            path = os.path.join(self._root, name)
+            with open(f"{path}.new", "wb") as file:
+                file.write(data)
+            os.replace(f"{path}.new", path)
+
+
+def _mark(path: str) -> tuple[int, ...]:
+    """What changes when a file does; () for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _plain(name: str) -> str:
+    """A name as text that JSON can hold; `_name` takes it back."""
+    return os.fsencode(name).decode("latin-1")
+
+
+def _name(plain: str) -> str:
+    return os.fsdecode(plain.encode("latin-1"))
+
+
+def _shown(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")

@@ -1,0 +1,165 @@
+"""A project with real git, and a folder of stores."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.snapshots import comparison
+from acphold.snapshots.checkouts import checkout_of
+from acphold.snapshots.laying import Laid, lay
+from acphold.snapshots.store import Store, Stores
+from acphold.snapshots.taking import Bounds, Refused, Taken, take
+
+IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_AUTHOR_DATE": "@1 +0000"}
+COMMITTER = {key.replace("AUTHOR", "COMMITTER"): value for key, value in IDENTITY.items()}
+
+Git = Callable[..., str]
+
+
+class Project:
+    """A work tree with its stores; snapshots are taken, listed and laid out by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.top = folder / "project"
+        self.top.mkdir()
+        self.stores = Stores(str(folder / "stores"))
+
+    def git(self, *words: str, at: Path | None = None, fails: bool = False) -> str:
+        """Run the person's git in the project, or in another folder."""
+        ended = subprocess.run(
+            ["git", "-c", "protocol.file.allow=always", *words],
+            cwd=at or self.top,
+            env={**os.environ, **IDENTITY, **COMMITTER},
+            capture_output=True,
+            timeout=60,
+        )
+        assert fails or ended.returncode == 0, ended.stderr
+        return os.fsdecode(ended.stdout)
+
+    def commit(self, message: str = "work") -> str:
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def write(self, name: str, text: str | bytes = "text") -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def attempt(self, bounds: Bounds | None = None, seconds: float = 30.0) -> Taken | Refused:
+        """Take a snapshot, with no bound on the free space of the disk."""
+        checkout = checkout_of(str(self.top))
+        assert checkout is not None
+        return take(
+            self.stores,
+            checkout,
+            bounds=bounds or Bounds(free=0),
+            deadline=time.monotonic() + seconds,
+        )
+
+    def take(self, bounds: Bounds | None = None) -> Taken:
+        taken = self.attempt(bounds)
+        assert isinstance(taken, Taken), taken
+        return taken
+
+    def refused(self, bounds: Bounds | None = None, seconds: float = 30.0) -> str:
+        refused = self.attempt(bounds, seconds)
+        assert isinstance(refused, Refused), refused
+        return refused.reason
+
+    def store(self, taken: Taken) -> Store:
+        found = self.stores.find(taken.store)
+        assert found is not None
+        return found
+
+    def names(self, taken: Taken) -> set[str]:
+        """The files in a snapshot."""
+        return {
+            one.path
+            for one in comparison.changes(self.store(taken), comparison.NOTHING, taken.tree)
+        }
+
+    def lay(self, taken: Taken, name: str = "laid", *, plain: bool = False) -> Laid:
+        return lay(
+            self.store(taken),
+            taken.tree,
+            str(self.folder / name),
+            project="" if plain else str(self.top),
+            commit=taken.head.commit,
+        )
+
+    def status(self, folder: Path | str | None = None) -> str:
+        return self.git("status", "--porcelain", "-z", "-uall", at=Path(folder) if folder else None)
+
+    def holds(self, taken: Taken, marker: bytes) -> bool:
+        """True if a marker stands in any object of the store."""
+        git = ["git", "-C", self.store(taken).path]
+        listed = subprocess.run(
+            [*git, "cat-file", "--batch-all-objects", "--batch"], capture_output=True, timeout=60
+        )
+        assert listed.returncode == 0
+        return marker in listed.stdout
+
+
+def digest(folder: Path) -> dict[str, tuple[str, int, int]]:
+    """The bytes, mode and time of all that is below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        seen = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path.relative_to(folder))] = (
+            hashlib.sha256(content).hexdigest(),
+            seen.st_mode,
+            seen.st_mtime_ns,
+        )
+    return found
+
+
+def files(folder: Path) -> dict[bytes, tuple[str, bytes]]:
+    """All files below a folder, without those of git: kind and bytes, by name."""
+    found: dict[bytes, tuple[str, bytes]] = {}
+    for at, folders, names in os.walk(os.fsencode(folder)):
+        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
+        folders[:] = [name for name in folders if name != b".git" and name not in links]
+        for name in [*names, *links]:
+            if name == b".git":
+                continue
+            path = os.path.join(at, name)
+            relative = os.path.relpath(path, os.fsencode(folder))
+            if os.path.islink(path):
+                found[relative] = ("link", os.readlink(path))
+            else:
+                with open(path, "rb") as file:
+                    kind = "program" if os.access(path, os.X_OK) and _is_program(path) else "file"
+                    found[relative] = (kind, file.read())
+    return found
+
+
+def _is_program(path: bytes) -> bool:
+    return bool(os.stat(path).st_mode & 0o100)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Project:
+    """A folder outside of any repository, in which nothing is yet."""
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A repository with one commit."""
+    made = Project(tmp_path)
+    made.git("init", "-q", "-b", "main")
+    made.write("a.txt", "first\n")
+    made.write("folder/b.txt", "second\n")
+    made.commit()
+    return made

@@ -1,0 +1,168 @@
+"""Random histories of a project: what is laid out is what was there."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import Project, files
+
+NAMES = ("a", "b.txt", "sub/c", "sub/d e", "deep/er/f", "é", "e\u0301", "x.log", "-q", "\udcff")
+
+
+class History:
+    """Somebody at work in a project, by chance."""
+
+    def __init__(self, project: Project, seed: int) -> None:
+        self.project = project
+        self.chance = random.Random(seed)
+        self.steps = (
+            (self.write, 8),
+            (self.remove, 3),
+            (self.link, 1),
+            (self.program, 1),
+            (self.swap, 1),
+            (self.commit, 2),
+            (self.ignore, 1),
+            (self.branch, 1),
+            (self.detach, 1),
+            (self.nested, 1),
+            (self.submodule, 1),
+        )
+
+    def step(self) -> None:
+        steps, weights = zip(*self.steps, strict=True)
+        self.chance.choices(steps, weights)[0]()
+
+    @property
+    def path(self) -> Path:
+        return self.project.top / self.chance.choice(NAMES)
+
+    def write(self) -> None:
+        path = self.path
+        if any(one.is_symlink() or one.is_file() for one in path.parents):
+            return
+        if path.is_dir() and not path.is_symlink():
+            return
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(
+            self.chance.choice([b"", b"one\r\n", b"\0\xff", self.chance.randbytes(20)])
+        )
+
+    def remove(self) -> None:
+        path = self.path
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.is_dir():
+            shutil.rmtree(path)
+
+    def link(self) -> None:
+        path = self.path
+        if path.parent.is_dir() and not os.path.lexists(path):
+            path.symlink_to(self.chance.choice(["a", "/etc/passwd", "..", "nowhere"]))
+
+    def program(self) -> None:
+        path = self.path
+        if path.is_file() and not path.is_symlink():
+            path.chmod(path.stat().st_mode ^ 0o111)
+
+    def swap(self) -> None:
+        path = self.project.top / "sub"
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.is_dir():
+            shutil.rmtree(path)
+            path.write_text("a file now")
+
+    def commit(self) -> None:
+        self.project.git("add", "-A", fails=True)
+        self.project.git("commit", "-q", "--allow-empty", "-m", "x")
+
+    def ignore(self) -> None:
+        self.project.write(".gitignore", self.chance.choice(["*.log\n", "sub/\n", "", "a\n"]))
+
+    def branch(self) -> None:
+        self.project.git("checkout", "-q", "-B", self.chance.choice(["main", "o/ther"]))
+
+    def detach(self) -> None:
+        self.project.git("checkout", "-q", "--detach", fails=True)
+
+    def nested(self) -> None:
+        path = self.project.top / "nested"
+        if not os.path.lexists(path):
+            path.mkdir()
+            self.project.git("init", "-q", at=path)
+            (path / "inner").write_text("inner")
+            if self.chance.random() < 0.5:
+                self.project.git("add", "-A", at=path)
+                self.project.git("commit", "-qm", "x", at=path)
+        elif path.is_dir():
+            (path / "inner").write_text(str(self.chance.random()))
+
+    def submodule(self) -> None:
+        other = self.project.folder / "other"
+        if not other.exists():
+            other.mkdir()
+            self.project.git("init", "-q", at=other)
+            self.project.git("commit", "-q", "--allow-empty", "-m", "x", at=other)
+        self.project.git("submodule", "--quiet", "add", str(other), "mod", fails=True)
+
+
+def unstaged(status: str) -> set[tuple[str, str]]:
+    """What `git status` says, without what is staged: a new work tree has nothing staged."""
+    found = set()
+    for line in filter(None, status.split("\0")):
+        if line[:2] == "??" or line[0] == "A":
+            found.add(("new", line[3:]))
+        else:
+            found.add(("changed", line[3:]))
+    return found
+
+
+def expected(project: Project) -> dict[bytes, tuple[str, bytes]]:
+    """All files of a project but those that git ignores."""
+    ignored = project.git("ls-files", "-z", "-o", "-i", "--exclude-standard").split("\0")
+    names = {os.fsencode(name) for name in ignored if name}
+    return {
+        name: kept
+        for name, kept in files(project.top).items()
+        if name not in names
+        and not any(name.startswith(one) for one in names if one.endswith(b"/"))
+    }
+
+
+def play(folder: Path, seed: int) -> None:
+    project = Project(folder)
+    project.git("init", "-q", "-b", "main")
+    history = History(project, seed)
+    for turn in range(4):
+        for _ in range(history.chance.randint(1, 6)):
+            history.step()
+        taken = project.take()
+        laid = project.lay(taken, f"laid{turn}")
+        assert files(Path(laid.folder)) == expected(project), f"seed {seed}, turn {turn}"
+        has_inner = any((project.top / name).exists() for name in ("nested", "mod"))
+        if not laid.why_plain and not has_inner:
+            here = unstaged(project.status())
+            there = unstaged(project.status(laid.folder))
+            assert there == here, f"seed {seed}, turn {turn}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_history_is_laid_out_as_it_was(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(100, 1100, 50))
+def test_a_thousand_random_histories_are_laid_out_as_they_were(tmp_path: Path, start: int) -> None:
+    for seed in range(start, start + 50):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        play(folder, seed)
+        shutil.rmtree(folder)

@@ -1,0 +1,127 @@
+"""Snapshots are laid out: into work trees and plain folders, and never over anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import WorkspaceError
+
+from .conftest import Project, digest, files
+
+
+def test_a_new_work_tree_has_the_files_and_the_status_of_then(project: Project) -> None:
+    project.write("a.txt", "changed\n")
+    project.write("new.txt")
+    (project.top / "folder/b.txt").unlink()
+    before = (project.status(), files(project.top))
+    taken = project.take()
+    project.write("a.txt", "gone wrong\n")
+    project.commit("later")
+    own = digest(project.top)
+    laid = project.lay(taken)
+    assert laid.why_plain == ""
+    assert (project.status(laid.folder), files(Path(laid.folder))) == before
+    head = project.git("rev-parse", "HEAD", at=Path(laid.folder))
+    assert head.strip() == taken.head.commit
+    assert project.git("symbolic-ref", "-q", "HEAD", at=Path(laid.folder), fails=True) == ""
+    changed = {name for name in digest(project.top) if digest(project.top)[name] != own.get(name)}
+    assert {name for name in changed if not name.startswith(".git/worktrees")} <= {".git"}
+
+
+@pytest.mark.parametrize("where", ["full", "project/inside", "project", "link", "file"])
+def test_a_folder_that_is_not_new_or_lies_inside_is_refused_and_nothing_changes(
+    project: Project, where: str
+) -> None:
+    taken = project.take()
+    (project.folder / "full").mkdir()
+    (project.folder / "full" / "mine.txt").write_text("mine")
+    (project.folder / "empty").mkdir()
+    (project.folder / "link").symlink_to("empty")
+    (project.folder / "file").write_text("mine")
+    before = digest(project.top)
+    mine = files(project.folder / "full")
+    with pytest.raises(WorkspaceError):
+        project.lay(taken, where)
+    assert digest(project.top) == before
+    assert files(project.folder / "full") == mine
+    assert not os.listdir(project.folder / "empty")
+
+
+def test_an_empty_folder_is_used(project: Project) -> None:
+    (project.folder / "laid").mkdir()
+    assert project.lay(project.take()).why_plain == ""
+
+
+def test_without_its_commit_it_is_a_plain_folder_and_says_so(project: Project) -> None:
+    project.write("a.txt", "kept\n")
+    taken = project.take()
+    project.git("commit", "-q", "--amend", "-am", "other", "--date=@9 +0000")
+    project.git("reflog", "expire", "--expire=now", "--all")
+    project.git("gc", "-q", "--prune=now")
+    laid = project.lay(taken)
+    assert "does not have commit" in laid.why_plain
+    assert files(Path(laid.folder)) == files(project.top)
+    assert not (Path(laid.folder) / ".git").exists()
+    shutil.rmtree(project.top)
+    laid = project.lay(taken, "again")
+    assert "no git repository" in laid.why_plain
+    assert (Path(laid.folder) / "a.txt").read_text() == "kept\n"
+
+
+def test_before_the_first_commit_it_is_a_plain_folder(folder: Project) -> None:
+    folder.git("init", "-q")
+    folder.write("a.txt")
+    laid = folder.lay(folder.take())
+    assert "no commit then" in laid.why_plain
+    assert files(Path(laid.folder)) == files(folder.top)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_repository_of_somebody_else_becomes_a_plain_folder(project: Project) -> None:
+    os.chown(project.top, 12345, -1)
+    os.chown(project.top / ".git", 12345, -1)
+    laid = project.lay(project.take())
+    assert laid.why_plain != ""
+    assert (Path(laid.folder) / "a.txt").exists()
+
+
+def test_a_sparse_checkout_has_the_same_status_elsewhere(project: Project) -> None:
+    project.write("big/one.txt")
+    project.commit()
+    project.git("sparse-checkout", "set", "--no-cone", "/a.txt", "/folder/")
+    project.write("a.txt", "changed")
+    assert not (project.top / "big").exists()
+    laid = project.lay(project.take())
+    assert project.status(laid.folder) == project.status() == " M a.txt\0"
+    assert files(Path(laid.folder)) == files(project.top)
+
+
+def test_a_detached_head_and_a_branch_that_moved_do_not_matter(project: Project) -> None:
+    project.git("checkout", "-q", "--detach")
+    project.write("a.txt", "changed")
+    taken = project.take()
+    project.commit("on the way")
+    project.git("checkout", "-q", "main")
+    laid = project.lay(taken)
+    assert laid.why_plain == ""
+    assert project.status(laid.folder) == " M a.txt\0"
+
+
+def test_nothing_is_laid_out_of_a_store_that_has_dropped_it(project: Project) -> None:
+    taken = project.take()
+    project.store(taken).remove(1e12)
+    store = project.store(taken)  # it is fresh: the journal may name it yet
+    store.was_named(taken.tree)
+    store.remove(1e12)
+    with pytest.raises(AssertionError):
+        project.store(taken)
+
+
+def test_the_store_is_for_its_owner_alone(project: Project) -> None:
+    store = project.store(project.take())
+    assert os.stat(store.path).st_mode & 0o077 == 0
+    assert os.stat(project.stores.folder).st_mode & 0o077 == 0

@@ -1,0 +1,110 @@
+"""Stores: what is kept, what goes, and how large they become."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from acphold.snapshots import comparison
+from acphold.snapshots.taking import Bounds
+
+from .conftest import Project, files
+
+MARKER = b"marker-of-a-deleted-session"
+
+
+def soon() -> float:
+    return time.monotonic() + 60
+
+
+def holds(project: Project, marker: bytes) -> bool:
+    """True if a marker can be found below the folder of the stores."""
+    return any(marker in content for _, content in files(Path(project.stores.folder)).values())
+
+
+def test_what_is_not_kept_is_gone_from_the_disk(project: Project) -> None:
+    first = project.take()
+    project.write("a.txt", MARKER)
+    second = project.take()
+    assert project.holds(second, MARKER)
+    store = project.store(first)
+    store.was_named(second.tree)
+    store.keep([first.tree], soon())
+    assert comparison.is_there(store, first.tree)
+    assert not comparison.is_there(store, second.tree)
+    assert not project.holds(first, MARKER)
+    project.write("a.txt", "first\n")
+    assert project.take().tree == first.tree
+
+
+def test_what_the_journal_may_still_name_stays(project: Project) -> None:
+    taken = project.take()
+    project.store(taken).keep([], soon())
+    assert comparison.is_there(project.store(taken), taken.tree)
+
+
+def test_a_work_tree_goes_on_after_its_last_snapshot_was_dropped(project: Project) -> None:
+    taken = project.take()
+    store = project.store(taken)
+    store.was_named(taken.tree)
+    store.keep([], soon())
+    assert not comparison.is_there(store, taken.tree)
+    assert project.take().tree == taken.tree
+    assert comparison.is_there(store, taken.tree)
+    assert "missing" not in project.git("-C", store.path, "fsck", "--full")
+
+
+def test_a_store_that_was_removed_is_made_anew(project: Project) -> None:
+    taken = project.take()
+    project.store(taken).was_named(taken.tree)
+    project.store(taken).remove(soon())
+    assert list(project.stores) == []
+    again = project.take()
+    assert again.store != taken.store
+    assert project.names(again) == {"a.txt", "folder/b.txt"}
+
+
+def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:
+    for number in range(100):
+        project.write(f"many/{number}.txt", f"line {number}\n" * 200)
+    trees = [project.take().tree]
+    for number in range(30):
+        project.write(f"many/{number}.txt", f"line {number}\n" * 201)
+        trees.append(project.take().tree)
+    taken = project.take()
+    store = project.store(taken)
+    store.keep(trees, soon())
+    assert store.size() < 1 << 20
+    assert all(comparison.is_there(store, tree) for tree in trees)
+
+
+def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:
+    bounds = Bounds(store=200_000, free=0)
+    sizes = []
+    for _ in range(10):
+        project.write("noise", os.urandom(100_000))
+        project.attempt(bounds)
+        sizes.append(sum(store.size() for store in project.stores))
+    assert 200_000 < max(sizes) < 200_000 + 150_000
+
+
+def test_differences_name_files_as_they_are(project: Project) -> None:
+    first = project.take()
+    project.write("a.txt", "first\nmore\n")
+    (project.top / "folder/b.txt").rename(project.top / "new\nname")
+    project.write("run", "#!").chmod(0o755)
+    second = project.take()
+    store = project.store(second)
+    found = comparison.changes(store, first.tree, second.tree)
+    assert [(one.old_path, one.path, one.mode) for one in found] == [
+        ("a.txt", "a.txt", "100644"),
+        ("folder/b.txt", "new\nname", "100644"),
+        ("run", "run", "100755"),
+    ]
+    assert found[2].before is None
+    assert found[0].after is not None
+    assert comparison.content(store, found[0].after) == b"first\nmore\n"
+    patch = comparison.patch(store, first.tree, second.tree, ["a.txt"])
+    assert b"+more" in patch
+    assert b"run" not in patch
