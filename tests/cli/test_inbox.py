@@ -91,7 +91,7 @@ def test_who_follows_the_inbox_is_told_what_comes_and_what_is_closed(
         words = [*ACPHOLD, "inbox", "--follow", "--json"]
         with subprocess.Popen(words, env=place.env, stdout=subprocess.PIPE, text=True) as following:
             assert following.stdout is not None
-            assert json.loads(following.stdout.readline()) == {"questions": []}
+            assert json.loads(following.stdout.readline()) == {"questions": [], "held": []}
             asking(chat, RUN)
             question = json.loads(following.stdout.readline())["question"]
             chat.type("y\r")

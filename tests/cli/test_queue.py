@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,3 +177,45 @@ async def test_a_turn_at_the_vendors_limit_is_called_so_by_every_command(
         "error": error,
         "_meta": {"acphold/limit": {"words": HIT, "resetsAt": resets_at * 1000}},
     }
+
+
+async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    error = {"code": -32603, "message": "no credit"}
+    follow = [sys.executable, "-m", "acphold", "inbox", "--follow", "--json"]
+    async with wrapped(journal) as one:
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"error": error})
+        await one.until_text("a")
+        queue(journal, session, "add", "[]")
+        with subprocess.Popen(  # noqa: ASYNC220 (its lines are read in a thread)
+            [*follow, "--journal", str(journal)], stdout=subprocess.PIPE, text=True
+        ) as following:
+            told = partial(line_of, following)
+            assert await told() == {"questions": [], "held": []}
+            go.touch()
+            with pytest.raises(Refused):
+                await turn
+            found = (await told())["held"]
+            assert (found["sessionId"], found["queued"], found["held"]) == (session, 1, "failed")
+            [printed] = acphold(journal, "inbox", "--json").stdout.splitlines()
+            assert json.loads(printed) == {"held": found}
+            words = " ".join(acphold(journal, "inbox").stdout.split())
+            assert "1 prompt waits, held: the last turn failed" in words
+            assert f"acphold queue {session[:6]} go" in words
+            assert acphold(journal, "queue", session[:6], "go").returncode == 0
+            assert await told() == {"goesOn": session}
+            following.terminate()
+        queue(journal, session, "hold")
+        queue(journal, session, "add", "[]")
+        assert "Nothing is waiting" in acphold(journal, "inbox").stderr, "they know that"
+
+
+async def line_of(following: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that it prints."""
+    assert following.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        found: dict[str, Any] = json.loads(await asyncio.to_thread(following.stdout.readline))
+        return found

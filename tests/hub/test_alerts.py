@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from acphold.agents import Updates
-from acphold.errors import AgentExitedError
+from acphold.errors import AgentExitedError, RemoteError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.rpc.pending_call import Answer
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
+from tests.hub.test_waiting_prompts import add, change
 
 DEADLINE = 30
 
@@ -285,3 +286,69 @@ async def test_nothing_is_told_without_commands(journal: Path) -> None:
         question.cancel()
         await on.end()
         assert on.told == []
+
+
+# -- prompts that are held -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b'{"stopReason":"refusal"}', "refused"),
+        (b'{"stopReason":"max_tokens"}', "limited"),
+        (RemoteError(-32603, "no credit"), "failed"),
+    ],
+)
+async def test_prompts_that_a_turn_holds_are_told_of_once(
+    journal: Path, answer: Answer, why: str
+) -> None:
+    async with stage(journal) as on:
+        await add(on.client, on.session, "second", "third")
+        await on.end(answer)
+        on.clock.pass_by(19)
+        assert on.told == []
+        on.clock.pass_by(1)
+        title = "Mend it"
+        told = Alert("held", on.session, "puppet", "/", title, 20, queued=2, held=why)
+        assert on.told == [(RULES.on_waiting, told)]
+        await on.house.begun(on.client, on.session, "by hand")  # what waits stays held
+        await on.end()
+        on.clock.pass_by(1000)
+        assert on.events.count("held") == 1
+        await change(on.client, on.session, "go")
+        await on.house.agent.prompted(on.session)
+        await on.end(answer)
+        on.clock.pass_by(20)
+        assert on.events == ["held", "held"], "it is another hold"
+        assert on.told[-1][1].queued == 1
+
+
+async def test_prompts_that_go_on_in_time_are_not_told_of(journal: Path) -> None:
+    async with stage(journal) as on:
+        await add(on.client, on.session, "second")
+        await on.end(b'{"stopReason":"refusal"}')
+        on.clock.pass_by(19)
+        await change(on.client, on.session, "go")
+        await on.house.agent.prompted(on.session)
+        on.clock.pass_by(30)
+        assert on.told == []
+
+
+@pytest.mark.parametrize("stays", [True, False])
+async def test_a_hold_by_a_person_who_is_there_is_not_told_of(journal: Path, stays: bool) -> None:
+    async with stage(journal) as on:
+        await add(on.client, on.session, "second")
+        on.client.tell("session/cancel", {"sessionId": on.session})
+        await on.open()
+        if not stays:
+            await on.client.go()
+            await on.house.gone(on.client)
+        on.clock.pass_by(20)
+        assert on.events == ([] if stays else ["held"])
+        on.told.clear()
+        if stays:
+            await change(on.client, on.session, "hold")
+            await on.house.begun(on.client, on.session, "by hand")
+            await on.end()
+            on.clock.pass_by(20)
+            assert on.told == []

@@ -13,7 +13,7 @@ import pytest
 from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.presentation.json_facts import session_json
 from acphold.reading.server_reader import OnAway, ServerReader
-from acphold.reading.session_reader import News
+from acphold.reading.session_reader import News, held_sessions
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
@@ -118,3 +118,18 @@ async def test_what_is_not_there_or_lets_us_in_no_more_is_an_error() -> None:
             found = reader.changes(200)
             with pytest.raises(error):
                 [news async for news in found]
+
+
+async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_others() -> None:
+    told = [
+        row("failed", queued=1, held="failed"),
+        row("by a person", queued=1, held="person"),
+        row("there", queued=1, held="cancelled", live={"state": "live", "clients": 1}),
+        row("left", queued=1, held="cancelled"),
+        row("goes on", queued=1),
+    ]
+    body = json.dumps({"sessions": told, "nextCursor": None})
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    async with feed(f"{head}Content-Length: {len(body)}\r\n\r\n{body}") as (_, pages):
+        found = await held_sessions(pages)
+    assert [it.row.session_id for it in found] == ["failed", "left"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
+from acphold.history.queue_words import moment
 from acphold.hub.alerts import Alert, AlertRules
 from acphold.server import alert_commands
 from acphold.server.alert_commands import (
@@ -20,6 +21,7 @@ from acphold.server.alert_commands import (
     VALUE_CHARACTERS,
     AlertCommands,
     alerting,
+    stdin_json,
     variables,
 )
 from tests.failures.processes import gone, until
@@ -115,6 +117,17 @@ async def test_the_words_of_a_question_may_be_looked_up_first(
     told, _ = json.loads((tmp_path / "found").read_text())
     assert told["ACPHOLD_QUESTION"] == "Edit main.py"
     assert "the journal is gone" in caplog.text
+
+
+def test_prompts_that_are_held_are_said_in_words_and_in_numbers() -> None:
+    held = Alert("held", "s1", "claude", "/", "Mend", 20, queued=2, held="limited", until=4_102_444)
+    told = variables(held)
+    assert (told["ACPHOLD_EVENT"], told["ACPHOLD_OUTCOME"]) == ("held", "limited")
+    until = moment(4_102_444)
+    words = f"2 prompts wait, held: a limit was reached, until {until}"
+    assert told["ACPHOLD_QUESTION"] == words
+    told = json.loads(stdin_json(held))
+    assert {"queued": 2, "held": "limited", "until": 4_102_444}.items() <= told.items()
 
 
 def test_what_no_variable_can_hold_is_left_out() -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import Raw
 
+from acphold.history.prompt_queue import QueueChange
 from acphold.journal import NewSession, RowChange
+from acphold.journal.kept_queue import change_queue
 from acphold.reading.neighbours import Live
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import Pieces, append, chunk, encode, turn
@@ -96,6 +99,15 @@ async def test_the_list_is_narrowed_down_by_agent_folder_words_and_archive(web: 
     assert await found("q=PEARS+two") == {"s2"}
     assert await found("archived=only") == {"s3"}
     assert await found("archived=include&agent=b") == {"s2", "s3"}
+
+
+async def test_the_list_has_the_sessions_in_which_prompts_wait(web: Site) -> None:
+    for session in ("s1", "s2"):
+        await web.remember(session, turn("Go"))
+    prompt = Raw(b'[{"type":"text","text":"next"}]')
+    await change_queue(web.journal, "s1", QueueChange("add", "q", prompt))
+    found = (await web.get("/sessions?queued=true")).json["sessions"]
+    assert [(it["sessionId"], it["queued"]) for it in found] == [("s1", 1)]
 
 
 async def test_words_are_looked_for_in_bounded_steps_that_find_all(

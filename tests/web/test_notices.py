@@ -22,10 +22,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Raw
 from msgspec.structs import replace
 
+from acphold.history.prompt_queue import QueueChange
 from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, Share, new_token, token_id
+from acphold.journal.kept_queue import change_queue
 from acphold.reading.neighbours import LiveSession, Process
 from acphold.web import notices as module
 from acphold.web.kept_subscriptions import KeptSubscriptions
@@ -44,6 +47,7 @@ from acphold.web.push_message import (
 )
 from acphold.web.push_sender import PushSender, is_public, send
 from tests.editor import DEADLINE
+from tests.journal.conversations import turn
 from tests.web.certificates import new_authority
 from tests.web.in_process import Site, site
 from tests.web.test_inbox import asked, live, waits  # noqa: F401 (a fixture)
@@ -271,6 +275,42 @@ async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_an
         assert none == {"count": 0}
         (path,) = (tmp_path / "acphold" / "push").iterdir()
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, notices):
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        there = LiveSession("by a person who is there", 1)
+        live[there.session_id] = (there, Process(1, "scripted", [there]))
+        for session, why in (("s1", "failed"), ("s2", "person"), (there.session_id, "cancelled")):
+            await web.remember(session, turn("Go"), title=session)
+            await hold(web, session, why)
+        (told,) = await service.until(1)
+        words = "1 prompt waits, held: the last turn failed"
+        assert (told["title"], told["body"], told["sessionId"]) == ("s1", words, "s1")
+        for _ in range(5):  # nothing more is told, however often it is looked at
+            await notices._look()
+        live.clear()
+        _, both = await service.until(2)
+        assert (both["count"], both["isNews"]) == (2, True)
+        assert both["title"] == "2 things wait for you"
+        assert both["body"].endswith("1 prompt waits, held: the last turn was cancelled")
+        for session in ("s1", there.session_id):
+            await change_queue(web.journal, session, QueueChange("go"))
+        async with asyncio.timeout(DEADLINE):
+            while service.came[-1][1] != {"count": 0}:
+                service.changed.clear()
+                await service.changed.wait()
+
+
+async def hold(web: Site, session: str, why: str) -> None:
+    """Have a prompt wait in a session, and be held."""
+    prompt = Raw(b'[{"type":"text","text":"next"}]')
+    await change_queue(web.journal, session, QueueChange("add", session, prompt))
+    await change_queue(web.journal, session, QueueChange("hold", why=why))
 
 
 async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone_is_nobody(

@@ -37,9 +37,9 @@ from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.history.queue_words import wait
 from acphold.journal import SessionRow
 from acphold.journal.location import is_same_folder
-from acphold.presentation.queue_words import wait
 from acphold.reading.neighbours import live_at_nodes, live_sessions
 
 if TYPE_CHECKING:

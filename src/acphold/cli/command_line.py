@@ -395,7 +395,7 @@ def a_moment(text: str) -> float:
 
 def a_later_moment(text: str) -> int:
     """Parse an option that takes a moment to come; returns ms since the epoch."""
-    from acphold.presentation.queue_words import moment_meant
+    from acphold.history.queue_words import moment_meant
 
     try:
         return moment_meant(text)

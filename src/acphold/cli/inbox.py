@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
-from acphold.cli.inbox_items import NOTHING, age, where
+from acphold.cli.inbox_items import NOTHING, age, deed, held, where
 from acphold.cli.readers import reading
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
@@ -25,11 +25,12 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
-from acphold.presentation.json_facts import question_json
+from acphold.presentation.json_facts import held_json, question_json
 from acphold.reading.inbox import InboxQuestion
+from acphold.reading.session_reader import held_sessions, is_held
 
 if TYPE_CHECKING:
-    from acphold.reading.session_reader import News, SessionReader
+    from acphold.reading.session_reader import ListedSession, News, SessionReader
     from acphold.screen.layout import Passage
 
 DECISIONS: Final = 50
@@ -80,13 +81,16 @@ def inbox(
 
     Shows each pending question with the whole command and diff and the session it belongs to,
     longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
-    for later; it stays open, here and everywhere. Ctrl-C leaves.
+    for later; it stays open, here and everywhere. Ctrl-C leaves. Behind them it says in which
+    sessions prompts are held, why, and until when, unless you held them yourself.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
     params (the agent's request, as in ACP), toolCall (everything it reported about the call) and
-    shows (title, arguments and answers as they are shown here). With --follow the first line has
-    all `questions`; each later line is a new `question`, or the id of one that was `closed`.
+    shows (title, arguments and answers as they are shown here); then {"held": …} for each session
+    whose prompts are held: sessionId, agent, cwd, title, queued, held (the reason) and heldUntil.
+    With --follow the first line has all `questions` and all that is `held`; each later line is a
+    new `question` or `held`, or the id of a question that was `closed` or a session that `goesOn`.
 
     --history shows past decisions in the most recently active sessions: with --json each has
     answeredAt, outcome, how, said and client (who answered) instead of params, toolCall and shows.
@@ -126,7 +130,7 @@ async def _history(
     for it in found:
         assert it.decided is not None, "a decision"
         by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
-        layout.head(f"{short_age(it.answered_at, now)} ago{by}", [where(it)])
+        layout.head(f"{short_age(it.answered_at, now)} ago{by}", [where(it.row)])
         layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
     if not found:
         print("Nothing was asked yet.", file=sys.stderr)
@@ -138,56 +142,88 @@ async def _printed(
     """Print the pending questions; with `follow`, also changes until nobody reads."""
     show = _print_json if as_json else _print_words
     async with source as reader:
+        queues = {it.row.session_id: it for it in await held_sessions(reader)}
         if not follow:
-            show({it.question.id: it for it in await reader.questions()}, None, follow=False)
+            questions = {it.question.id: it for it in await reader.questions()}
+            show(_Waiting(questions, queues, reader.origin), None, follow=False)
             return
         from acphold.cli.followed_list import follow as followed  # late: few follow it
 
         known: dict[str, Sequence[InboxQuestion]] = {}
-        told: dict[str, InboxQuestion] | None = None
+        told: _Waiting | None = None
 
         def tell(news: News) -> None:
             nonlocal told
             if news.is_all:
                 known.clear()
-            known.update({it.row.session_id: it.questions for it in news.sessions})
+            for it in news.sessions:
+                known[it.row.session_id] = it.questions
+                queues.pop(it.row.session_id, None)
+                if is_held(it):
+                    queues[it.row.session_id] = it
             for session_id in news.gone:
                 known.pop(session_id, None)
+                queues.pop(session_id, None)
             found = sorted(chain(*known.values()), key=lambda it: it.at)
-            now = {it.question.id: it for it in found}
+            now = _Waiting({it.question.id: it for it in found}, {**queues}, reader.origin)
             show(now, told, follow=True)
             told = now
 
         await followed(reader, tell)
 
 
-def _print_json(
-    found: dict[str, InboxQuestion], told: dict[str, InboxQuestion] | None, *, follow: bool
-) -> None:
+class _Waiting(NamedTuple):
+    """The open questions by their ids, the sessions whose prompts are held by theirs, and the
+    address of their server."""
+
+    questions: Mapping[str, InboxQuestion] = {}
+    queues: Mapping[str, ListedSession] = {}
+    origin: str = ""
+
+    def is_new(self, session_id: str, told: _Waiting) -> bool:
+        """Return True if the prompts of a session are held in another way than was told."""
+        before = told.queues.get(session_id)
+        return before is None or held(before.row) != held(self.queues[session_id].row)
+
+
+def _print_json(found: _Waiting, told: _Waiting | None, *, follow: bool) -> None:
     if not follow:
-        sys.stdout.writelines(f"{question_json(it)}\n" for it in found.values())
+        sys.stdout.writelines(f"{question_json(it)}\n" for it in found.questions.values())
+        sys.stdout.writelines(f'{{"held":{held_json(it)}}}\n' for it in found.queues.values())
     elif told is None:
-        sys.stdout.write(f'{{"questions":[{",".join(map(question_json, found.values()))}]}}\n')
+        questions = ",".join(map(question_json, found.questions.values()))
+        queues = ",".join(map(held_json, found.queues.values()))
+        sys.stdout.write(f'{{"questions":[{questions}],"held":[{queues}]}}\n')
     else:
-        new = [it for id_, it in found.items() if id_ not in told]
+        new = [it for id_, it in found.questions.items() if id_ not in told.questions]
         sys.stdout.writelines(f'{{"question":{question_json(it)}}}\n' for it in new)
-        for id_ in told.keys() - found.keys():
+        for id_ in told.questions.keys() - found.questions.keys():
             sys.stdout.write(f'{{"closed":{msgspec.json.encode(id_).decode()}}}\n')
+        for id_, queue in found.queues.items():
+            if found.is_new(id_, told):
+                sys.stdout.write(f'{{"held":{held_json(queue)}}}\n')
+        for id_ in told.queues.keys() - found.queues.keys():
+            sys.stdout.write(f'{{"goesOn":{msgspec.json.encode(id_).decode()}}}\n')
 
 
-def _print_words(
-    found: dict[str, InboxQuestion], told: dict[str, InboxQuestion] | None, *, follow: bool
-) -> None:
-    from acphold.screen.layout import Gutter, LabelledText
+def _print_words(found: _Waiting, told: _Waiting | None, *, follow: bool) -> None:
+    from rich.text import Text
+
+    from acphold.screen.layout import Gutter, LabelledText, Passage
 
     layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
-    told = told or {}
-    for it in (it for id_, it in found.items() if id_ not in told):
-        layout.head(on_one_line(it.asks), [where(it), age(it)])
+    told = told or _Waiting()
+    for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
+        layout.head(on_one_line(it.asks), [where(it.row), age(it)])
         layout.put(shown(it))
-    for it in (it for id_, it in told.items() if id_ not in found):
+    for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
+        layout.head(held(row), [where(row)])
+        layout.put(Passage("queue", "acphold", [Text(f"to go on: {deed(row, found.origin)}")]))
+    for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
-    if not found and not follow:
+    for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
+        layout.gap(f"no longer held: {where(row)}")
+    if not (found.questions or found.queues or follow):
         print(NOTHING, file=sys.stderr)
 
 

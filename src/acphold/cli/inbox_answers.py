@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
-from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, where
+from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, deed, held, where
 from acphold.cli.journals import path_of
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
+from acphold.reading.session_reader import held_sessions
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field, Key
@@ -72,6 +73,7 @@ async def answer_all(
     visitor = InboxPerson(0, 2, flow)
     left: set[str] = set()
     answered = False
+    told: set[tuple[str, str]] = set()
     async with source as reader:
         while True:
             waiting = [it for it in await reader.questions() if it.question.id not in left]
@@ -80,13 +82,19 @@ async def answer_all(
                 session_id = waiting[0].row.session_id
                 visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
                 left |= await visit.run()
-            elif follow:
+                continue
+            for row in [it.row for it in await held_sessions(reader)]:
+                if (row.session_id, held(row)) not in told:
+                    told.add((row.session_id, held(row)))
+                    flow.tell(f"{held(row)}: {where(row)}. To go on: {deed(row, reader.origin)}")
+                    visitor.changed()
+            if follow:
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 break
     if left:
         flow.tell("Left for later; it stays open: acphold inbox")
-    elif not answered:
+    elif not (answered or told):
         flow.tell(NOTHING)
     visitor.changed()
     return Exit.OK
@@ -123,7 +131,7 @@ class InboxVisit:
         if not self._items:
             return set()
         first = next(iter(self._items.values()))
-        self._flow.tell(f"{where(first)} · {age(first)}")
+        self._flow.tell(f"{where(first.row)} · {age(first)}")
         self._visitor.changed()
         try:
             async with self._connected() as agent:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
+from acphold.history.queue_words import held_prompts
 from acphold.history.times import now_ms
+from acphold.journal import SessionRow
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.session_reader import SHORT_ID
 
@@ -16,9 +19,8 @@ LOOK_SECONDS: Final = 1.0
 NOTHING: Final = "Nothing is waiting for you."
 
 
-def where(found: InboxQuestion) -> str:
-    """Return the question's session."""
-    row = found.row
+def where(row: SessionRow) -> str:
+    """Return the session of what waits."""
     title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
     return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(row.session_id)[:SHORT_ID]}"
 
@@ -27,3 +29,16 @@ def age(found: InboxQuestion) -> str:
     """Return the time since the question was asked."""
     age = short_age(found.at, now_ms())
     return "asked just now" if age == "now" else f"asked {age} ago"
+
+
+def held(row: SessionRow) -> str:
+    """Return how many prompts of a session are held, and why."""
+    return on_one_line(held_prompts(row.queued, row.held, row.held_until))
+
+
+def deed(row: SessionRow, origin: str) -> str:
+    """Return the command by which they go on, or the page of the server with this address."""
+    session_id = on_one_line(row.session_id)
+    if origin:
+        return f"{origin}/#/session/{quote(session_id, safe='')}"
+    return f"acphold queue {session_id[:SHORT_ID]} go"

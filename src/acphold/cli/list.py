@@ -37,10 +37,10 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import NoJournalError
+from acphold.history.queue_words import moment
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.presentation.json_facts import session_json
-from acphold.presentation.queue_words import moment
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import LiveSession
 from acphold.reading.session_reader import SHORT_ID, SessionReader, Wanted, session_pages

@@ -22,8 +22,8 @@ from acphold.cli.terminal_text import on_one_line, visible
 from acphold.client.prompt_content import content_blocks
 from acphold.errors import AcpholdError, RemoteError
 from acphold.history.prompt_queue import QueueChange, WaitingPrompt
+from acphold.history.queue_words import held, held_prompts, moment, wait
 from acphold.journal import ListFilter, SessionRow
-from acphold.presentation.queue_words import held, moment, wait
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import asked_over
 from acphold.reading.queues import NAME, QueueAnswer, ask_queue
@@ -199,9 +199,9 @@ async def _list(location: str | None, *, as_json: bool) -> int:
                 told = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
                 print(json.dumps({**told, "until": row.held_until}))
                 continue
-            facts = [wait(row.queued), held(row.held, row.held_until)]
+            facts = held_prompts(row.queued, row.held, row.held_until)
             title = on_one_line(row.title or "(no title)")
-            print(f"{on_one_line(short)}  {title}  {', '.join(filter(None, facts))}")
+            print(f"{on_one_line(short)}  {title}  {facts}")
     return Exit.OK
 
 

@@ -5,11 +5,14 @@
     a question to a person stays open for so many        `waiting`, once; further questions of the
     seconds                                              session are part of it while it is open
     a turn that took so many seconds ends                `turn_end`, unless a person ended it
+    a turn's end holds the prompts that wait, and they   `held`, once for each time that they are
+    still wait so many seconds later                     held, unless a person held them, or
+                                                         cancelled the turn and is still there
 
-Attached clients make no difference: an open window is not a person who looks. The rules are read
-when needed, so they may change while a session is live. Nothing here waits: alerts are handed to
-`tell`, which must not raise, with a function that looks up the words of the question in the journal
-if they are not known at once.
+Otherwise attached clients make no difference: an open window is not a person who looks. The rules
+are read when needed, so they may change while a session is live. Nothing here waits: alerts are
+handed to `tell`, which must not raise, with a function that looks up the words of the question in
+the journal if they are not known at once.
 
 Each question and each turn is reported at once by `stirred`, for whoever shows what is going on.
 """
@@ -22,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.agents import HubAgent
 from acphold.errors import JournalError
@@ -52,8 +56,15 @@ UNTOLD = frozenset({"cancelled", "interrupted"})
 elsewhere."""
 
 
+HELD = frozenset({"failed", "refused", "cancelled", "limited"})
+"""The reasons for holding a queue that come with the end of a turn."""
+
+
 class AlertRules(Struct, frozen=True):
-    """Commands for alerts, and the seconds until each; an empty command tells nothing."""
+    """Commands for alerts, and the seconds until each; an empty command tells nothing.
+
+    `on_waiting` is for questions and for prompts that are held.
+    """
 
     on_waiting: tuple[str, ...] = ()
     waiting_seconds: float = 20.0
@@ -65,10 +76,11 @@ class Alert(Struct, frozen=True):
     """One alert.
 
     `seconds` is how long the question has been open, or the turn took. `question`, `options` and
-    `seq`, the number of its entry, belong to `waiting`; `outcome` belongs to `turn_end`.
+    `seq`, the number of its entry, belong to `waiting`; `outcome` belongs to `turn_end`; `queued`
+    prompts, the reason `held`, and `until` when (ms since the epoch) to `held`.
     """
 
-    event: Literal["waiting", "turn_end"]
+    event: Literal["waiting", "turn_end", "held"]
     session_id: str
     agent: str
     cwd: str
@@ -78,6 +90,9 @@ class Alert(Struct, frozen=True):
     options: tuple[str, ...] = ()
     outcome: str = ""
     seq: int = 0
+    queued: int = 0
+    held: str = ""
+    until: int | None = None
 
 
 LookUp = Callable[[], Awaitable[str]]
@@ -120,6 +135,8 @@ class SessionAlerts:
         self._timers: dict[str, Timer] = {}
         self._alerted: set[str] = set()
         self._turn_began: float | None = None
+        self._held = session.queue.held
+        self._held_timer: Timer | None = None
         self._prompt = b"[]"
         self.before_turn = 0
         """The last entry before the last turn."""
@@ -178,6 +195,7 @@ class SessionAlerts:
     def turn_began(self, prompt: bytes, before: int) -> None:
         """Note that the agent has this prompt; `before` is the last entry before it."""
         self._stirred()
+        self._look_at_queue()
         self._turn_began = self._clock.time()
         self._prompt = prompt
         self.before_turn = before
@@ -186,6 +204,7 @@ class SessionAlerts:
         """Note the end of a turn, which may never have reached the agent. `how` is rarely
         called."""
         self._stirred()
+        self._look_at_queue()
         began, self._turn_began = self._turn_began, None
         if began is None:
             return
@@ -196,9 +215,44 @@ class SessionAlerts:
             alert = self._alert("turn_end", began, outcome=outcome)
             self._alerts.tell(rules.on_turn_end, alert, None)
 
+    def _look_at_queue(self) -> None:
+        """Note that the queue is held, or that it goes on, at the beginning or end of a turn."""
+        queue = self._session.queue
+        if queue.held == self._held:
+            return
+        self._held = queue.held
+        self.stop()
+        rules = self._alerts.rules()
+        if queue.held in HELD and rules.on_waiting:
+            began = self._clock.time()
+            self._held_timer = self._clock.call_later(
+                rules.waiting_seconds, lambda: self._tell_of_hold(began)
+            )
+
+    def _tell_of_hold(self, began: float) -> None:
+        self._held_timer = None
+        queue, rules = self._session.queue, self._alerts.rules()
+        if queue.held != self._held or not queue.waiting or not rules.on_waiting:
+            return
+        if queue.held == "cancelled" and self._session.attachments:
+            return
+        alert = replace(
+            self._alert("held", began),
+            queued=len(queue.waiting),
+            held=queue.held,
+            until=queue.until,
+        )
+        self._alerts.tell(rules.on_waiting, alert, None)
+
+    def stop(self) -> None:
+        """Tell nothing more of the queue."""
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+            self._held_timer = None
+
     def _alert(
         self,
-        event: Literal["waiting", "turn_end"],
+        event: Literal["waiting", "turn_end", "held"],
         began: float,
         *,
         question: str = "",

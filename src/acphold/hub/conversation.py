@@ -103,7 +103,7 @@ class Conversation:
             stirred()
             self.waiting.look()
 
-        told_outside = SessionAlerts(alerts, session, agent, stir)
+        self._alerts = told_outside = SessionAlerts(alerts, session, agent, stir)
         self.questions = Questions(session, self.side, options, told_outside, tasks)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
@@ -456,6 +456,7 @@ class Conversation:
 
     def _end(self) -> None:
         self.waiting.stop()
+        self._alerts.stop()
         self.restoration.stop()
         self.questions.close()
         self.side.close()

@@ -63,6 +63,22 @@ def entry_json(entry: Entry) -> str:
     return visible_json(exact_entry_json(entry))
 
 
+def held_json(session: ListedSession) -> str:
+    """Return the prompts of a session that wait and are held."""
+    row = session.row
+    facts = {
+        "sessionId": row.session_id,
+        "agent": row.agent,
+        "agentName": short_name(row.agent),
+        "cwd": row.cwd,
+        "title": row.title,
+        "queued": row.queued,
+        "held": row.held,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
+
+
 def question_json(found: InboxQuestion) -> str:
     """Return a question of the inbox; one that is closed also has its outcome."""
     question, decided = found.question, found.decided

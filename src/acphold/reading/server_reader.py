@@ -240,6 +240,7 @@ class ServerReader:
                 "cwd": filter.cwd or "",
                 "archived": filter.archived,
                 "unprompted": _flag(filter.include_unprompted or wanted.only_live),
+                "queued": _flag(filter.queued),
                 "q": " ".join(wanted.words),
                 "limit": str(limit),
                 "cursor": cursor or "",

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import JournalBusyError, RewrittenError
+from acphold.history.prompt_queue import BY_PERSON
 from acphold.journal import ListFilter
 from acphold.known_agents import short_name
 
@@ -83,6 +84,19 @@ class Wanted(Struct, frozen=True):
         """Return True if the session was active since then and has all words."""
         text = said(row).casefold() if self.words else ""
         return row.updated_at >= self.since and all(word in text for word in self.words)
+
+
+QUEUED: Final = Wanted(ListFilter(queued=True, include_unprompted=True, archived="include"))
+"""All sessions in which prompts wait."""
+
+
+def is_held(session: ListedSession) -> bool:
+    """Return True if prompts wait in a session and do not go on, and a person has to know: they did
+    not hold them, nor cancel the turn before in a client that is still there."""
+    row, live = session.row, session.live
+    if not row.queued or row.held in ("", BY_PERSON):
+        return False
+    return row.held != "cancelled" or live is None or not live.clients
 
 
 class SessionPage(Struct, frozen=True):
@@ -174,6 +188,11 @@ async def session_pages(
         left = None if left is None else left - len(page.sessions)
         if (cursor := page.cursor) is None:
             return
+
+
+async def held_sessions(reader: SessionReader) -> list[ListedSession]:
+    """Return the sessions with prompts that are held, the last active ones first; see `is_held`."""
+    return [it async for page in session_pages(reader, QUEUED) for it in page if is_held(it)]
 
 
 async def newest_first(

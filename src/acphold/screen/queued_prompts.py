@@ -19,8 +19,8 @@ from acphold.history.prompt_queue import (
     WaitingPrompt,
     changed,
 )
+from acphold.history.queue_words import held, moment, wait
 from acphold.history.times import now_ms
-from acphold.presentation.queue_words import held, moment, wait
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, encode
 from acphold.screen.layout import Passage

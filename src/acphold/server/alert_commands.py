@@ -163,8 +163,8 @@ def variables(
         "ACPHOLD_AGENT": called(alert.agent),
         "ACPHOLD_CWD": alert.cwd,
         "ACPHOLD_TITLE": _on_one_line(alert.title),
-        "ACPHOLD_QUESTION": _on_one_line(alert.question),
-        "ACPHOLD_OUTCOME": alert.outcome,
+        "ACPHOLD_QUESTION": _on_one_line(alert.question) or _of_hold(alert),
+        "ACPHOLD_OUTCOME": alert.outcome or alert.held,
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
         "ACPHOLD_URL": url,
     }
@@ -188,9 +188,19 @@ def stdin_json(alert: Alert, url: str = "") -> bytes:
     }
     if alert.event == "waiting":
         about |= {"question": alert.question, "options": list(alert.options)}
+    elif alert.event == "held":
+        about |= {"queued": alert.queued, "held": alert.held, "until": alert.until}
     else:
         about |= {"outcome": alert.outcome}
     return encode(about) + b"\n"
+
+
+def _of_hold(alert: Alert) -> str:
+    if not alert.held:
+        return ""
+    from acphold.history.queue_words import held_prompts  # late: an editor waits for our imports
+
+    return held_prompts(alert.queued, alert.held, alert.until)
 
 
 def _on_one_line(text: str) -> str:

@@ -147,7 +147,7 @@ class JournalPages:
 
     async def _sessions(self, query: bytes, principal: Principal) -> bytes:
         asked = Parameters(
-            query, ("q", "agent", "cwd", "archived", "unprompted", "limit", "cursor")
+            query, ("q", "agent", "cwd", "archived", "unprompted", "queued", "limit", "cursor")
         )
         principal.check(LIST_SESSIONS.name, b"{}")
         archived = asked.one_of("archived", get_args(Archived))
@@ -155,6 +155,7 @@ class JournalPages:
             agents=_agents(asked),
             cwd=asked.text("cwd"),
             include_unprompted=asked.is_true("unprompted"),
+            queued=asked.is_true("queued"),
             archived=archived or "exclude",  # type: ignore[arg-type]
         )
         words = tuple((asked.text("q") or "").casefold().split())

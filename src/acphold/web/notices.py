@@ -1,4 +1,4 @@
-"""Web Push notices: which browsers are notified of pending questions, and when.
+"""Web Push notices: which browsers are notified of pending questions and held prompts, and when.
 
     GET /notices             {"key", "isOn"}: the key to subscribe with; if this token has
     POST /notices            {"endpoint", "keys": {"p256dh", "auth"}}: notify this browser
@@ -19,6 +19,9 @@ question has been open long enough. A slow push service delays only its own brow
 
 A message holds the question in a few words, readable only by the browser. A browser whose token is
 revoked or expired gets no more messages.
+
+Prompts that wait and are held count like a question, from when they are held until they go on;
+`reading.session_reader.is_held` says which.
 """
 
 from __future__ import annotations
@@ -34,8 +37,13 @@ from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
 from acphold.errors import ForbiddenError, JournalError
+from acphold.history.queue_words import held_prompts
+from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
-from acphold.reading.inbox import InboxQuestion, Whose, open_questions
+from acphold.reading.inbox import Whose, open_questions
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import Live
+from acphold.reading.session_reader import held_sessions
 from acphold.schema import LIST_SESSIONS
 from acphold.server.stirrings import Stirrings
 from acphold.tasks import end
@@ -109,8 +117,18 @@ class Sender(Protocol):
         """Send one message; never raises for errors of others."""
 
 
+class Waiting(Struct, frozen=True):
+    """Something that waits for a person in a session: a question, whose entry is `seq`, or prompts
+    that are held. `id` tells it from all others; `words` say what it is."""
+
+    id: str
+    row: SessionRow
+    words: str
+    seq: int = 0
+
+
 class _ToldBrowser(Struct):
-    """The questions one browser was told, and the time from which it may be told more."""
+    """The ids of what one browser was told of, and the time from which it may be told more."""
 
     questions: frozenset[str] = frozenset()
     next_at: float = 0.0
@@ -257,11 +275,11 @@ class Notices:
 
     async def _look(self) -> None:
         live = await self._reader.live_now()
-        waits = any(session.waiting for session, _ in live.values())
-        found = await self._reader.ask(lambda it: open_questions(it, live)) if waits else []
+        found = await self._reader.ask(lambda it: _waiting(it, live))
         now = self._now()
-        self._seen = {each.question.id: self._seen.get(each.question.id, now) for each in found}
-        due = [it for it in found if now >= self._seen[it.question.id] + self._hold]
+        self._seen = {each.id: self._seen.get(each.id, now) for each in found}
+        due = [it for it in found if now >= self._seen[it.id] + self._hold]
+        due.sort(key=lambda it: self._seen[it.id])
         browsers = self._kept.browsers
         tokens = await self._gate.good_among(browsers)
         for token, browser in browsers.items():
@@ -273,7 +291,7 @@ class Notices:
             self._tell(token, browser, theirs, good.tenant)
 
     def _tell(
-        self, token: str, browser: Subscription, due: Sequence[InboxQuestion], tenant: str | None
+        self, token: str, browser: Subscription, due: Sequence[Waiting], tenant: str | None
     ) -> None:
         """Begin to send one browser a message, if there is news for it."""
         told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
@@ -281,8 +299,8 @@ class Notices:
             return
         if self._is_attended(tenant):
             # They see new questions themselves; those still open once they leave are sent then.
-            due = [each for each in due if each.question.id in told.questions]
-        ids = frozenset(each.question.id for each in due)
+            due = [each for each in due if each.id in told.questions]
+        ids = frozenset(each.id for each in due)
         if ids == told.questions:
             return
         order = Order(
@@ -322,18 +340,31 @@ class Notices:
             log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
 
 
-def notice(waiting: Sequence[InboxQuestion], *, is_news: bool = True) -> Mapping[str, object]:
+async def _waiting(journal: Journal, live: Live) -> list[Waiting]:
+    """Return all that waits for a person."""
+    asked = [it for it in live.values() if it[0].waiting]
+    questions = await open_questions(journal, live) if asked else []
+    found = [Waiting(it.question.id, it.row, it.asks, it.seq) for it in questions]
+    for it in await held_sessions(LocalReader(journal, live=live)):
+        row = it.row
+        id_ = f"held {row.session_id} {row.held} {row.held_until or ''}"
+        found.append(Waiting(id_, row, held_prompts(row.queued, row.held, row.held_until)))
+    return found
+
+
+def notice(waiting: Sequence[Waiting], *, is_news: bool = True) -> Mapping[str, object]:
     """Return the message for the page's service worker; a `count` of 0 removes the notice."""
     if not waiting:
         return {"count": 0}
     newest = waiting[-1]
     about = on_one_line(newest.row.title or newest.row.cwd)[:80]
-    asks = on_one_line(newest.asks)[:WORDS]
+    words = on_one_line(newest.words)[:WORDS]
     if len(waiting) == 1:
-        title, body = about, asks
+        title, body = about, words
         place: Mapping[str, object] = {"sessionId": newest.row.session_id, "seq": newest.seq}
     else:
-        title, body = f"{len(waiting)} questions wait for you", f"{about}: {asks}"
+        what = "questions" if all(it.seq for it in waiting) else "things"
+        title, body = f"{len(waiting)} {what} wait for you", f"{about}: {words}"
         place = {}
     told = {"count": len(waiting), "title": title, "body": body, "isNews": is_news, **place}
     while len(encode(told)) > LARGEST_PAYLOAD:  # letters of other scripts take more bytes

@@ -33,6 +33,11 @@ def held(reason: str, until: int | None = None) -> str:
     return why if until is None else f"{why}, until {moment(until)}"
 
 
+def held_prompts(count: int, reason: str, until: int | None = None) -> str:
+    """Say how many prompts wait, why, and until when."""
+    return ", ".join(filter(None, [wait(count), held(reason, until)]))
+
+
 def moment(at: int) -> str:
     """Say a moment (ms since the epoch) in this machine's zone: the hour, and the day if it is not
     today's."""
