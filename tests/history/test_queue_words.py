@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.presentation.queue_words import moment, moment_meant
+from acphold.history.queue_words import moment, moment_meant
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")
 HOUR = 3600.0
