@@ -177,3 +177,36 @@ def test_a_terminal_that_only_prints_says_what_waits(
         one.type("/queue go\r")
         go.touch()
         one.until("you: second", "heard")
+
+
+def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type("/later 2099-01-02 02:00 write the summary\r")
+        one.until(
+            "next  1 prompt waits\n         1  2099-01-02 02:00 · write the summary\n", "ready"
+        )
+        one.type("/later 2001-01-02 02:00 too late\r")
+        one.until("that moment is over", "▸  /later 2001-01-02 02:00 too late")
+        one.type("\x15/later 02:00\r")
+        one.until("/later [02:00] TEXT: ")
+        [row] = [json.loads(it) for it in place.run("queue", "--json").stdout.splitlines()]
+        with place.on_terminal("resume", row["sessionId"]) as other:
+            other.until("1  2099-01-02 02:00 · write the summary", "ready")
+        one.type("first this\r")
+        one.until("you  first this", "1 prompt waits", "ready")
+        assert prompts(tmp_path / "log") == ["first this"]
+
+
+def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat(columns=34) as one:
+        one.until("ready")
+        one.type("/later 2099-01-02 02:00 " + "words " * 20 + "\r")
+        one.until("next  1 prompt waits\n         1  2099-01-02 02:00 · w…\n")
+        one.type("/queue hold\r")
+        one.until("next  1 prompt waits; held\n         (/queue go)\n         1  2099")

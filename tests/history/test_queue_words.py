@@ -1,17 +1,17 @@
-"""The moments that people mean, where clocks are set forward and back and zones change."""
+"""The words for prompts that wait, and the moments that people mean: where clocks are set, too."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.history.queue_words import moment, moment_meant
+from acphold.history.queue_words import moment, moment_first, moment_meant, rules
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")
 HOUR = 3600.0
@@ -87,3 +87,36 @@ def test_a_moment_stays_the_same_when_the_machine_is_carried_to_another_zone(
     assert moment_meant("2026-11-21T02:00+01:00", now) == meant
     with pytest.raises(ValueError, match="over"):
         moment_meant("2026-11-20T15:59", now)
+
+
+@pytest.mark.parametrize("day", ["2099-01-02 02:00", "2099-01-02T02:00"])
+def test_a_text_may_begin_with_a_moment(day: str) -> None:
+    at = int(datetime(2099, 1, 2, 2, 0).timestamp() * 1000)
+    assert moment_first(f"{day}  run it\nall of it") == (at, "run it\nall of it")
+    assert moment_first(day) == (at, "")
+
+
+def test_an_hour_is_the_next_one() -> None:
+    at, words = moment_first("02:00 run it")
+    assert at is not None
+    then = datetime.fromtimestamp(at / 1000)
+    assert (then.hour, then.minute, words) == (2, 0, "run it")
+    assert timedelta(0) < then - datetime.now() <= timedelta(days=1, hours=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["run it", "25:00 is no hour", "2:00pm tea", "at 02:00", "02:00:00 x"]
+)
+def test_any_other_beginning_is_part_of_the_words(text: str) -> None:
+    assert moment_first(text) == (None, text)
+
+
+def test_a_moment_that_is_over_is_refused() -> None:
+    with pytest.raises(ValueError, match="that moment is over"):
+        moment_first("2001-01-02 02:00 run it")
+
+
+def test_it_is_said_when_a_queue_goes_on_by_itself() -> None:
+    assert rules(goes_on=False, restarts=False) == ""
+    assert rules(goes_on=True, restarts=False) == "goes on after a failure"
+    assert rules(goes_on=True, restarts=True) == "goes on after a failure and a restart"

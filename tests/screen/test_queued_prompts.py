@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
+from acphold.history.times import now_ms
 from acphold.schema import TextContent
 from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
 from tests.client.far_agent import FarAgent
@@ -115,3 +116,25 @@ def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
 def test_words_of_another_client_play_no_tricks_on_the_terminal() -> None:
     queue = PromptQueue((WaitingPrompt("a", 1, "red \x1b[31m"),))
     assert numbered(queue) == ["1  red \\x1b[31m"]
+
+
+async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        ends = held_up(far)
+        soon = now_ms() + 300
+        monkeypatch.setattr("acphold.screen.chat.moment_first", lambda words: (soon, words))
+        at.submit("/later at its moment")
+        while not keys.queue.waiting:
+            await keys.next_change()
+        at.submit("before it")
+        await far.until("session/prompt")
+        ends["before it"].set_result("end_turn")
+        await far.until("session/prompt", 2)
+        assert now_ms() >= soon
+        assert texts(far) == ["before it", "at its moment"]
+        ends["at its moment"].set_result("end_turn")
+        while at.in_turn:
+            await keys.next_change()

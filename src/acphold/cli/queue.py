@@ -22,7 +22,7 @@ from acphold.cli.terminal_text import on_one_line, visible
 from acphold.client.prompt_content import content_blocks
 from acphold.errors import AcpholdError, RemoteError
 from acphold.history.prompt_queue import QueueChange, WaitingPrompt
-from acphold.history.queue_words import held, held_prompts, moment, wait
+from acphold.history.queue_words import held, held_prompts, moment, rules, wait
 from acphold.journal import ListFilter, SessionRow
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import asked_over
@@ -268,9 +268,9 @@ def _meant(waiting: Sequence[WaitingPrompt], number: str) -> str:
 def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
     """Yield the lines of a queue."""
     state = answer.queue
-    facts = [wait(len(state.waiting)), held(state.held, state.until)]
-    if not (state.waiting or state.begun):
-        facts = ["no prompt waits", held(state.held, state.until)]
+    count = wait(len(state.waiting)) if state.waiting or state.begun else "no prompt waits"
+    how = rules(goes_on=state.goes_on, restarts=state.restarts)
+    facts = [count, how, held(state.held, state.until)]
     yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
         how = "taken back" if ended.state == "takenBack" else ended.state

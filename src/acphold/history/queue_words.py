@@ -19,6 +19,9 @@ _HELD: Final = {
 
 _HOUR: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
+_BEGINS: Final = re.compile(rf"((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR.pattern})(?:\s+(.*))?", re.DOTALL)
+"""A moment, and the words behind it."""
+
 
 def wait(count: int) -> str:
     """Say how many prompts wait."""
@@ -36,6 +39,12 @@ def held(reason: str, until: int | None = None) -> str:
 def held_prompts(count: int, reason: str, until: int | None = None) -> str:
     """Say how many prompts wait, why, and until when."""
     return ", ".join(filter(None, [wait(count), held(reason, until)]))
+
+
+def rules(*, goes_on: bool, restarts: bool) -> str:
+    """Say when it goes on by itself; "" if it holds in both cases, as it does by default."""
+    cases = ["a failure"] * goes_on + ["a restart"] * restarts
+    return f"goes on after {' and '.join(cases)}" if cases else ""
 
 
 def moment(at: int) -> str:
@@ -64,3 +73,10 @@ def moment_meant(text: str, now: float | None = None) -> int:
     if then.timestamp() < now:
         raise ValueError("that moment is over")
     return int(then.timestamp() * 1000)
+
+
+def moment_first(text: str) -> tuple[int | None, str]:
+    """Return the moment that a text begins with, as for `moment_meant`, and the words behind it;
+    None and the text if it begins with none. ValueError for a moment in the past."""
+    found = _BEGINS.fullmatch(text)
+    return (None, text) if found is None else (moment_meant(found[1]), found[4] or "")

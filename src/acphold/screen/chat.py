@@ -29,6 +29,7 @@ from rich.text import Text
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.history.children import child_entry
+from acphold.history.queue_words import moment_first
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acphold.history.times import now_ms
@@ -133,6 +134,7 @@ class Chat:
         self._queue: Waiting = LocalQueue(self.queue_changed)
         self._in_queued_turn = False
         self._is_taking_back = False
+        self._waking: asyncio.TimerHandle | None = None
         self._is_prompting = False
         self._cancelled = False
         self._unshown = b""
@@ -163,6 +165,7 @@ class Chat:
     def end(self) -> None:
         """End this session's part of the chat; keep later updates for the next session."""
         self._session = None
+        self._wake_never()
         self.flow.turn_over()
 
     async def look(self) -> None:
@@ -189,6 +192,7 @@ class Chat:
             with suppress(OSError):  # gone already
                 os.unlink(path)
         self._pasted.clear()
+        self._wake_never()
         await self._tasks.aclose()
 
     async def _follow(self) -> None:
@@ -265,10 +269,21 @@ class Chat:
             self._end_queued(TurnEnd(outcome, 0))
         self._in_queued_turn = queue.begun is not None
         self.face.waits(queue)
-        is_free = isinstance(self._queue, LocalQueue) and not self._is_prompting
-        if is_free and queue.next(now_ms()) is not None:
-            self._is_prompting = True
-            self._begin(self._prompt_all(), "prompts")
+        self._wake_never()
+        if isinstance(self._queue, LocalQueue) and not self._is_prompting:
+            if queue.next(now_ms()) is not None:
+                self._is_prompting = True
+                self._begin(self._prompt_all(), "prompts")
+            elif queue.wakes_at is not None:
+                # In steps: the machine may sleep meanwhile, and its clock be set.
+                seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, IDLE_LOOK_SECONDS)
+                loop = asyncio.get_running_loop()
+                self._waking = loop.call_later(seconds, self.queue_changed)
+
+    def _wake_never(self) -> None:
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
 
     def _end_queued(self, end: TurnEnd) -> None:
         """Show the end of the turn of a prompt that had waited."""
@@ -304,10 +319,10 @@ class Chat:
                     self._is_prompting = True
                     self._begin(self._prompt_all(text), "prompts")
 
-    async def _later(self, text: str) -> None:
-        """Add a prompt to those that wait."""
+    async def _later(self, text: str, at: int | None = None) -> None:
+        """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
         try:
-            await self._queue.add(*self._said(text))
+            await self._queue.add(*self._said(text), at=at)
         except AcpholdError:
             self.face.put_back(text)
             raise
@@ -323,6 +338,7 @@ class Chat:
                 self._queue.over((await self._run(said)).outcome)
         finally:
             self._is_prompting = False
+        self.queue_changed()  # what still waits here waits for its moment
 
     async def prompt(self, text: str) -> TurnEnd:
         """Run a turn to its end, and show that end."""
@@ -559,10 +575,12 @@ class Chat:
         waiting = self._queue.state.waiting
         command, _, number = words.partition(" ")
         try:
-            if name == "later" and words:
-                await self._later(words)
-            elif name == "later":
-                self._say("/later TEXT: a prompt that begins when its turn comes")
+            if name == "later":
+                at, text = moment_first(words)
+                if text:
+                    await self._later(text, at)
+                else:
+                    self._say("/later [02:00] TEXT: for when its turn comes, or for a moment")
             elif words in ("", "back") and not waiting:
                 self._say("no prompt waits")
             elif not words:
@@ -572,6 +590,8 @@ class Chat:
             elif said := await change_by_words(self._queue, words):
                 self._say(said)
         except ValueError as error:
+            if name == "later":
+                self.face.put_back(f"/later {words}")
             self._say(str(error))
 
     def take_back(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from textwrap import wrap
 from typing import TextIO, cast
 
 from prompt_toolkit.application import Application, in_terminal
@@ -471,17 +472,17 @@ class LineScreen:
     def _waiting_lines(self) -> list[str]:
         if not self.queue.waiting:
             return []
-        return [heading(self.queue), *numbered(self.queue, MOST_SHOWN)]
-
-    def _waiting_text(self) -> str:
         room = max(NARROWEST, self._app.output.get_size().columns - GUTTER - 1)
-        shown = []
-        for line in self._waiting_lines():
+        lines = wrap(heading(self.queue), room)  # whole: it says how to go on
+        for line in numbered(self.queue, MOST_SHOWN):
             text = Text(line)
             text.truncate(room, overflow="ellipsis")
-            shown.append(text.plain)
+            lines.append(text.plain)
+        return lines
+
+    def _waiting_text(self) -> str:
         margin = "\n" + " " * GUTTER
-        return f"{'next':>{GUTTER - 2}}  " + margin.join(shown)
+        return f"{'next':>{GUTTER - 2}}  " + margin.join(self._waiting_lines())
 
     def _panel_text(self) -> StyleAndTextTuples:
         if self.choice is None:

@@ -19,7 +19,7 @@ from acphold.history.prompt_queue import (
     WaitingPrompt,
     changed,
 )
-from acphold.history.queue_words import held, moment, wait
+from acphold.history.queue_words import held, moment, rules, wait
 from acphold.history.times import now_ms
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, encode
@@ -38,7 +38,7 @@ class Waiting(Protocol):
     @property
     def state(self) -> PromptQueue: ...
 
-    async def add(self, *content: Content) -> str: ...
+    async def add(self, *content: Content, at: int | None = None) -> str: ...
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]: ...
 
@@ -60,11 +60,11 @@ class LocalQueue:
         self._numbers = count(1)
         self._content: dict[str, tuple[ContentBlock, ...]] = {}
 
-    async def add(self, *content: Content) -> str:
-        """Add a prompt of content blocks."""
+    async def add(self, *content: Content, at: int | None = None) -> str:
+        """Add a prompt of content blocks, to begin not before a moment (ms since the epoch)."""
         added = str(next(self._numbers))
         self._content[added] = blocks = cast("tuple[ContentBlock, ...]", content)
-        self._change(QueueChange("add", added, Raw(encode(blocks))))
+        self._change(QueueChange("add", added, Raw(encode(blocks)), at=at))
         return added
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
@@ -105,9 +105,10 @@ class LocalQueue:
 
 
 def heading(queue: PromptQueue) -> str:
-    """Return the number of prompts that wait, and the reason for holding them."""
+    """Return the number of prompts that wait, and when they go on or why they are held."""
     why = held(queue.held, queue.until)
-    return wait(len(queue.waiting)) + (f"; {why} (/queue go)" if why else "")
+    how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
+    return "; ".join(filter(None, (wait(len(queue.waiting)), how, why and f"{why} (/queue go)")))
 
 
 def numbered(queue: PromptQueue, most: int | None = None) -> list[str]:
