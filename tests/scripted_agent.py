@@ -7,6 +7,7 @@ Options (a JSON object):
     store               file that keeps its sessions over restarts (for list, load, resume)
     capabilities        its agentCapabilities
     info                its agentInfo; null for none
+    meta                `_meta` of its answer to `initialize`
     opened              merged into the answer of session/new, load and resume
     ids                 "counter": 0, 1, … in every process; else unique ones
     replies             method to a list of results or {"error": …}, used up one after the other;
@@ -151,6 +152,7 @@ def initialize(message: dict[str, Any]) -> None:
         "agentCapabilities": OPTIONS.get("capabilities", {}),
         "agentInfo": OPTIONS.get("info", {"name": "scripted", "version": "1"}),
         "authMethods": OPTIONS.get("authMethods", []),
+        **({"_meta": OPTIONS["meta"]} if "meta" in OPTIONS else {}),
     }
     send(id=message["id"], result=result)
 

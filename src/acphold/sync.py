@@ -397,6 +397,15 @@ class RemoteSession:
         """The prompts that wait in it, which acphold keeps and begins one after the other."""
         return RemoteQueue(self._session.queue)
 
+    @property
+    def has_steering(self) -> bool:
+        """True if its agent takes words into a running turn."""
+        return _look(lambda: self._session.has_steering)
+
+    def steer(self, *content: Content) -> bool:
+        """Say something into the running turn; return False if no turn runs any more."""
+        return _background.run(self._session.steer(*content))
+
     def cancel(self) -> None:
         """Cancel the running turn, from another thread or between two of its updates."""
         _look(self._session.cancel)

@@ -210,3 +210,25 @@ def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
         one.until("next  1 prompt waits\n         1  2099-01-02 02:00 · w…\n")
         one.type("/queue hold\r")
         one.until("next  1 prompt waits; held\n         (/queue go)\n         1  2099")
+
+
+def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    meta = {"steering": {"supported": True}}
+    replies = {"_session/steering": [{"outcome": "injected"}]}
+    with place.chat(replies=replies, meta=meta) as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": "in French"}))
+        one.until("agent  begun", "running")
+        [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        with place.on_terminal("resume", row["sessionId"]) as other:
+            other.until("agent  begun", "running")
+            one.type("/now French, please\r")
+            one.until("you  French, please")
+            other.until("you  French, please")
+            go.touch()
+            one.until("you  French, please\n\n  agent  in French", "ready", but="prompt waits")
+            other.until("you  French, please\n\n  agent  in French", "ready")

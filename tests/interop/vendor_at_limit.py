@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
@@ -29,7 +29,8 @@ class VendorAtLimit:
     """`url` is its base URL, `resets_at` the time that it tells, in seconds since the epoch.
 
     `refusal` is how it refuses unless it `is_open`. `refused` is how often it refused a turn, for
-    which an agent offers tools; it also asks for titles.
+    which an agent offers tools; it also asks for titles. `turns` are the requests for one while it
+    is open; each is answered once `goes_on` is set.
     """
 
     def __init__(self, url: str, resets_at: int, refusal: Refusal) -> None:
@@ -38,6 +39,9 @@ class VendorAtLimit:
         self.refusal = refusal
         self.refused = 0
         self.is_open = False
+        self.turns: list[bytes] = []
+        self.goes_on = threading.Event()
+        self.goes_on.set()
 
 
 @contextmanager
@@ -123,9 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self.rfile.read(int(self.headers.get("content-length") or 0))
         vendor = self.server.vendor
         if vendor.is_open:
+            if b'"tools"' in asked:
+                vendor.turns.append(asked)
+                vendor.goes_on.wait(60)
             is_anthropic = "/messages" in self.path
             stream = _messages() if is_anthropic else _chat()
-            self._answer(200, "text/event-stream", "".join(stream).encode())
+            with suppress(OSError):  # an agent may have gone on with another request meanwhile
+                self._answer(200, "text/event-stream", "".join(stream).encode())
         else:
             vendor.refused += b'"tools"' in asked
             body = json.dumps(vendor.refusal.body).encode()

@@ -62,6 +62,9 @@ def options(model: str, *, is_thorough: bool) -> dict[str, Any]:
     return {"configOptions": [{**choice, "options": models}, switch]}
 
 
+STEERED = [{"outcome": "injected"}, {"outcome": "promptRequired", "reason": "noRunningTurn"}]
+"""How the agent takes words into its turn: once, and then it has none any more."""
+
 INPUT = {"promptCapabilities": {"image": True, "embeddedContext": True}}
 
 OPTIONS = [
@@ -127,7 +130,13 @@ def ask(call: str = "t1", **tool: Any) -> dict[str, Any]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for the tests of a module."""
     folder = tmp_path_factory.mktemp("served")
-    command = scripted_agent(capabilities=INPUT, opened=OPENED, log=str(folder / "log.jsonl"))
+    command = scripted_agent(
+        capabilities=INPUT,
+        opened=OPENED,
+        log=str(folder / "log.jsonl"),
+        meta={"steering": {"supported": True}},
+        replies={"_session/steering": STEERED},
+    )
     changes = [options("large", is_thorough=False), options("large", is_thorough=True)]
     other = scripted_agent(
         info={"name": "@makers/other", "version": "1"},

@@ -240,6 +240,40 @@ async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_i
     assert said(served, session) == ["at once"]
 
 
+async def test_words_are_said_into_the_running_turn_and_stand_there_also_in_a_replay(
+    page: Page, other: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await at_work(page, agent, tmp_path)
+    await opened(other, session.id)
+    area = page.get_by_role("textbox", name="Prompt")
+    await area.fill("use the other file")
+    await page.get_by_role("button", name="Now", exact=True).click()
+    await expect(area).to_have_value("")
+    for each in (page, other):
+        told = each.locator("article.prompt", has_text="use the other file")
+        await expect(told).to_have_count(1)
+    # A turn that is over when the words come: then they are a prompt, behind it.
+    await area.fill("too late for this turn")
+    await page.get_by_role("button", name="Now", exact=True).click()
+    await expect(page.locator(".sending")).to_contain_text("too late for this turn")
+    (tmp_path / "done").touch()
+    await expect(answer(page, "too late for this turn")).to_be_visible()
+    await expect(page.locator("article.prompt")).to_have_count(3)
+    turns = page.locator("article.prompt, .said")
+    clock = re.compile(r"\d\d:\d\d\s[AP]M| in acphold-page")
+    drawn = [clock.sub("", it) for it in await turns.all_text_contents()]
+    await page.reload()
+    await expect(answer(page, "too late for this turn")).to_be_visible()
+    assert [clock.sub("", it) for it in await turns.all_text_contents()] == drawn
+    assert len(drawn) == 5
+    assert [it[:8] for it in said(served, session)] == ["too late"]
+    steered = heard(served, "_session/steering", session.id)
+    assert [it["_meta"]["steering"] for it in steered] == [{"idleBehavior": "promptRequired"}] * 2
+    await area.fill("no turn runs")
+    await expect(page.get_by_role("button", name="Later at…")).to_be_visible()
+    await expect(page.get_by_role("button", name="Now", exact=True)).to_have_count(0)
+
+
 async def test_a_prompt_put_off_over_a_line_that_is_cut_is_in_the_queue_once(
     page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
 ) -> None:

@@ -86,9 +86,11 @@ def select(option_id: str, *values: str, **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def chat(keys: Keys, *options: dict[str, Any]) -> AsyncIterator[tuple[Chat, FarAgent]]:
-    """Somebody at a session of an agent with these options."""
-    far = FarAgent()
+async def chat(
+    keys: Keys, *options: dict[str, Any], **initialize: Any
+) -> AsyncIterator[tuple[Chat, FarAgent]]:
+    """Somebody at a session of an agent with these options, and members of its `initialize`."""
+    far = FarAgent(**initialize)
 
     @far.on("session/new")
     async def new(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:

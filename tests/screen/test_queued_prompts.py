@@ -138,3 +138,43 @@ async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(
         ends["at its moment"].set_result("end_turn")
         while at.in_turn:
             await keys.next_change()
+
+
+async def test_words_for_a_turn_that_is_over_begin_behind_it() -> None:
+    keys = Keys()
+    async with chat(keys, _meta={"steering": {"supported": True}}) as (at, far):
+        ends = held_up(far)
+
+        @far.on("_session/steering")
+        async def steering(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+            return {"outcome": "promptRequired", "reason": "noRunningTurn"}
+
+        at.submit("one")
+        await far.until("session/prompt")
+        at.submit("/now use the other file")
+        while not keys.queue.waiting:
+            await keys.next_change()
+        ends["one"].set_result("end_turn")
+        await far.until("session/prompt", 2)
+        assert texts(far) == ["one", "use the other file"]
+        ends["use the other file"].set_result("end_turn")
+        while at.in_turn:
+            await keys.next_change()
+        at.submit("/now /quit")  # without a turn they are a prompt, whatever they are
+        await far.until("session/prompt", 3)
+        assert texts(far)[-1] == "/quit"
+        ends["/quit"].set_result("end_turn")
+
+
+async def test_an_agent_that_hears_nothing_in_a_turn_is_offered_the_words_behind_it() -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        ends = held_up(far)
+        at.submit("one")
+        await far.until("session/prompt")
+        at.submit("/now use the other file")
+        while keys.back != ["use the other file"]:
+            await keys.next_change()
+        assert "hears nothing in a turn; Enter: behind it" in at.status()[0]
+        assert "_session/steering" not in far.methods()
+        ends["one"].set_result("end_turn")

@@ -6,11 +6,12 @@ Source: spec v1, initialization, session setup, session list, session delete, au
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from acphold.agents.steering import has_steering
 from acphold.errors import CapabilityError
 from acphold.processes.program import on_path
 from acphold.schema import McpServerHttp, McpServerSse, McpServerStdio
@@ -38,11 +39,24 @@ def served(path: Folder) -> str:
 
 
 class Advertised:
-    """The capabilities of the agent called `name`, as a check before each use of one."""
+    """The capabilities of the agent called `name`, as a check before each use of one; `meta` is
+    the `_meta` of its answer to `initialize`."""
 
-    def __init__(self, capabilities: AgentCapabilities, name: str) -> None:
+    def __init__(
+        self, capabilities: AgentCapabilities, name: str, meta: Mapping[str, object] | None = None
+    ) -> None:
         self.capabilities = capabilities
         self.name = name
+        self._meta = meta
+
+    @property
+    def has_steering(self) -> bool:
+        """True if it takes words into a running turn."""
+        return has_steering(self._meta)
+
+    def to_steer(self) -> None:
+        """Check that it takes words into a running turn; raises CapabilityError."""
+        self._require(self.has_steering, "take words into a running turn", "_meta.steering")
 
     def to_load(self) -> None:
         """Check that it can load sessions; raises CapabilityError, as all methods here."""

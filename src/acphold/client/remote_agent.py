@@ -251,10 +251,10 @@ class RemoteAgent:
     def _advertised(self, feed: SessionFeed | None = None) -> Advertised:
         """Return the capabilities of the agent; of the session's agent, if there are several."""
         if feed is None or (there := feed.introduction) is None:
-            return Advertised(self.capabilities, self.name)
+            return Advertised(self.capabilities, self.name, self._uplink.hello.meta)
         info = there.agent_info
         name = self.name if info is None else info.title or info.name
-        return Advertised(there.agent_capabilities, name)
+        return Advertised(there.agent_capabilities, name, there.meta)
 
     def _setup(
         self, cwd: Folder | None, servers: Sequence[McpServer], additional: Sequence[Folder]

@@ -130,6 +130,22 @@ class RemoteSession:
         """The prompts that wait in it, which acphold keeps and begins one after the other."""
         return self._queue
 
+    @property
+    def has_steering(self) -> bool:
+        """True if its agent takes words into a running turn."""
+        return self._advertised().has_steering
+
+    async def steer(self, *content: Content) -> bool:
+        """Say something into the running turn, whoever began it, with content as for `prompt`.
+
+        Return False if no turn runs any more, and the agent has left it to you: prompt it, or put
+        it into the queue. What it has taken stands in the turn as the user's. Raises
+        CapabilityError for an agent without a method for it, RemoteError if it refuses. After
+        ConnectionLostError it is unknown whether the agent has it.
+        """
+        self._advertised().to_steer()
+        return await self._uplink.steer(self.id, encode(self.blocks(*content)))
+
     def cancel(self) -> None:
         """Cancel the running turn; its updates go on until the agent has answered.
 

@@ -21,6 +21,7 @@ import msgspec
 from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.runs import runs, session_of
+from acphold.agents.steering import STEERING, is_injected, steering_params
 from acphold.agents.wrapped import understood
 from acphold.client.duties import AskingSession, Duties
 from acphold.client.inbox import Backpressure
@@ -427,6 +428,25 @@ class Uplink:
                 except Exception:  # the program's own error: later messages must still be handled
                     log.exception("the notification %s could not be handled", event.method)
         await self.flow.room()
+
+    async def steer(self, session_id: str, prompt: bytes) -> bool:
+        """Say content blocks into the running turn; return False if the agent has not taken them.
+
+        Who says them is not sent them: they are heard here, at the place of the agent's answer.
+        """
+        from acphold.hub.interjections import user_message  # all of the hub, which few clients need
+
+        def said(answer: bytes) -> None:
+            if not is_injected(answer):
+                return
+            event = Updates(session_id, "update", list(user_message(STEERING, prompt)))
+            if self.settings.on_update is not None:
+                self._show(event, self.settings.on_update)
+            self._hear(event)
+
+        params = steering_params(session_id, prompt)
+        answer = await self.ask_raw(STEERING, params, on_result=said, again=False)
+        return is_injected(answer)
 
     def _on_cut(self, cut: CutNotification) -> None:
         """Put a notice in place of an update that is over the limit."""

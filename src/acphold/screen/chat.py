@@ -312,12 +312,16 @@ class Chat:
                 self._begin(self._shell(command), "shell command")
                 return
             case TypedPrompt(text):
-                is_local = isinstance(self._queue, LocalQueue)
-                if self._is_prompting or (self.in_turn and not is_local):
-                    self._begin(self._later(text), "prompt for later")
-                else:
-                    self._is_prompting = True
-                    self._begin(self._prompt_all(text), "prompts")
+                self._send(text)
+
+    def _send(self, text: str) -> None:
+        """Send a prompt, now or after the running turn."""
+        is_local = isinstance(self._queue, LocalQueue)
+        if self._is_prompting or (self.in_turn and not is_local):
+            self._begin(self._later(text), "prompt for later")
+        else:
+            self._is_prompting = True
+            self._begin(self._prompt_all(text), "prompts")
 
     async def _later(self, text: str, at: int | None = None) -> None:
         """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
@@ -326,6 +330,26 @@ class Chat:
         except AcpholdError:
             self.face.put_back(text)
             raise
+
+    async def _steer(self, text: str) -> None:
+        """Say something into the running turn. Without one it is a prompt, and so it is behind the
+        turn of an agent that takes no words into it, if the person wants that."""
+        assert self._session is not None
+        if not text:
+            self._say("/now TEXT: for the agent, while it is at work")
+        elif not self.in_turn:
+            self._send(text)
+        elif not self._session.has_steering:
+            self.face.put_back(text)
+            self._say(f"{self._session.agent_name} hears nothing in a turn; Enter: behind it")
+        else:
+            try:
+                is_said = await self._session.steer(*self._said(text))
+            except AcpholdError:
+                self.face.put_back(text)
+                raise
+            if not is_said:  # the turn is over
+                await self._later(text)
 
     async def _prompt_all(self, text: str = "") -> None:
         """Run the turn of a prompt, and then of those that wait here and not in the session."""
@@ -556,6 +580,8 @@ class Chat:
                 await options.next_mode()
             case "options":
                 await options.set_option()
+            case "now":
+                await self._steer(words)
             case "queue" | "later":
                 await self._change_queue(name, words)
             case "export":

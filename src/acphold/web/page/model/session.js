@@ -104,7 +104,6 @@ export class Session {
   #position = 0;
   /** That of the position: where the journal has gone back, the server has another one, and refuses. */
   #lineage = "";
-  #server;
   /** @type {any[]} */
   #pending = [];
   #flushing = false;
@@ -118,7 +117,7 @@ export class Session {
   constructor(id, cwd, server) {
     this.id = id;
     this.cwd = cwd;
-    this.#server = server;
+    this.server = server;
   }
 
   /** Read the end, and follow it. */
@@ -147,7 +146,7 @@ export class Session {
 
   /** Take the connection that there is now. */
   attach() {
-    if (!this.#server.isHere || this.status.value === "missing") return Promise.resolve();
+    if (!this.server.isHere || this.status.value === "missing") return Promise.resolve();
     return (this.#attaching ??= this.#attach().finally(() => (this.#attaching = null)));
   }
 
@@ -284,7 +283,7 @@ export class Session {
     this.timeline.asked(id, method, params, now());
     if (earlier?.result) {
       // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
-      this.#server.answer(request, earlier.result);
+      this.server.answer(request, earlier.result);
       this.#put({ ...earlier, request });
     } else this.#put({ id, request, method, params, state: "open" });
   }
@@ -316,9 +315,9 @@ export class Session {
     this.#put({ ...asked, state: "answering", result: marked, sent });
     this.timeline.answered({ question: asked.id, outcome: "answered", result }, now());
     this.#changed();
-    this.#server.answer(asked.request, marked);
+    this.server.answer(asked.request, marked);
     // Whoever reads in order has read it once it answers what was asked behind it.
-    void this.#server.ping().then((isHeard) => {
+    void this.server.ping().then((isHeard) => {
       if (isHeard) this.asked.value = this.asked.value.filter((each) => each.id !== asked.id);
     });
   }
@@ -357,13 +356,13 @@ export class Session {
     }
     const { waiting, held } = this.queue.value ?? {};
     this.rest.value = waiting && !held ? "asked" : "";
-    this.#server.tell("session/cancel", { sessionId: this.id });
+    this.server.tell("session/cancel", { sessionId: this.id });
   }
 
   /** @param {sends.Kept} kept */
   #send(kept) {
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
-    if (!this.isAttached.value || !this.#server.isHere || (sending?.state !== "kept" && sending?.state !== "again")) return;
+    if (!this.isAttached.value || !this.server.isHere || (sending?.state !== "kept" && sending?.state !== "again")) return;
     const after = kept.after;
     if (after === null) {
       kept.after = this.#position;
@@ -372,7 +371,7 @@ export class Session {
     this.#state(kept, sending.state === "again" ? "begun" : "sent");
     const asking = kept.later
       ? this.#putOff(kept, after !== null).then(() => this.#over(kept))
-      : this.#server
+      : this.server
           .call("session/prompt", {
             sessionId: this.id,
             prompt: kept.content,
@@ -383,7 +382,7 @@ export class Session {
       if (error instanceof LostError) return;
       this.#state(kept, "failed", error.message);
     });
-    void this.#server.ping().then((isHeard) => {
+    void this.server.ping().then((isHeard) => {
       const sent = this.sending.value.find((each) => each.kept.id === kept.id);
       if (isHeard && sent?.state === "sent") this.#state(kept, "arrived");
     });
@@ -445,7 +444,7 @@ export class Session {
 
   /** Read the queue, behind a `change` of it; with `read` also the content of the prompt with that id. @param {{change?: object, read?: string}} [what] */
   async queued(what) {
-    const told = await this.#server.call("_acphold/queue", { sessionId: this.id, ...what });
+    const told = await this.server.call("_acphold/queue", { sessionId: this.id, ...what });
     this.hasQueue(told.queue);
     return told;
   }
@@ -459,7 +458,7 @@ export class Session {
 
   /** @param {string} modeId */
   async setMode(modeId) {
-    await this.#server.call("session/set_mode", { sessionId: this.id, modeId });
+    await this.server.call("session/set_mode", { sessionId: this.id, modeId });
     this.timeline.state.modeId = modeId;
     this.#changed();
   }
@@ -467,7 +466,7 @@ export class Session {
   /** @param {string} configId @param {string | boolean} value */
   async setOption(configId, value) {
     const type = typeof value === "boolean" ? { type: "boolean" } : {};
-    const told = await this.#server.call("session/set_config_option", { sessionId: this.id, configId, value, ...type });
+    const told = await this.server.call("session/set_config_option", { sessionId: this.id, configId, value, ...type });
     if (told?.configOptions) this.timeline.state.options = told.configOptions;
     this.#changed();
   }
@@ -519,12 +518,12 @@ export class Session {
     this.cwd ||= (await rowOf(this.id)).cwd;
     const position = this.#position;
     try {
-      this.#attached(await this.#server.call("session/resume", this.#asked()));
+      this.#attached(await this.server.call("session/resume", this.#asked()));
     } catch (error) {
       const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#position;
       if (!isTooOld) throw error;
       await this.#load();
-      this.#attached(await this.#server.call("session/resume", this.#asked()));
+      this.#attached(await this.server.call("session/resume", this.#asked()));
     }
   }
 

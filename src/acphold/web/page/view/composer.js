@@ -118,7 +118,7 @@ export function Composer({ session, isRunning, paths }) {
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
       ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}
     </div>
-    ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} />`}
+    ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
     <${Guard}><${Choices} session=${session} /><//>
   </form>`;
 }

@@ -173,8 +173,23 @@ function over(ended) {
 
 const HOUR = 3_600_000;
 
-/** What is written can be put into the queue, also for a moment. @param {{session: Session, isRunning: boolean, put: (later: {at?: number}) => void}} props */
-export function PutOff({ session, isRunning, put }) {
+/** Say something into the running turn; whether the agent has taken it. @param {Session} session @param {any[]} prompt */
+async function steer(session, prompt) {
+  const _meta = { steering: { idleBehavior: "promptRequired" } };
+  const { outcome } = await session.server.call("_session/steering", { sessionId: session.id, prompt, _meta });
+  if (outcome !== "injected") return false;
+  const messageId = `acphold-${newId()}`;
+  // Who says it is not sent it: it stands here at the place of the answer.
+  for (const content of prompt) session.told({ sessionId: session.id, update: { sessionUpdate: "user_message_chunk", messageId, content } });
+  return true;
+}
+
+/**
+ * What is written can be said into the running turn, where the agent takes that, and put into the queue, also for a moment.
+ * @param {{session: Session, isRunning: boolean, put: (later?: {at?: number}) => void, content: () => any[], clear: () => void, setProblem: (problem: string) => void}} props
+ */
+export function PutOff({ session, isRunning, put, content, clear, setProblem }) {
+  const [isSaying, setSaying] = useState(false);
   const [at, setAt] = useState(/** @type {string | null} */ (null));
   const [isPast, setPast] = useState(false);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -184,7 +199,19 @@ export function PutOff({ session, isRunning, put }) {
     field.current?.closest("div")?.scrollIntoView({ block: "nearest" });
   }, [isOpen]);
   const queue = session.queue.value;
-  if (!queue || !mayPrompt()) return null;
+  const takesWords = isRunning && session.introduction.value?._meta?.steering?.supported === true;
+  if (!mayPrompt() || !(queue || takesWords)) return null;
+  const say = async () => {
+    setSaying(true);
+    try {
+      if (await steer(session, content())) clear();
+      else put();  // that turn is over
+    } catch (error) {
+      const { code, message } = /** @type {any} */ (error);
+      setProblem(code ? message : "The connection was lost. Look whether the agent has this before you send it again.");
+    }
+    setSaying(false);
+  };
   const putAt = () => {
     const then = new Date(at ?? "").getTime();
     if (then > Date.now()) put({ at: then });
@@ -201,8 +228,9 @@ export function PutOff({ session, isRunning, put }) {
     ? html`<label>Not before <input ref=${field} type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setAt(event.target.value), setPast(false))} /></label>
       <button type="button" class="main" onClick=${putAt}>Put in the queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
       ${isPast && html`<p class="bad" role="alert">Choose a moment that is still to come.</p>`}`
-    : html`${(isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue, where it waits also without this page">Later</button>`}
-      <button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a moment that you choose">Later at…</button>`}</div>`;
+    : html`${takesWords && html`<button type="button" class="quiet" disabled=${isSaying || !session.isAttached.value} onClick=${say} title="Into the running turn: the agent reads it while it works">Now</button>`}
+      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue, where it waits also without this page">Later</button>`}
+      ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a moment that you choose">Later at…</button>`}`}</div>`;
 }
 
 /** The hour of this place as a field has it. @param {number} at */
