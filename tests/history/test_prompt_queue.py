@@ -11,6 +11,9 @@ from acphold.errors import InvalidParamsError
 from acphold.history.entries import Entry
 from acphold.history.fold import fold
 from acphold.history.prompt_queue import (
+    DAY_MS,
+    ENDED,
+    GOING_ON,
     NO_QUEUE,
     PromptQueue,
     QueueChange,
@@ -195,3 +198,19 @@ def test_a_change_that_does_not_fit_is_refused_in_words() -> None:
     ):
         with pytest.raises(InvalidParamsError, match=why):
             fitting(queue, change)
+
+
+def test_prompts_by_which_a_session_went_on_are_counted_for_a_day_whatever_came_since() -> None:
+    queue, at = NO_QUEUE, 1_000_000_000_000
+    for number in range(3 * ENDED):
+        id_ = f"{GOING_ON}{number}" if number < 3 else str(number)
+        prompt = Raw(b'[{"type":"text","text":"x"}]')
+        queue = changed(queue, QueueChange("add", id_, prompt), 1, at)
+        queue = changed(queue, QueueChange("begin", id_), 2, at)
+        queue = after_turn(queue, b'{"stopReason":"end_turn"}', at + number)
+    went_on = [f"{GOING_ON}{number}" for number in range(3)]
+    last = [str(number) for number in range(2 * ENDED, 3 * ENDED)]
+    assert [it.id for it in queue.ended] == went_on + last
+    queue = changed(queue, QueueChange("add", "late", prompt), 1, at)
+    queue = changed(queue, QueueChange("drop", "late"), 2, at + DAY_MS + 1)
+    assert [it.id for it in queue.ended] == [f"{GOING_ON}2", *last[1:], "late"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +468,60 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
             await house.agent.prompted(session)
             assert prompts(house)[-1] == text_
             await house.agent.end(session)
+
+
+@asynccontextmanager
+async def held_at_limit(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Shared, Onlooker, str, Callable[[], Awaitable[None]]]]:
+    """A session that waits for the reset; the last of the four lets that pass."""
+    clock = [now_ms()]
+    Looks(monkeypatch, clock)
+    async with shared(journal, when_limited="wait") as house:
+        house.agent.key = "claude"
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        raws = [window(clock[0] // 1000 + 3600)]
+        await house.agent.listener.hear(Updates(session, "update", raws))
+        await house.agent.end(session, LIMIT)
+        with pytest.raises(Refused):
+            await turn
+
+        async def reset() -> None:
+            clock[0] += 2 * HOURS
+            await house.begun(client, session, "by hand")
+            await house.agent.end(session)  # behind which the next one would begin
+            await state(client, session)
+
+        yield house, client, session, reset
+
+
+async def test_over_an_open_question_a_session_does_not_go_on_at_the_reset(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with held_at_limit(journal, monkeypatch) as (house, client, session, reset):
+        person = Person(client)
+        asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
+        await person.asked.wait()
+        await reset()
+        assert waiting(await state(client, session)) == [limit_waits.GO_ON]
+        assert prompts(house) == ["first", "by hand"]
+        person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
+        await asking
+        await house.agent.prompted(session)
+        assert prompts(house)[-1] == limit_waits.GO_ON
+
+
+@pytest.mark.parametrize("do", ["hold", "drop"])
+async def test_one_change_from_any_client_keeps_a_session_from_going_on_at_the_reset(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, do: str
+) -> None:
+    async with held_at_limit(journal, monkeypatch) as (house, _, session, reset):
+        other = await house.loaded(session)
+        [prompt] = (await state(other, session))["waiting"]
+        await change(other, session, do, **({"id": prompt["id"]} if do == "drop" else {}))
+        await reset()
+        assert prompts(house) == ["first", "by hand"]
 
 
 async def test_a_limit_does_not_undo_a_persons_hold(journal: Path) -> None:

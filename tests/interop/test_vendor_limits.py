@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import NamedTuple
 
 import pytest
 
 from acphold.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.errors import RemoteError
-from tests.editor import Refused
+from acphold.history.timeline import turn_end
+from acphold.hub.limit_waits import GO_ON
+from tests.editor import DEADLINE, Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text
 from tests.interop.place import Place
@@ -140,3 +145,73 @@ async def test_opencode_keeps_the_turn_open_and_goes_on_by_itself(place: Place) 
             assert WENT_ON in text(client.updates(session_id))
             await client.leave()
     assert VENDOR_LIMITS["opencode"].waits
+
+
+SOON = """
+import random
+uniform = random.uniform
+random.uniform = lambda a, b: 0.5 if (a, b) == (60.0, 300.0) else uniform(a, b)
+"""
+"""A `sitecustomize` for processes of acphold: half a second instead of the minutes at random."""
+
+SETTINGS = """
+[defaults]
+when_limited = "wait"
+[alerts]
+on_waiting = ["sh", "-c", 'echo "$ACPHOLD_EVENT: $ACPHOLD_QUESTION" >>"$HOME/alerts"']
+waiting_seconds = 0
+"""
+
+
+async def test_claude_goes_on_once_at_the_reset_of_its_limit_if_it_was_told_to(
+    place: Place,
+) -> None:
+    (place.home / "sitecustomize.py").write_text(SOON)
+    settings = place.home / "settings.toml"
+    settings.write_text(SETTINGS)
+    with at_limit(anthropic, HOURS) as vendor:
+        vendor.is_open = True
+        env = CLAUDE.prepare(place.home, vendor.url)
+        env |= {"ACPHOLD_SETTINGS": str(settings), "PYTHONPATH": str(place.home)}
+
+        def acphold(*words: str) -> str:
+            command = [sys.executable, "-m", "acphold", *words]
+            told = place.environment(**env)
+            return subprocess.run(
+                command, env=told, capture_output=True, text=True, timeout=DEADLINE, check=True
+            ).stdout
+
+        async with place.client(place.wrapped(CLAUDE.command(), "--name", "mine"), **env) as client:
+            session_id = await begin(client, place, {})
+            await client.call("session/prompt", prompt(session_id, "Hello"))
+            vendor.is_open, vendor.resets_at = False, int(time.time()) + 8
+            vendor.refusal = anthropic(vendor.resets_at)
+            with pytest.raises(Refused):
+                await client.call("session/prompt", prompt(session_id, "Go on"))
+            [row] = map(json.loads, acphold("list", "--json").splitlines())
+            assert (row["outcome"], row["queued"], row["held"]) == ("limited", 1, "limited")
+            assert "1 waits until" in acphold("list")
+            until = datetime.fromisoformat(row["heldUntil"]).timestamp()
+            assert until == vendor.resets_at + 0.5
+            assert GO_ON not in text(client.updates(session_id), "user_message_chunk")
+            vendor.is_open = True
+            # It goes on with nobody doing anything, and not before.
+            await client.until(lambda: outcomes(acphold, session_id) == ENDS)
+            assert time.time() >= until
+            assert text(client.updates(session_id), "user_message_chunk").count(GO_ON) == 1
+            [row] = map(json.loads, acphold("list", "--json").splitlines())
+            assert (row["outcome"], row["queued"], row["held"]) == ("completed", 0, None)
+            await client.leave()
+    [alert] = (place.home / "alerts").read_text().splitlines()
+    assert alert.startswith("held: 1 prompt waits, held: a limit was reached, until ")
+
+
+ENDS = ["completed", "limited", "completed"]
+
+
+def outcomes(acphold: Callable[..., str], session_id: str) -> list[str]:
+    """How the turns of a session ended, as its journal has it."""
+    lines = acphold("export", session_id, "--format", "jsonl").splitlines()
+    entries = [json.loads(line) for line in lines[1:]]
+    ends = [json.dumps(it["update"]).encode() for it in entries if it.get("kind") == "turn_end"]
+    return [turn_end(end, 0).outcome for end in ends]

@@ -58,7 +58,13 @@ LONGEST: Final = 1000
 """Most prompts that wait in one session."""
 
 ENDED: Final = 20
-"""Most prompts that were begun, or taken back, and are still told of."""
+"""Most prompts that were begun, or taken back, and are still told of; besides those of a day by
+which the session went on by itself, which are counted."""
+
+GOING_ON: Final = "limit-"
+"""The beginning of the ids of prompts by which a session goes on by itself behind a limit."""
+
+DAY_MS: Final = 24 * 3600 * 1000
 
 
 class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -286,7 +292,10 @@ def _fate(queue: PromptQueue, prompt_id: str) -> str:
 def _ended(
     queue: PromptQueue, prompt: WaitingPrompt, state: str, at: int
 ) -> tuple[EndedPrompt, ...]:
-    return (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))[-ENDED:]
+    ended = (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))
+    since = at - DAY_MS
+    older = [it for it in ended[:-ENDED] if it.id.startswith(GOING_ON) and it.at > since]
+    return (*older, *ended[-ENDED:])
 
 
 def _relaxed(queue: PromptQueue) -> PromptQueue:

@@ -14,15 +14,20 @@ from uuid import uuid4
 import msgspec
 
 from acphold.agents import HubAgent
-from acphold.history.prompt_queue import BY_PERSON, LIMITED, PromptQueue, QueueChange
+from acphold.history.prompt_queue import (
+    BY_PERSON,
+    DAY_MS,
+    GOING_ON,
+    LIMITED,
+    PromptQueue,
+    QueueChange,
+)
 from acphold.hub.session import HubSession
 from acphold.rpc.pending_call import Answer
 from acphold.schema import encode
 
 if TYPE_CHECKING:
     from acphold.agents.vendor_limits import Limit
-
-DAY_MS = 24 * 3600 * 1000
 
 MOST_A_DAY = 5
 """Times that a session goes on by itself within a day: a limit that comes again at once is not
@@ -37,9 +42,6 @@ LATEST_SECONDS = 300.0
 
 GO_ON = "Go on with what the usage limit cut off."
 """The prompt for an agent without a command of its own for that."""
-
-MARK = "limit-"
-"""The beginning of the ids of such prompts."""
 
 
 async def limit_reached(
@@ -84,15 +86,15 @@ def may_go_on(queue: PromptQueue, now: int) -> bool:
     asked = [it.id for it in queue.ended if it.at > now - DAY_MS]
     if queue.begun is not None:
         asked.append(queue.begun.id)
-    return sum(id_.startswith(MARK) for id_ in asked) < MOST_A_DAY
+    return sum(id_.startswith(GOING_ON) for id_ in asked) < MOST_A_DAY
 
 
 def _prompt(queue: PromptQueue, words: str) -> list[bytes]:
-    if any(it.id.startswith(MARK) for it in queue.waiting):
+    if any(it.id.startswith(GOING_ON) for it in queue.waiting):
         return []  # it waits for this limit already
     prompt = msgspec.Raw(encode([{"type": "text", "text": words}]))
     before = queue.waiting[0].id if queue.waiting else ""
-    add = QueueChange("add", f"{MARK}{uuid4().hex[:8]}", prompt, before=before)
+    add = QueueChange("add", f"{GOING_ON}{uuid4().hex[:8]}", prompt, before=before)
     return [encode(msgspec.structs.replace(add, client=msgspec.Raw(b'{"name":"acphold"}')))]
 
 
