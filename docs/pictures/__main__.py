@@ -1,4 +1,4 @@
-"""The pictures of the README, of a real run: `make pictures`.
+"""The pictures of the README and of docs/use.md, of a real run: `make pictures`.
 
 A shell on a terminal of its own runs what a person would: a small editor with an agent behind
 `acphold wrap`, which is killed in the middle of a turn; `acphold`, and the conversation goes on.
@@ -33,6 +33,11 @@ SAMPLE_SECONDS = 0.15
 FIRST = "Why is the retry test flaky?"
 SECOND = "Mend it, please"
 THIRD = "Go on"
+WAITING = (
+    "Then run the whole suite, and fix what fails",
+    "Write the changelog",
+    "/later 02:00 Run it a thousand times",
+)
 
 FILE = """import time
 
@@ -64,7 +69,7 @@ class Camera:
         """Letter by letter, as a person does, and Enter."""
         for letter in text:
             self.terminal.type(letter)
-            self._settle(0.04)
+            self.settle(0.04)
             self.take(0.045)
         self.terminal.type("\r")
 
@@ -74,21 +79,21 @@ class Camera:
         while not all(word in self.terminal.text for word in words):
             assert time.monotonic() < deadline, f"never showed {words}:\n{self.terminal.text}"
             before = self.terminal.text
-            self._settle(SAMPLE_SECONDS)
+            self.settle(SAMPLE_SECONDS)
             if self.terminal.text != before:
                 self.take(SAMPLE_SECONDS)
-        self._settle(0.3)
+        self.settle(0.3)
         self.take(seconds, is_key=True)
 
     def still(self, command: str, *words: str) -> Frame:
         """A picture of what a command prints."""
         self.terminal.type(f"clear; {command}\r")
         self.terminal.until(*words)
-        self._settle(0.5)
+        self.settle()
         self.terminal.screen.cursor.hidden = True
         return frame(self.terminal.screen, command)
 
-    def _settle(self, seconds: float) -> None:
+    def settle(self, seconds: float = 0.5) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.terminal.read(left)
@@ -141,7 +146,7 @@ def story(terminal: Terminal) -> Camera:
     camera.until("Killed", seconds=1.5)
     camera.title = "acphold finds it again …"
     camera.type("acphold")
-    camera.until(FIRST, "goes on", seconds=1.4)
+    camera.until(FIRST, "continues", seconds=1.4)
     terminal.type("\r")
     camera.title = "… with all that was said, and goes on"
     camera.until(SECOND, "Ctrl-D", seconds=1.5)
@@ -160,7 +165,7 @@ def kill_editor(terminal: Terminal) -> None:
 
 
 def screens(terminal: Terminal) -> dict[str, Frame]:
-    """Three things to look at, in the journal of the story."""
+    """Things to look at, in the journal of the story."""
     camera = Camera(terminal)
     terminal.type("\x04")
     terminal.until("To continue")
@@ -171,7 +176,24 @@ def screens(terminal: Terminal) -> dict[str, Frame]:
         "list": found,
         "search": camera.still("acphold search clock", "Name the release", "gives up"),
         "diff": camera.still(f"acphold diff {told}", "+++"),
+        "queue": queue(camera),
     }
+
+
+def queue(camera: Camera) -> Frame:
+    """What waits above the input, while a turn runs that is stopped behind it."""
+    terminal = camera.terminal
+    terminal.type("clear; acphold chat coder\r")
+    terminal.until("ready")
+    terminal.type(f"{SECOND}\r")
+    terminal.until("monotonic one", "running")
+    for count, text in enumerate(WAITING, 1):
+        terminal.type(f"{text}\r")
+        terminal.until(f"         {count}  ")
+    terminal.type("\x03")
+    terminal.until("(/queue go)", "ready")
+    camera.settle()
+    return frame(terminal.screen, "acphold chat coder")
 
 
 def pictures() -> tuple[dict[str, str], list[Frame]]:

@@ -73,6 +73,21 @@ async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_se
     assert json.loads(kept)["messageCount"] == 4
 
 
+async def test_a_prompt_for_later_is_for_the_newest_session_of_the_folder(
+    journal: Path, tmp_path: Path
+) -> None:
+    asked = acphold(journal, "ask", "write it down", "--later", "--cwd", str(tmp_path))
+    assert asked.returncode == 2
+    assert "no session to continue in this folder" in asked.stderr
+    async with wrapped(journal) as one:
+        session = await one.talk({"say": "a"})
+    [kept] = acphold(journal, "list", "--json").stdout.splitlines()
+    folder = json.loads(kept)["cwd"]
+    asked = acphold(journal, "ask", "write it down", "--at", "02:00", "--cwd", folder)
+    assert "02:00: write it down" in asked.stdout.splitlines()[1]
+    assert "02:00: write it down" in queue(journal, session)[1]
+
+
 async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: Path) -> None:
     async with wrapped(journal) as one:
         session = await one.talk({"say": "a"})

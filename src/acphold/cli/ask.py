@@ -154,7 +154,8 @@ def _launched(agent: NamedAgent, folder: str | None) -> Program | None:
 
 
 def _refuse_what_makes_no_sense(agent: object, arguments: dict[str, object]) -> None:
-    if not agent and arguments["session"] is None and not arguments["newest"]:
+    waits = arguments["later"] or arguments["at"] is not None  # by itself in the folder's newest
+    if not (agent or waits) and arguments["session"] is None and not arguments["newest"]:
         raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("--session and --continue each name a session; use one of them")

@@ -114,7 +114,9 @@ def ask_later(arguments: Mapping[str, object]) -> int:
     async def put() -> int:
         row = await meant(asked.journal, asked.session, asked.cwd or os.getcwd())
         if row is None:
-            raise UsageError("--later: there is no session to continue in this folder")
+            raise UsageError(
+                "--later: there is no session to continue in this folder; name one with --session"
+            )
         return await _at(asked.journal, row.session_id, _Wish((change,)), as_json=asked.json)
 
     return asyncio.run(put())
