@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from msgspec import Raw, to_builtins
 
-from acphold.agents import Updates
+from acphold.agents import Notified, Updates
 from acphold.errors import HeldElsewhereError, RemoteError
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.timeline import TurnEnd, turn_end
 from acphold.history.times import now_ms
 from acphold.hub import limit_waits, waiting_prompts
+from acphold.hub.attachment import DUE
 from acphold.hub.forks import fork
 from acphold.journal import ListFilter
 from acphold.journal.kept_queue import change_queue
@@ -126,6 +127,28 @@ async def test_a_client_that_asks_for_it_is_told_of_each_change_and_of_whose_it_
         ]
         assert queues(one)[1]["waiting"][0]["client"] == "Zed"
         assert QUEUE not in [message.get("method") for message in other.messages]
+
+
+async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_it_has_caught_up(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one, session = await house.opened()
+        slow = await house.loaded(session, _meta={"acphold/queue": True})
+        turn = await house.begun(one, session, "first")
+        slow.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        params = encode({"sessionId": session})
+        for _ in range(DUE):  # as much as is kept for a client that lags
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+        await add(one, session, "second", "third")
+        slow.reads.set()
+        await slow.until(lambda: queues(slow))
+        assert [waiting(queue) for queue in queues(slow)] == [["second", "third"]]
+        assert slow.text().count("x ") == 400, "what was said before it was sent before it"
+        await house.agent.end(session)
+        await turn
 
 
 def queues(client: Onlooker) -> list[Any]:

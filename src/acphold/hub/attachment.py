@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -175,6 +176,7 @@ class Attachment:
         self.before: Attachment | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._newest: asyncio.Task[None] | None = None  # tells it what counts then
         self._stops = 0  # how often reading was stopped: a read that began before is void
 
     @property
@@ -313,6 +315,30 @@ class Attachment:
         else:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
 
+    def tell_newest(self, method: str, newest: Callable[[], bytes]) -> None:
+        """Pass on a state of which only the newest counts, behind the updates that came before it;
+        to a client that lags, once, when it has caught up."""
+        if self._newest is not None:
+            return
+        if self._is_behind(self._source.last_seq) and self.client.buffered <= LAG:
+            self.client.tell(method, newest())
+            return
+        self._newest = asyncio.create_task(
+            self._tell_later(method, newest), name="attachment tells the newest"
+        )
+
+    async def _tell_later(self, method: str, newest: Callable[[], bytes]) -> None:
+        """Tell the client once everything so far has been sent, and it has read most of that."""
+        caught_up = asyncio.Event()
+        self.when_reached(self._source.last_seq, caught_up.set)
+        await caught_up.wait()
+        last = self._last
+        with suppress(ConnectionLostError):
+            await self.client.drain()
+            self._newest = None
+            if last.state is not CLOSED:
+                last.tell_newest(method, newest)
+
     @property
     def has_room(self) -> bool:
         """True if one more notification can be sent, or kept until the updates before it are
@@ -440,6 +466,8 @@ class Attachment:
     def close(self) -> None:
         """Send nothing more, and run what is due: the client gets no more updates."""
         self.state = CLOSED
+        if self._newest is not None:
+            self._newest.cancel()
         self._stop_reading()
         while self._due:
             self._due.popleft()[1]()

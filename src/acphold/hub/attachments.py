@@ -177,10 +177,9 @@ class Attachments:
 
     def tell_queue(self) -> None:
         """Tell clients that asked for it how the queue of prompts stands now."""
-        told = self._told_queue()
         for attachment in self:
             if attachment.client.offer.queue:
-                attachment.tell(QUEUE_METHOD, told)
+                attachment.tell_newest(QUEUE_METHOD, self._told_queue)
 
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""
