@@ -34,6 +34,7 @@ MEASUREMENTS = (
     "serve",
     "page",
     "notices",
+    "queue",
     "postgresql",
 )
 """Modules of this package, each with a function `figures`, in the order of the table; and `lacks`
