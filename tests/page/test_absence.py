@@ -25,6 +25,16 @@ from tests.web.network import network, served_through
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
 
+LISTED = """async (id) => {
+  for (;;) {
+    const kept = await caches.match("/sessions", { ignoreVary: true });
+    if ((await kept?.text())?.includes(id)) return;
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+"""Over once the list that is kept on the device has this session."""
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     """A server of this test's own."""
@@ -42,6 +52,31 @@ async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
     served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
     served.start_again()
     await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+async def test_a_page_that_is_opened_while_the_server_is_away_shows_the_list_as_it_was(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=tmp_path)
+        await session.prompt("quick: kept.")
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    await page.reload()
+    row = page.locator(f"a.session[href='#/session/{session.id}']")
+    await row.wait_for()
+    await page.evaluate(LISTED, session.id)
+    served.process.terminate()
+    await asyncio.to_thread(served.process.wait, 60)
+    await page.reload()
+    await expect(row).to_be_visible()
+    await expect(page.locator(".away-bar")).to_be_visible()
+    await page.evaluate(
+        "caches.keys().then((all) => Promise.all("
+        "all.filter((it) => it.startsWith('read')).map((it) => caches.delete(it))))"
+    )
+    await page.reload()
+    await expect(page.get_by_text("Your sessions appear here once")).to_be_visible()
+    await expect(page.get_by_text("Loading sessions")).to_have_count(0)
 
 
 async def test_a_device_whose_token_is_revoked_is_told_so_and_to_pair_again(

@@ -72,3 +72,19 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
         await page.goto(f"{page.url.partition('#')[0]}#/usage" if width > 1000 else page.url)
         assert await about.evaluate("(it) => it.scrollWidth <= it.clientWidth")
         assert await about.locator(".agent").evaluate("(it) => it.scrollWidth <= it.clientWidth")
+
+
+async def test_the_title_of_a_session_has_two_lines_on_a_phone(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    title = "Why is the test of the parser flaky at night?"
+    await session.prompt(
+        steps({"update": {"sessionUpdate": "session_info_update", "title": title}})
+    )
+    await opened(page, session.id)
+    heading = page.get_by_role("heading", name=title)
+    await expect(heading).to_be_visible()
+    assert await heading.evaluate(
+        "(it) => it.scrollHeight <= it.clientHeight && it.scrollWidth <= it.clientWidth"
+    )

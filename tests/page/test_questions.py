@@ -110,6 +110,30 @@ async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
 
 
+async def test_answers_never_stand_over_what_they_are_about(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    turns = []
+    for number in range(2):
+        session = await agent.new_session(cwd=tmp_path)
+        title, command = f"Run {number}", command_of(20)
+        step = ask(title=title, rawInput={"command": command}, kind="execute")
+        turns.append(session.prompt(steps(step)))
+    cards = page.locator(".inbox section.question")
+    await expect(cards).to_have_count(2)
+    await page.locator(".scroll").evaluate(
+        "(it) => it.scrollTop += it.querySelectorAll('.inbox .question')[1]"
+        ".getBoundingClientRect().top - innerHeight + 150"
+    )
+    await expect(cards.nth(1).get_by_role("button", name="Later")).to_be_in_viewport()
+    await expect(cards.nth(1).get_by_role("button", name="Go on")).not_to_be_in_viewport()
+    for left in (1, 0):
+        await cards.nth(left).get_by_role("button", name="Go on").click()
+        await expect(cards).to_have_count(left)
+    await asyncio.wait_for(asyncio.gather(*turns), 60)
+
+
 async def test_a_command_stands_on_the_screen_once_in_letters_of_one_width_and_breaks_at_words(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -258,6 +282,8 @@ async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
     await opened(page, session.id)
     card = page.locator(".asking section.question")
     go_on = card.get_by_role("button", name="Go on")
+    await expect(card.get_by_role("heading")).to_be_in_viewport(ratio=1)
+    await go_on.scroll_into_view_if_needed()
     await expect(go_on).to_be_in_viewport(ratio=1)
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert await page.evaluate(wide) <= 0

@@ -56,6 +56,29 @@ async def test_a_form_that_is_half_filled_in_is_so_after_a_lost_connection_and_a
     await expect(page.locator(".said")).to_contain_text("orchard.example")
 
 
+async def test_a_form_that_is_taller_than_the_screen_leaves_its_answers_and_the_prompt_on_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 640})
+    session = await agent.new_session(cwd=tmp_path)
+    fields = {f"field{number}": {"type": "string"} for number in range(20)}
+    schema = {"type": "object", "properties": fields, "required": ["field19"]}
+    await opened(page, session.id)
+    long = {**FORM, "requestedSchema": schema}
+    await typed(page, steps({"ask": ["elicitation/create", long]}))
+    question = page.locator(".asking section.question")
+    await expect(question.get_by_role("button", name="More below")).to_be_visible()
+    for each in (
+        question.get_by_role("button", name="Send"),
+        question.get_by_role("button", name="Decline"),
+        page.get_by_role("textbox", name="Prompt"),
+    ):
+        await expect(each).to_be_in_viewport(ratio=1)
+    await question.get_by_label("field19").fill("the last")  # which brings it into sight
+    await question.get_by_role("button", name="Send").click()
+    await expect(page.locator(".said")).to_contain_text("the last")
+
+
 @pytest.mark.parametrize("way", ["Later", "Go on"])
 async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path, way: str

@@ -4,6 +4,7 @@ document.styleSheets[0].insertRule(LATER_STYLE, document.styleSheets[0].cssRules
 
 export { attachment } from "./model/attachments.js";
 export { Changes } from "./view/changes.js";
+export { Choices } from "./view/choices.js";
 export { ContentView } from "./view/content.js";
 export { Decisions } from "./view/decisions.js";
 export { Empty, EmptyConversation } from "./view/empty.js";

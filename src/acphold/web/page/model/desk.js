@@ -1,6 +1,7 @@
 // All that the page knows: the list of sessions, the sessions that are open here, what waits.
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { Feed } from "../wire/feed.js";
+import { sessions } from "../wire/pages.js";
 import { Server } from "../wire/server.js";
 import * as sends from "./sends.js";
 import { Session } from "./session.js";
@@ -59,8 +60,7 @@ export class Desk {
 
   feed = new Feed({
     snapshot: (rows) => {
-      this.rows.value = new Map(rows.map((row) => [row.sessionId, this.#seen(row)]));
-      this.isListed.value = true;
+      this.#list(rows);
       rows.forEach((row) => this.#attend(row));
     },
     change: ({ session, gone }) => {
@@ -90,6 +90,12 @@ export class Desk {
       else this.feed.start();
     });
     addEventListener("online", () => this.feed.start());
+    // Where the server is away from the first, the list is that of before: what was read is kept here.
+    effect(() => {
+      const isAway = this.server.link.value.state === "away";
+      if (isAway === this.isListed.value) return;
+      void sessions({}).then(({ sessions }) => this.isListed.peek() || this.#list(sessions), () => {});
+    });
     void this.#takeOver();
   }
 
@@ -124,6 +130,12 @@ export class Desk {
     const hidden = new Set(this.hidden.peek());
     hidden[isHidden ? "add" : "delete"](id);
     this.hidden.value = hidden;
+  }
+
+  /** @param {Row[]} rows */
+  #list(rows) {
+    this.rows.value = new Map(rows.map((row) => [row.sessionId, this.#seen(row)]));
+    this.isListed.value = true;
   }
 
   /** As somebody here has seen it. @param {Row} row */

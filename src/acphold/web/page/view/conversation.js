@@ -1,6 +1,7 @@
 // A session: what was said, at its end; what it asks; where one writes.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentName, baseName, called, line } from "../model/text.js";
+import { mayPrompt } from "../wire/device.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
 import { html } from "./html.js";
@@ -52,7 +53,7 @@ export function Conversation({ desk, id, seq }) {
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${session.problem.value && status === "ready" && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
-      <${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />
+      ${mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device may only watch.</p>`}
     </footer>`}
   </main>`;
 }

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { line, visible } from "../model/text.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
+import { Whole } from "./whole.js";
 
 /** @typedef {{id: string, params: any, answer?: (result: object) => void, isBusy: boolean}} Props  `id` is the question's */
 
@@ -30,10 +31,10 @@ export function FormView({ id, params, answer, isBusy }) {
     const content = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined && value !== ""));
     answer?.({ action: "accept", content });
   };
-  return html`<form class="what form" onSubmit=${send}>
-    <p class="asks"><${Long} text=${params.message} /></p>
+  return html`<form onSubmit=${send}>
+    <${Whole}><div class="what form"><p class="asks"><${Long} text=${params.message} /></p>
     ${fields.map(([name, field]) => html`<${Field} key=${name} name=${name} field=${field} value=${values[name]} isMissing=${missing === name}
-      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => set(name, value)} />`)}
+      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => set(name, value)} />`)}</div><//>
     <div class="options">
       <div class="allow"><button type="submit" class="main" disabled=${isBusy || !answer}>Send</button></div>
       <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>

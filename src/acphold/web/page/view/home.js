@@ -54,7 +54,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isHere=${desk.server.isHere} />`}
       <${Later} name="Swipes" desk=${desk} />
       <p class="foot"><a href="#/decisions">Decisions</a> · <a href="/page/licences.txt">Licences</a></p>
-      ${!desk.isListed.value && html`<p class="empty aside">Loading sessions…</p>`}
+      ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isHere ? "Loading sessions…" : "Your sessions appear here once the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>
   <//>`;

@@ -1,7 +1,7 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
 import { signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { callOf, shown } from "../model/permission.js";
 import { line, unfenced } from "../model/text.js";
 import { coded, words } from "./coded.js";
@@ -11,6 +11,7 @@ import { html } from "./html.js";
 import { Long } from "./long.js";
 import { Offer } from "./notices.js";
 import { Produced } from "./tool_call.js";
+import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").Asked} Asked */
 
@@ -116,23 +117,4 @@ function Command({ text }) {
   return html`<pre class="command" tabindex="0">${text.length > MOST_MARKED
     ? html`<${Long} text=${text} />`
     : words(text)}</pre>`;
-}
-
-/** All that is to be allowed, in a box that scrolls and says when there is more below: the answers stay on the screen. @param {{children: unknown}} props */
-function Whole({ children }) {
-  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [isMore, setMore] = useState(false);
-  const look = () => {
-    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
-    setMore(scrollHeight - scrollTop - clientHeight > 4);
-  };
-  useEffect(() => {
-    const [inside] = box.current?.children ?? [];
-    const watch = new ResizeObserver(look);
-    if (box.current) watch.observe(box.current);
-    if (inside) watch.observe(inside);
-    return () => watch.disconnect();
-  }, []);
-  return html`<div class="whole"><div class="scrolls" ref=${box} onScroll=${look}><div class="what">${children}</div></div>
-    ${isMore && html`<button type="button" class="more" onClick=${() => box.current?.scrollBy(0, box.current.clientHeight * 0.8)}>More below</button>`}</div>`;
 }

@@ -1,0 +1,36 @@
+// Modes and options of an agent, below where one writes.
+import { useState } from "preact/hooks";
+import { line } from "../model/text.js";
+import { html } from "./html.js";
+
+/** @param {{session: import("../model/session.js").Session}} props */
+export function Choices({ session }) {
+  void session.changes.value;  // another device, or the agent, may have chosen
+  const [problem, setProblem] = useState("");
+  const { availableModes: modes, modeId, options = [] } = session.timeline.state;
+  /** @param {Promise<void>} choosing */
+  const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
+  const isOff = !session.isAttached.value;
+  // Modes are an older way to say what the options say: where both are there, they are one choice.
+  const hasMode = options.some((each) => each.category === "mode" || each.id === "mode");
+  if (!(modes && !hasMode) && options.length === 0) return null;
+  return html`<div class="choices">
+    ${modes && !hasMode && html`<${Choice} name="Mode" value=${modeId} isOff=${isOff}
+      choices=${modes.map((each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
+    ${options.map((each) =>
+      each.type === "boolean"
+        ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
+        : html`<${Choice} name=${line(each.name, 40)} value=${each.currentValue} isOff=${isOff}
+            choices=${(each.options ?? []).flatMap((/** @type {any} */ one) => one.options ?? [one]).map((/** @type {any} */ one) => [one.value, one.name])}
+            choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`,
+    )}
+    ${problem && html`<span class="bad" role="alert">${line(problem)}</span>`}
+  </div>`;
+}
+
+/** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */
+function Choice({ name, value, isOff, choices, choose }) {
+  return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => choose(event.target.value)}>
+    ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, 60)}</option>`)}
+  </select></label>`;
+}
