@@ -268,3 +268,13 @@ def test_where_acphold_is_not_on_path_its_own_script_is_named(tmp_path: Path) ->
     )
     told = " ".join(done.stdout.split())
     assert f"`acphold` is not on PATH: in an editor's settings write {script}" in told
+
+
+def test_on_macos_it_says_that_nobody_has_tried(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untried = "acphold is untested on macOS; `acphold help versions` says what is different there"
+    assert untried not in " ".join(acphold.run("doctor").out.split())
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert untried in " ".join(acphold.run("doctor").out.split())
+    assert "## macOS" in acphold.run("help", "versions").out

@@ -183,6 +183,10 @@ def checked_installation() -> list[Diagnosis]:
         Diagnosis(f"acphold {__version__}, msgspec {msgspec.__version__}"),
         Diagnosis(f"Python {platform.python_version()}, {folder(sys.executable)}"),
     ]
+    if (system := platform.system()) != "Linux":
+        text = f"acphold is untested on {'macOS' if system == 'Darwin' else system}"
+        text += "; `acphold help versions` says what is different there"
+        findings.append(Diagnosis(text, is_past=True))
     if engine_has_search():
         findings.append(Diagnosis(f"{engine_version()}, with full-text search (FTS5)"))
     else:
