@@ -135,7 +135,8 @@ ROLES = {
             " stores.Tokens stores.UsageSum stores.UsageSums",
             "Who owns a session": "stores.Whose stores.Owner stores.Free stores.Here stores.At"
             " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
-            "Who may come": "stores.AccessToken stores.Deed stores.Share",
+            "Who may come": "stores.AccessToken stores.Deed stores.Share stores.Rule"
+            " stores.RuleChange",
             "What is in a file": "stores.InFile stores.Sizes stores.Large stores.Repaired",
             "What is raised": "stores.AmbiguousIdError stores.HeldElsewhereError"
             " stores.IllegibleNameError stores.JournalBusyError stores.JournalUnavailableError"

@@ -52,9 +52,9 @@ PUBLIC = {
         JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links ListFilter
         ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
         Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
-        Records Repaired RewrittenError RowChange RowChanges Run SILENT_SECONDS SearchHit Segment
-        SessionExistsError SessionRow Sessions Share Silent Sizes Sought Speaker Summary Tokens
-        TranscriptError Transcripts UsageSum UsageSums Whose open_journal register
+        Records Repaired RewrittenError RowChange RowChanges Rule RuleChange Run SILENT_SECONDS
+        SearchHit Segment SessionExistsError SessionRow Sessions Share Silent Sizes Sought Speaker
+        Summary Tokens TranscriptError Transcripts UsageSum UsageSums Whose open_journal register
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect

@@ -80,6 +80,7 @@ from acphold.journal.owners import (
 from acphold.journal.records.draft import Records
 from acphold.journal.stores import OpenStore, open_journal, register
 from acphold.journal.transcripts import ReadTranscript, Transcripts
+from acphold.standing import Rule, RuleChange
 
 __all__ = [
     "RENEW_SECONDS",
@@ -130,6 +131,8 @@ __all__ = [
     "RewrittenError",
     "RowChange",
     "RowChanges",
+    "Rule",
+    "RuleChange",
     "Run",
     "SearchHit",
     "Segment",

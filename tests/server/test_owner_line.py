@@ -27,6 +27,9 @@ class Client:
     buffered = 0
     sees_all = True
 
+    def owns(self, tenant: str) -> bool:
+        return True
+
     def only_watches(self, session_id: str) -> bool:
         return False
 

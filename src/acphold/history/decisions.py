@@ -152,8 +152,14 @@ def answer_entry(
     client: bytes = b"",
     message: str | None = None,
     sent_id: str = "",
+    rule: bytes = b"",
+    watched: bytes = b"",
 ) -> bytes:
-    """Return the raw of an `answer` entry; `client` is an object with `name` and `version`."""
+    """Return the raw of an `answer` entry; `client` is an object with `name` and `version`.
+
+    `rule` are the facts about the rules that gave it, if no person did, and `watched` what rules
+    that only watch would have done.
+    """
     parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
     if result:
         parts["result"] = result
@@ -163,6 +169,10 @@ def answer_entry(
         parts["message"] = encode_text(message)
     if sent_id:
         parts["sent"] = encode_text(sent_id)
+    if rule:
+        parts["rule"] = rule
+    if watched:
+        parts["watched"] = watched
     return encode_object(parts)
 
 

@@ -77,6 +77,9 @@ class Client(Protocol):
         """Return True if it only watches this session, or all: it is asked nothing, and nobody
         counts on it."""
 
+    def owns(self, tenant: str) -> bool:
+        """Return True if the sessions of a tenant are its own, all of them: it is no guest."""
+
     @property
     def known_prompts(self) -> AbstractSet[str]:
         """The ids of prompts that it sent over an earlier connection."""

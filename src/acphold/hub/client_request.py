@@ -61,13 +61,15 @@ SERVICES = ("fs/", TERMINAL_METHODS)
 
 class Reply(Struct, frozen=True):
     """The outcome of a request: a `result`, or an `error`; `client` gave it, if one did, under its
-    own id `sent_id`."""
+    own id `sent_id`. If rules gave it, `who` names them, and `rule` are the facts about them."""
 
     outcome: Outcome = "answered"
     result: bytes = b""
     error: AcpholdError | None = None
     client: Client | None = None
     sent_id: str = ""
+    who: str = ""
+    rule: bytes = b""
 
 
 class ClientRequest:

@@ -50,6 +50,7 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
 from acphold.hub.session import HubSession
+from acphold.hub.standing_answers import StandingAnswers
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Turns
 from acphold.hub.unfinished import close_open
@@ -104,7 +105,10 @@ class Conversation:
             self.waiting.look()
 
         self._alerts = told_outside = SessionAlerts(alerts, session, agent, stir)
-        self.questions = Questions(session, self.side, options, told_outside, tasks)
+        self.standing = StandingAnswers(
+            session, lambda: agent.key, journal, lambda: self.turns.running
+        )
+        self.questions = Questions(session, self.side, options, told_outside, tasks, self.standing)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
@@ -215,6 +219,9 @@ class Conversation:
             await self._publish_user_messages(kind, raws)
         elif raws:
             await self.session.publish(kind, raws)
+        if self.standing.allowed:
+            for raw in raws:
+                await self.standing.look(update_in(raw) if kind == "params" else raw)
         if self.terminals.are_there:
             for raw in raws:
                 self.terminals.see(update_in(raw) if kind == "params" else raw)

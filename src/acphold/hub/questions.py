@@ -4,7 +4,7 @@ A decision for a person (permission, elicitation) is journalled, then put to eve
 that can show it. Its outcome is journalled too (`acphold.history.decisions` lists the outcomes).
 While no attached client can show it, it waits as long as the options say, and is put to every
 client that attaches, behind the answer that opens the session. Nothing is ever allowed on a
-person's behalf.
+person's behalf, but by rules of their own (`hub.standing_answers`), before anybody is asked.
 
 Every other request is put to clients too, but is not journalled.
 """
@@ -38,10 +38,11 @@ from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
 from acphold.hub.session import HubSession
+from acphold.hub.standing_answers import Considered, StandingAnswers
 from acphold.hub.tool_calls import added_by_request
 from acphold.hub.unfinished import close_refused
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.schema import REQUEST_PERMISSION
+from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Question(ClientRequest):
         self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         self.known_as = self.entry.id
         self.informed: set[Client] = set()
+        self.watched = b""
 
     def put_to(self, attachment: Attachment) -> None:
         if self.seq:  # it is in the journal
@@ -101,7 +103,9 @@ class Questions:
         options: ServeOptions,
         alerts: SessionAlerts,
         tasks: EagerTasks,
+        standing: StandingAnswers,
     ) -> None:
+        self._standing = standing
         self._session = session
         self._side = side
         self._options = options
@@ -154,20 +158,24 @@ class Questions:
         entry, before = question.entry, self._alerts.before_turn
         adds = partial(added_by_request, self._session, entry.tool_call, before)
         try:
+            considered = await self._standing.considered(asked, entry, before)
             segment = await self._session.ask(entry, asked.child, adds)
         except BaseException:
             self._open.remove(question)
             question.changed.set()
             raise
-        question.seq = segment.last_seq
-        self._alerts.asked(question.entry, question.seq)
         timer = None
         try:
-            for attachment in () if question.reply.done() else self._session.attachments:
-                question.put_to(attachment)
-            if (seconds := self._options.answer_timeout) is not None:
-                expired = Reply("expired", refusal(asked, "expired"))
-                timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
+            if considered is not None:
+                await self._ask_rules(question, considered, before)
+            if not question.reply.done():
+                question.seq = segment.last_seq
+                self._alerts.asked(question.entry, question.seq)
+                for attachment in self._session.attachments:
+                    question.put_to(attachment)
+                if (seconds := self._options.answer_timeout) is not None:
+                    expired = Reply("expired", refusal(asked, "expired"))
+                    timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
             while not question.reply.done():
                 question.changed.clear()
                 await self._attend(question)
@@ -184,6 +192,15 @@ class Questions:
                 timer.cancel()
         await self._close(question, reply)
         return _result(reply)
+
+    async def _ask_rules(self, question: Question, considered: Considered, before: int) -> None:
+        """End the question by the person's rules, if they do; then no client is ever asked."""
+        question.watched = considered.watched
+        given = await self._standing.answer(considered, question.entry, before)
+        if given is not None and not question.reply.done():  # else it was cancelled meanwhile
+            question.end(Reply(result=given.result, who=given.who, rule=given.rule))
+            if given.update:
+                self._session.hold("update", [given.update])
 
     async def _attend(self, question: Question) -> None:
         """Handle a question that no attached client can show, and tell clients that only watch."""
@@ -204,15 +221,17 @@ class Questions:
 
     async def _close(self, question: Question, reply: Reply) -> None:
         """Journal the outcome; then tell the other clients that were asked."""
-        client = reply.client
+        client_info = b"" if reply.client is None else reply.client.info
         try:
             entry = answer_entry(
                 question.entry.id,
                 reply.outcome,
                 result=reply.result,
-                client=b"" if client is None else client.info,
+                client=encode({"name": reply.who}) if reply.who else client_info,
                 sent_id=reply.sent_id,
                 message=None if reply.error is None else str(reply.error),
+                rule=reply.rule,
+                watched=question.watched,
             )
             change = self._session.row.question_change()
             # Held first: if the journal fails now, the next commit has it, before another turn.

@@ -13,10 +13,13 @@ keeps the other half where only its own origin, port included, can read it.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Final, Literal, Protocol, get_args
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from msgspec import Struct
+
+if TYPE_CHECKING:  # most processes never see a rule
+    from acphold.standing import Rule, RuleChange
 
 Scope = Literal["watch", "prompt", "answer", "manage", "node", "browser"]
 """A permission that a token gives its holder."""
@@ -152,6 +155,18 @@ class Access(Protocol):
 
     async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
         """Add deeds, and forget those beyond KEPT_DEEDS and KEPT_DEEDS_MS."""
+
+    async def rules(self, person: str | None) -> list[Rule]:
+        """The standing answers of a person, oldest first, including those that have ended; with
+        None, of everybody."""
+
+    async def add_rule(self, rule: Rule) -> Rule:
+        """Add a rule of its person; return it with its number, which no other one ever had."""
+
+    async def change_rules(
+        self, person: str, numbers: Collection[int] | None, change: RuleChange
+    ) -> list[Rule]:
+        """Change these rules of a person, or all; return those that were found, as they are now."""
 
 
 def new_token(

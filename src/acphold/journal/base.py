@@ -386,7 +386,7 @@ class RecordIndex(RecordPart, Index):
 
 
 class RecordAccess(RecordPart, Access):
-    """The tokens, deeds and shares of a journal."""
+    """The tokens, deeds, shares and rules of a journal."""
 
     tokens = kept(access_records.tokens)
     keep_token = kept(access_records.keep_token)
@@ -395,3 +395,6 @@ class RecordAccess(RecordPart, Access):
     end_share = kept(session_records.end_share)
     deeds = kept(access_records.deeds)
     keep_deeds = kept(access_records.keep_deeds)
+    rules = kept(access_records.rules)
+    add_rule = kept(access_records.add_rule)
+    change_rules = kept(access_records.change_rules)

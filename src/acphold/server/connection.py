@@ -162,6 +162,9 @@ class ClientConnection:
     def only_watches(self, session_id: str) -> bool:
         return self.offer.watches or self._own.only_watches(session_id)
 
+    def owns(self, tenant: str) -> bool:
+        return self.principal.session_id is None and self.principal.owns(tenant)
+
     @property
     def buffered(self) -> int:
         return self.peer.buffered

@@ -1,9 +1,17 @@
 """Standing answers: which questions of an agent a person's rules answer, and which are asked."""
 
-from acphold.standing.asked_actions import Action, Edit, Run, Unclear, allow_once, asked_action
+from acphold.standing.asked_actions import (
+    Action,
+    Edit,
+    Run,
+    Unclear,
+    allow_once,
+    asked_action,
+    differs,
+)
 from acphold.standing.decision import MOST_ANSWERS, Circumstances, Verdict, decide
 from acphold.standing.plain_commands import Command, Unreadable, read_line
-from acphold.standing.rules import USUAL, Rule, flaw, read_rule
+from acphold.standing.rules import USUAL, Rule, RuleChange, flaw, read_rule
 
 __all__ = [
     "MOST_ANSWERS",
@@ -13,6 +21,7 @@ __all__ = [
     "Command",
     "Edit",
     "Rule",
+    "RuleChange",
     "Run",
     "Unclear",
     "Unreadable",
@@ -20,6 +29,7 @@ __all__ = [
     "allow_once",
     "asked_action",
     "decide",
+    "differs",
     "flaw",
     "read_line",
     "read_rule",

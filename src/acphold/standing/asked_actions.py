@@ -22,6 +22,7 @@ questions of the agents, `tests/standing/questions.jsonl`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -85,6 +86,27 @@ def allow_once(params: bytes) -> bytes | None:
     if len(found) != 1 or not isinstance(found[0], str):
         return None
     return msgspec.json.encode(found[0])
+
+
+def differs(action: Run | Edit, call: Json, folder: str) -> bool:
+    """True if the fields of a call, reported later, say something else than the `action` that was
+    allowed; paths in them may be named from `folder`."""
+    given = _object(call.get("rawInput"))
+    if isinstance(action, Run):
+        told: object = given.get("commands", given.get("command"))
+        if isinstance(told, list) and "command" in given and len(told) == 3:
+            told = told[2]  # a shell, its option, and the text
+        told = [told] if isinstance(told, str) else told
+        return told is not None and told != list(action.lines)
+    named = {
+        path
+        for name in ("file_path", "filePath", "filepath", "fileName", "path")
+        if isinstance(path := given.get(name), str)
+    }
+    diffs = [part for part in _objects(call.get("content")) if part.get("type") == "diff"]
+    named |= {str(part.get("path")) for part in diffs} | set(_object(given.get("changes")))
+    allowed = {os.path.normpath(os.path.join(folder, path)) for path in action.paths}
+    return any(os.path.normpath(os.path.join(folder, path)) not in allowed for path in named)
 
 
 def _decoded(raw: bytes) -> Json:

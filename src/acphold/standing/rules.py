@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
 
 from acphold.errors import RuleError
 from acphold.standing.plain_commands import Unreadable, read_line
@@ -38,7 +39,8 @@ class Rule(Struct, frozen=True):
     of `known_agents`, "" for all; for the session with that id, "" for all. `expires_at` (ms since
     the epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
     have done. `made_with` is the program that made it, `is_seen` False until its person has seen
-    it in a list.
+    it in a list. `ended_at` is when it was revoked; its number is not used again. It has given
+    `uses` answers, the last at `used_at`.
     """
 
     verdict: Literal["allow", "ask"]
@@ -54,6 +56,10 @@ class Rule(Struct, frozen=True):
     made_at: int = 0
     made_with: str = ""
     is_seen: bool = False
+    is_off: bool = False
+    ended_at: int = 0
+    uses: int = 0
+    used_at: int = 0
     number: int = 0
 
     @property
@@ -79,11 +85,36 @@ class Rule(Struct, frozen=True):
         """True if it counts for this session, at `now` (ms since the epoch)."""
         return (
             self.person == person
+            and not self.ended_at
+            and not self.is_off
             and self.agent in ("", agent)
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
             and (not self.expires_at or now < self.expires_at)
         )
+
+
+class RuleChange(Struct, frozen=True, omit_defaults=True):
+    """New values of some fields of rules. A rule that has ended stays ended."""
+
+    expires_at: int | UnsetType = UNSET
+    watches: bool | UnsetType = UNSET
+    is_seen: bool | UnsetType = UNSET
+    is_off: bool | UnsetType = UNSET
+    ended_at: int | UnsetType = UNSET
+    used_at: int | UnsetType = UNSET
+    """A use at this time; counted, unless the rule has ended or is off."""
+
+    def made_to(self, rule: Rule) -> Rule:
+        """Return the rule with this change."""
+        change = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        if rule.ended_at:
+            change.pop("ended_at", None)
+        if rule.ended_at or rule.is_off:
+            change.pop("used_at", None)
+        elif "used_at" in change:
+            change["uses"] = rule.uses + 1
+        return replace(rule, **change)
 
 
 def quoted(word: str) -> str:

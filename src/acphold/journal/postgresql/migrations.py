@@ -262,6 +262,16 @@ _QUEUES: Final = (
     "CREATE INDEX with_queue ON acphold.sessions (updated_at) WHERE queued > 0",
 )
 
+_RULES: Final = (
+    # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
+    """CREATE TABLE acphold.rules (
+        person text COLLATE "C" NOT NULL,
+        number bigint NOT NULL,
+        rule bytea NOT NULL,
+        PRIMARY KEY (person, number)
+    )""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _SIZES,
@@ -269,6 +279,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_SLOTS,
     _TENANTS_UNREAD,
     _QUEUES,
+    _RULES,
 )
 
 VERSION: Final = len(MIGRATIONS)

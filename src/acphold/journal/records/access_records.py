@@ -1,15 +1,19 @@
-"""The records of tokens and deeds; see `journal.access`."""
+"""The records of tokens, deeds and rules; see `journal.access`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, AccessToken, Deed
-from acphold.journal.records.draft import DEED_COUNTS, DEEDS, TOKENS, Draft, key
+from acphold.journal.records.draft import DEED_COUNTS, DEEDS, RULES, TOKENS, Draft, key
+
+if TYPE_CHECKING:  # imported late: most processes never see a rule
+    from acphold.standing import Rule, RuleChange
 
 
 def tokens(draft: Draft) -> list[AccessToken]:
@@ -62,3 +66,37 @@ def keep_deeds(draft: Draft, deeds: Sequence[Deed]) -> None:
 def _kept(draft: Draft, first: bytes) -> Iterator[tuple[bytes, Deed]]:
     for place, record in draft.walk(first):
         yield place, msgspec.msgpack.decode(record, type=Deed)
+
+
+def rules(draft: Draft, person: str | None) -> list[Rule]:
+    """Like `Access.rules`."""
+    from acphold.standing import Rule
+
+    first = RULES if person is None else key(RULES, person)
+    return [msgspec.msgpack.decode(record, type=Rule) for _, record in draft.walk(first)]
+
+
+def add_rule(draft: Draft, rule: Rule) -> Rule:
+    """Like `Access.add_rule`."""
+    numbers = [known.number for known in rules(draft, rule.person)]
+    numbered = replace(rule, number=max(numbers, default=0) + 1)
+    _keep_rule(draft, numbered)
+    return numbered
+
+
+def change_rules(
+    draft: Draft, person: str, numbers: Collection[int] | None, change: RuleChange
+) -> list[Rule]:
+    """Like `Access.change_rules`."""
+    changed = [
+        change.made_to(rule)
+        for rule in rules(draft, person)
+        if numbers is None or rule.number in numbers
+    ]
+    for rule in changed:
+        _keep_rule(draft, rule)
+    return changed
+
+
+def _keep_rule(draft: Draft, rule: Rule) -> None:
+    draft.put(key(RULES, rule.person, rule.number), rule)

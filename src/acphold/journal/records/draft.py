@@ -49,6 +49,9 @@ DEEDS: Final = b"d"
 DEED_COUNTS: Final = b"n"
 """By token: the number of its deeds."""
 
+RULES: Final = b"r"
+"""By person and number."""
+
 META: Final = b"m"
 """By name: facts about the journal."""
 

@@ -1,11 +1,18 @@
-"""The tables of tokens, shares and deeds; see `journal.access`."""
+"""The tables of tokens, shares, deeds and rules; see `journal.access`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, KINDS, AccessToken, Deed, Share
 from acphold.journal.sql.tables import Tables
+
+if TYPE_CHECKING:  # imported late: most processes never see a rule
+    from acphold.standing import Rule, RuleChange
 
 _TOKEN = AccessToken.__struct_fields__
 _DEED = Deed.__struct_fields__
@@ -95,3 +102,58 @@ def keep_deeds(tables: Tables, deeds: Sequence[Deed]) -> None:
         )
     newest = max(it.at for it in deeds)
     tables.execute("DELETE FROM acphold.deeds WHERE at < %s", (newest - KEPT_DEEDS_MS,))
+
+
+def rules(tables: Tables, person: str | None) -> list[Rule]:
+    """Like `Access.rules`."""
+    whose = "" if person is None else " AND person = %s"
+    rows = tables.execute(
+        f"SELECT rule FROM acphold.rules WHERE number > 0{whose} ORDER BY person, number",
+        () if person is None else (person,),
+    ).fetchall()
+    if not rows:
+        return []
+    from acphold.standing import Rule
+
+    return [msgspec.json.decode(raw, type=Rule) for (raw,) in rows]
+
+
+def add_rule(tables: Tables, rule: Rule) -> Rule:
+    """Like `Access.add_rule`."""
+    _lock_rules(tables, rule.person)
+    row = tables.execute(
+        "SELECT max(number) + 1 FROM acphold.rules WHERE person = %s", (rule.person,)
+    ).fetchone()
+    numbered = replace(rule, number=row[0])
+    tables.execute(
+        _insert("rules", ("person", "number", "rule")),
+        (rule.person, numbered.number, msgspec.json.encode(numbered)),
+    )
+    return numbered
+
+
+def _lock_rules(tables: Tables, person: str) -> None:
+    """Have others wait who change the rules of a person: by a row of its own, with the number 0."""
+    tables.execute(
+        _insert("rules", ("person", "number", "rule"))
+        + " ON CONFLICT (person, number) DO UPDATE SET rule = excluded.rule",
+        (person, 0, b""),
+    )
+
+
+def change_rules(
+    tables: Tables, person: str, numbers: Collection[int] | None, change: RuleChange
+) -> list[Rule]:
+    """Like `Access.change_rules`."""
+    _lock_rules(tables, person)
+    changed = [
+        change.made_to(rule)
+        for rule in rules(tables, person)
+        if numbers is None or rule.number in numbers
+    ]
+    for rule in changed:
+        tables.execute(
+            "UPDATE acphold.rules SET rule = %s WHERE person = %s AND number = %s",
+            (msgspec.json.encode(rule), person, rule.number),
+        )
+    return changed

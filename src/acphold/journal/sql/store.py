@@ -134,7 +134,7 @@ class SqlLinks(Part, Links):
 
 
 class SqlAccess(Part, Access):
-    """The tokens, deeds and shares of a journal."""
+    """The tokens, deeds, shares and rules of a journal."""
 
     tokens = asked(access_rows.tokens)
     keep_token = written(access_rows.keep_token)
@@ -143,3 +143,6 @@ class SqlAccess(Part, Access):
     end_share = written(access_rows.end_share)
     deeds = asked(access_rows.deeds)
     keep_deeds = written(access_rows.keep_deeds)
+    rules = asked(access_rows.rules)
+    add_rule = written(access_rows.add_rule)
+    change_rules = written(access_rows.change_rules)

@@ -360,6 +360,16 @@ _QUEUES: Final = (
     f" {_CHANGED_ROW.format('new')}; END",
 )
 
+_RULES: Final = (
+    # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
+    """CREATE TABLE rules (
+        person TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        rule BLOB NOT NULL,
+        PRIMARY KEY (person, number)
+    ) WITHOUT ROWID""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -381,6 +391,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_SLOTS,
     _TENANTS_UNREAD,
     _QUEUES,
+    _RULES,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -1,4 +1,4 @@
-"""Tokens: stored facts, without the tokens themselves."""
+"""Tokens, without the tokens themselves, shares and standing answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from acphold.errors import UnknownSessionError
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, Sought
 from acphold.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
+from acphold.standing import Rule, RuleChange
 from acphold.testing.journal_promises.promise import promised, raises
 
 SAID = b'[{"type":"text","text":"apples"}]'
@@ -43,6 +44,44 @@ async def a_token_is_of_its_tenant_and_one_of_nodes_or_a_browser_is_known_as_tha
     assert found.is_page_of(page, "http://localhost:8260")
     assert found.is_cookie_of(cookie)
     assert not any(found.is_of(half) for half in (page, cookie))
+
+
+@promised
+async def rules_are_kept_for_each_person_with_numbers_that_are_not_used_again(
+    journal: Journal, other: Journal
+) -> None:
+    made = Rule("allow", "run", ("pytest",), is_prefix=True, folder="/w", person="ada", made_at=1)
+    assert await journal.access.rules("ada") == []
+    first = await journal.access.add_rule(made)
+    second = await other.access.add_rule(replace(made, verdict="ask", argv=("git", "push")))
+    his = await other.access.add_rule(replace(made, person="bob"))
+    assert first == replace(made, number=1)
+    assert (second.number, his.number) == (2, 1)
+    assert await other.access.rules("ada") == [first, second]
+    assert await other.access.rules("") == []
+    assert await journal.access.rules(None) == [first, second, his]
+    ended = replace(second, ended_at=5)
+    assert await journal.access.change_rules("ada", [2, 9], RuleChange(ended_at=5)) == [ended]
+    assert (await other.access.add_rule(made)).number == 3
+
+
+@promised
+async def a_rule_that_was_revoked_stays_revoked_whatever_others_change_at_the_same_time(
+    journal: Journal, other: Journal
+) -> None:
+    made = Rule("allow", "run", ("make", "check"), folder="/w")
+    numbers = [(await journal.access.add_rule(made)).number for _ in range(8)]
+    changes = (RuleChange(ended_at=7), RuleChange(is_seen=True), RuleChange(is_off=True))
+    await asyncio.gather(
+        *(
+            its.access.change_rules("", [number] if number % 2 else None, change)
+            for number in numbers
+            for its, change in zip((journal, other, other), changes, strict=True)
+        )
+    )
+    await other.access.change_rules("", None, RuleChange(ended_at=9))
+    for rule in await journal.access.rules(""):
+        assert rule == replace(made, number=rule.number, ended_at=7, is_seen=True, is_off=True)
 
 
 @promised

@@ -1,0 +1,262 @@
+"""The answers that a person's rules give to an agent's questions in one session.
+
+The rules are read from the journal for each question, and once more, in the transaction that notes
+their use, before the agent hears anything: a rule that was revoked in any process gives no answer
+any more. They rest while a guest may prompt here, and for the rest of the session once the agent
+reports that it ran something else than was allowed.
+"""
+
+# See docs/decisions.md, 35.
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from acphold.agents import AgentRequest
+from acphold.errors import JournalError
+from acphold.history.decisions import AskedQuestion
+from acphold.history.raw_update import UNREADABLE, string
+from acphold.history.times import now_ms
+from acphold.hub.annotations import notice
+from acphold.hub.prompt_turn import PromptTurn
+from acphold.hub.session import HubSession
+from acphold.hub.tool_calls import calls_since
+from acphold.journal import Journal
+from acphold.known_agents import short_name
+from acphold.schema import REQUEST_PERMISSION, encode
+from acphold.schema.splice import members
+
+if TYPE_CHECKING:  # imported late: most sessions never see a rule
+    from acphold.standing import Edit, Rule, Run, Verdict
+
+log = logging.getLogger(__name__)
+
+HOME = os.path.expanduser("~")
+
+RULE = "acphold/rule"
+"""The `_meta` key of an update that says which rule has allowed a call."""
+
+RESTS = "Your standing answers rest in this session"
+RESTS_HOW = "The agent reported that it did something else than your rule {} allows: {}"
+
+UNDO = "{} \u00b7 undo with: acphold rules rm {}"
+
+
+class Considered(Struct, frozen=True):
+    """A question, and the rules that there were when it came.
+
+    `watched` is what rules that only watch would have done, as JSON for the answer's entry.
+    """
+
+    action: Run | Edit | None
+    verdict: Verdict
+    watched: bytes = b""
+
+
+class GivenAnswer(Struct, frozen=True):
+    """An answer by rules: the `result` for the agent, `who` gave it, and `rule`, the facts for the
+    journal; `update` tells clients of it."""
+
+    result: bytes
+    who: str
+    rule: bytes
+    update: bytes
+
+
+class StandingAnswers:
+    """See the module. `turn` returns the running turn."""
+
+    def __init__(
+        self,
+        session: HubSession,
+        agent_key: Callable[[], str],
+        journal: Journal,
+        turn: Callable[[], PromptTurn | None],
+    ) -> None:
+        self._session = session
+        self._agent_key = agent_key
+        self._journal = journal
+        self._turn = turn
+        self._counted = (0, 0)
+        self._rest = False
+        self.allowed: dict[str, tuple[Run | Edit, str]] = {}
+        """The calls of this turn that rules have allowed, by id, with the numbers of the rules."""
+
+    async def considered(
+        self, asked: AgentRequest, question: AskedQuestion, before: int
+    ) -> Considered | None:
+        """Return what rules say about a question that is about to be journalled; None if there are
+        none. `before` is the last entry before the turn. Never raises: then a person is asked.
+        """
+        if asked.method != REQUEST_PERMISSION.name or asked.child or self._rest:
+            return None
+        try:
+            rules = await self._journal.access.rules(self._session.tenant)
+            if not any(not (rule.ended_at or rule.is_off) for rule in rules):
+                return None
+            return await self._considered(rules, question, before)
+        except JournalError as exc:
+            log.warning("session %s: its rules cannot be read: %s", self._session.id, exc)
+        except Exception:
+            log.exception("session %s: a person is asked instead of its rules", self._session.id)
+        return None
+
+    async def _considered(
+        self, rules: Sequence[Rule], question: AskedQuestion, before: int
+    ) -> Considered | None:
+        from acphold.standing import Circumstances, Unclear, asked_action, decide
+
+        session = self._session
+        if await self._has_guests():
+            return None
+        await session.come_behind()
+        earlier: Mapping[str, object] = {}
+        if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
+            known = (await calls_since(session, before)).get(id_)
+            earlier = {} if known is None else _decoded(known.fields)
+        name = short_name(self._agent_key())
+        action = asked_action(name, question.method, question.params, earlier)
+        file = self._journal.file
+        at = Circumstances(
+            name,
+            session.row.cwd,
+            session.id,
+            session.tenant,
+            now_ms(),
+            self._answered(before),
+            self._mode(),
+            (HOME,) if file is None else (HOME, file.path),
+        )
+        verdict = decide(action, [rule for rule in rules if not rule.watches], at)
+        watched = b""
+        if any(rule.watches for rule in rules):
+            would = decide(action, rules, at)
+            watched = encode(
+                {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
+            )
+        return Considered(None if isinstance(action, Unclear) else action, verdict, watched)
+
+    async def answer(
+        self, considered: Considered, question: AskedQuestion, before: int
+    ) -> GivenAnswer | None:
+        """Return the answer of the rules, whose use is noted; None if a person is asked."""
+        verdict, action = considered.verdict, considered.action
+        if action is None or not verdict.allows:
+            return None
+        from acphold.standing import RuleChange, allow_once
+
+        if (option := allow_once(question.params)) is None:
+            return None
+        numbers, now = _numbers(verdict.rules), now_ms()
+        try:
+            # A use that could not be noted is none: then nothing else could be written either.
+            used = await self._journal.access.change_rules(
+                self._session.tenant, numbers, RuleChange(used_at=now)
+            )
+        except JournalError as exc:
+            log.warning("session %s: no rule answers: %s", self._session.id, exc)
+            return None
+        if len(used) != len(numbers) or any(rule.ended_at or rule.is_off for rule in used):
+            return None
+        self._counted = (before, self._answered(before) + 1)
+        spoken = " and ".join(map(str, numbers))
+        call = question.tool_call
+        if (id_ := string(call.get("toolCallId"))) is not None:
+            self.allowed[id_] = (action, spoken)
+        return GivenAnswer(
+            b'{"outcome":{"outcome":"selected","optionId":%b}}' % option,
+            verdict.why.removeprefix("allowed by "),
+            encode(
+                {"numbers": numbers, "texts": [rule.text for rule in used], "at": now},
+            ),
+            _allowed_update(id_, call, UNDO.format(verdict.why, numbers[0])),
+        )
+
+    async def look(self, update: bytes) -> None:
+        """Rest from now on if an update says that an allowed call is something else."""
+        from acphold.standing import differs
+
+        parts = members(update)
+        id_ = string(parts.get("toolCallId")) or ""
+        if id_ not in self.allowed:
+            return
+        action, numbers = self.allowed[id_]
+        if differs(action, _decoded(parts), self._session.row.cwd):
+            del self.allowed[id_]
+            self._rest = True
+            words = RESTS_HOW.format(numbers, string(parts.get("title")) or id_)
+            await self._session.publish("update", [notice(RESTS, words, "warning")])
+
+    def _answered(self, before: int) -> int:
+        """The answers given in the turn behind this entry."""
+        turn, count = self._counted
+        if turn != before:
+            self.allowed.clear()
+            return 0
+        return count
+
+    def _mode(self) -> str:
+        """The id of the agent's mode, and its name."""
+        attributes = self._session.attributes
+        id_ = attributes.current_mode_id or ""
+        for mode in _objects(attributes.available_modes):
+            if mode.get("id") == id_:
+                return f"{id_} {mode.get('name')}"
+        return id_
+
+    async def _has_guests(self) -> bool:
+        """True if somebody else than the session's owner may have prompted what runs here."""
+        tenant, turn = self._session.tenant, self._turn()
+        for attachment in self._session.attachments:
+            client = attachment.client
+            if not (client.owns(tenant) or client.only_watches(self._session.id)):
+                return True
+        if turn is not None and turn.client is not None:
+            return not turn.client.owns(tenant)
+        row = await self._journal.session(self._session.id)
+        return any(row.shared_with.values())
+
+
+def _numbers(rules: Sequence[Rule]) -> list[int]:
+    return [rule.number for rule in rules]
+
+
+def _objects(raw: bytes | None) -> list[dict[str, object]]:
+    try:
+        found = msgspec.json.decode(raw or b"[]")
+    except UNREADABLE:
+        return []
+    return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+
+
+def _decoded(fields: Mapping[str, bytes]) -> dict[str, object]:
+    """The fields of a call that say what it does."""
+    found = {}
+    for name in ("name", "title", "rawInput", "content", "_meta"):
+        if (raw := fields.get(name)) is not None:
+            try:
+                found[name] = msgspec.json.decode(raw)
+            except UNREADABLE:
+                found[name] = "unreadable"
+    return found
+
+
+def _allowed_update(id_: str | None, call: Mapping[str, bytes], words: str) -> bytes:
+    """Return an update that adds a line to what is shown of the call; b"" if it has no id."""
+    if id_ is None:
+        return b""
+    line = {"type": "content", "content": {"type": "text", "text": words}}
+    return encode(
+        {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": id_,
+            "content": [*_objects(call.get("content")), line],
+            "_meta": {RULE: words},
+        }
+    )

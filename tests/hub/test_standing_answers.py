@@ -1,0 +1,278 @@
+"""Questions that a person's rules answer: what clients see, what is journalled, when they rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.agents import Updates
+from acphold.errors import JournalUnavailableError
+from acphold.history.times import now_ms
+from acphold.hub import standing_answers
+from acphold.journal.stores import open_journal
+from acphold.server.principals import Principal
+from acphold.standing import Rule, RuleChange, read_rule
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+
+DEADLINE = 30
+KINDS = ("allow_always", "allow_once", "reject_once")
+ALLOWED = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+REFUSED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing_answers, "HOME", str(tmp_path / "home"))
+
+
+@asynccontextmanager
+async def at_work(
+    journal: Path | str, tmp_path: Path, *rules: str, **scope: Any
+) -> AsyncIterator[tuple[Shared, Onlooker, Person, str]]:
+    """A turn of an agent that is known as Claude, in a folder with these rules."""
+    folder = tmp_path / "project"
+    folder.mkdir(exist_ok=True)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        house.agent.key = "@agentclientprotocol/claude-agent-acp"
+        for text in rules:
+            await house.journal.access.add_rule(made(text, folder, **scope))
+        client = await house.client(name="zed")
+        person = Person(client)
+        yield house, client, person, await house.at_work(client, folder)
+
+
+def made(text: str, folder: Path, **scope: Any) -> Rule:
+    return replace(read_rule(text), folder=str(folder.resolve()), **scope)
+
+
+def asking(
+    house: Shared, session: str, command: str, *kinds: str, call: str = "t"
+) -> asyncio.Task[Any]:
+    tool = {
+        "toolCallId": call,
+        "title": command,
+        "name": "Bash",
+        "rawInput": {"command": command},
+        "content": [],
+    }
+    options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds or KINDS]
+    return asyncio.create_task(
+        house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=options)
+    )
+
+
+async def reported(house: Shared, session: str, update: dict[str, Any]) -> None:
+    """The agent reports this of a call."""
+    raw = json.dumps(update).encode()
+    await house.agent.listener.hear(Updates(session, "update", [raw]))
+
+
+async def told(client: Onlooker, words: str) -> None:
+    """Wait until an update of this client has these words."""
+    await client.until(lambda: words in json.dumps(client.updates()))
+
+
+async def is_asked(house: Shared, person: Person, question: asyncio.Task[Any]) -> bool:
+    """Whether a person is asked; if so, they refuse."""
+    asked = asyncio.create_task(person.asked.wait())
+    await asyncio.wait([asked, question], return_when="FIRST_COMPLETED")
+    asked.cancel()
+    if question.done():
+        return False
+    person.answer.set_result(REFUSED)
+    await question
+    return True
+
+
+async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        second = await house.client()
+        await second.load(session, tmp_path / "project")
+        assert await asking(house, session, "pytest -q") == ALLOWED
+        assert PERMISSION not in methods(client) + methods(second)
+        for its in (client, second):
+            await told(its, "allowed by your rule 1")
+        [question] = await house.entries(session, "question")
+        [answer] = await house.entries(session, "answer")
+        assert answer["question"] == question["id"]
+        assert answer["result"] == ALLOWED
+        assert answer["client"] == {"name": "your rule 1"}
+        assert answer["rule"]["numbers"] == [1]
+        assert answer["rule"]["texts"] == ["run pytest …"]
+        [rule] = await house.journal.access.rules("")
+        assert rule.uses == 1
+        assert (await house.journal.summary(session)).open_questions == ()
+
+
+async def test_the_line_is_there_for_those_that_open_the_session_later(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, _, session):
+        await asking(house, session, "pytest -q")
+        later = await house.client()
+        await later.load(session, tmp_path / "project")
+        assert "undo with: acphold rules rm 1" in json.dumps(later.updates())
+
+
+@pytest.mark.parametrize("command", ["rm -rf /", "pytest; rm -rf ~", "pytest -p evil", "$X"])
+async def test_what_no_rule_covers_is_asked(command: str, journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        assert await is_asked(house, person, asking(house, session, command))
+        [answer] = await house.entries(session, "answer")
+        assert "rule" not in answer
+
+
+async def test_without_a_single_option_that_allows_once_it_is_asked(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        question = asking(house, session, "pytest", "allow_always", "reject_once")
+        assert await is_asked(house, person, question)
+
+
+async def test_an_agent_that_has_no_row_is_asked_about(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        house.agent.key = "puppet"
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [RuleChange(ended_at=1), RuleChange(is_off=True), RuleChange(expires_at=1)],
+    ids=["revoked", "off", "expired"],
+)
+async def test_a_rule_that_ends_in_another_process_answers_no_more(
+    change: RuleChange, journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        assert await asking(house, session, "pytest", call="a") == ALLOWED
+        other = open_journal(journal)
+        await other.access.change_rules("", [1], change)
+        await other.aclose()
+        assert await is_asked(house, person, asking(house, session, "pytest", call="b"))
+
+
+async def test_a_rule_that_is_revoked_while_the_question_is_on_its_way_answers_no_more(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        read = type(house.journal.access).rules
+
+        async def revoked(its: Any, person: str | None) -> list[Rule]:
+            found = await read(its, person)
+            await its.change_rules("", None, RuleChange(ended_at=now_ms()))
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(house.journal.access), "rules", revoked)
+            assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+@pytest.mark.parametrize("name", ["rules", "change_rules"])
+async def test_rules_that_cannot_be_read_or_noted_answer_nothing(
+    name: str, journal: Path, tmp_path: Path
+) -> None:
+    async def fails(*_: object) -> Any:
+        raise JournalUnavailableError("disk full")
+
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(house.journal.access), name, fails)
+            assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_the_21st_answer_of_a_turn_is_asked_and_the_next_turn_begins_anew(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, person, session):
+        for number in range(20):
+            assert await asking(house, session, "pytest", call=f"c{number}") == ALLOWED
+        assert await is_asked(house, person, asking(house, session, "pytest", call="last"))
+        await house.agent.end(session)
+        await house.begun(client, session, "again")
+        assert await asking(house, session, "pytest", call="next") == ALLOWED
+
+
+async def test_an_agent_that_ran_something_else_has_its_rules_rest(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, person, session):
+        await asking(house, session, "pytest", call="a")
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "in_progress"}
+        same = {**update, "rawInput": {"command": "pytest"}}
+        await reported(house, session, same)
+        assert await asking(house, session, "pytest", call="b") == ALLOWED
+        other = {**update, "rawInput": {"command": "rm -rf ~"}}
+        await reported(house, session, other)
+        await told(client, "Your standing answers rest")
+        assert await is_asked(house, person, asking(house, session, "pytest", call="c"))
+
+
+async def test_a_question_that_differs_from_the_call_before_it_is_asked(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        call = {
+            "sessionUpdate": "tool_call",
+            "toolCallId": "t",
+            "title": "x",
+            "rawInput": {"command": "rm -rf ~"},
+        }
+        await reported(house, session, call)
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_a_rule_that_watches_answers_nothing_and_notes_what_it_would_have_done(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …", watches=True) as (
+        house,
+        _,
+        person,
+        session,
+    ):
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+        [answer] = await house.entries(session, "answer")
+        assert answer["result"] == REFUSED
+        assert answer["watched"] == {
+            "allows": True,
+            "why": "allowed by your rule 1",
+            "rules": [1],
+        }
+
+
+async def test_rules_of_somebody_else_answer_nothing(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …", person="bob") as (
+        house,
+        _,
+        person,
+        session,
+    ):
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_rules_answer_nothing_beside_a_guest(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        principal = Principal(name="guest", session_id=session)
+        guest = house.stranger(principal)
+        await guest.introduce("guest", {})
+        await guest.load(session, tmp_path / "project")
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_without_rules_a_question_costs_one_read_and_no_commit_more(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path) as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: ALLOWED
+        assert await asking(house, session, "pytest") == ALLOWED
+        segments = await house.journal.read(session, 0)
+        kinds = [segment.kind for segment in segments]
+        assert kinds[-3:] == ["update", "question", "answer"]
