@@ -56,6 +56,10 @@ PUBLIC = {
         SearchHit Segment SessionExistsError SessionRow Sessions Share Silent Sizes Sought Speaker
         Summary Tokens TranscriptError Transcripts UsageSum UsageSums Whose open_journal register
     """,
+    "acphold.standing": """
+        MOST_ANSWERS USUAL Action Circumstances Command Edit Rule RuleChange Run Unclear Unreadable
+        Verdict allow_once asked_action decide decoded_call differs flaw read_line read_rule
+    """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect
     """,

@@ -59,6 +59,7 @@ COMMANDS = {
     "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
     "queue": CommandEntry("queue", "See and change the prompts that wait in a session."),
     "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
+    "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
     "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
     "sign-in": CommandEntry("sign_in", "Sign in to an agent."),
     "sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),

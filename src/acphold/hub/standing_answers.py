@@ -110,7 +110,7 @@ class StandingAnswers:
     async def _considered(
         self, rules: Sequence[Rule], question: AskedQuestion, before: int
     ) -> Considered | None:
-        from acphold.standing import Circumstances, Unclear, asked_action, decide
+        from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
 
         session = self._session
         if await self._has_guests():
@@ -119,7 +119,7 @@ class StandingAnswers:
         earlier: Mapping[str, object] = {}
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
-            earlier = {} if known is None else _decoded(known.fields)
+            earlier = {} if known is None else decoded_call(known.fields)
         name = short_name(self._agent_key())
         action = asked_action(name, question.method, question.params, earlier)
         file = self._journal.file
@@ -180,14 +180,14 @@ class StandingAnswers:
 
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update says that an allowed call is something else."""
-        from acphold.standing import differs
+        from acphold.standing import decoded_call, differs
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
         if id_ not in self.allowed:
             return
         action, numbers = self.allowed[id_]
-        if differs(action, _decoded(parts), self._session.row.cwd):
+        if differs(action, decoded_call(parts), self._session.row.cwd):
             del self.allowed[id_]
             self._rest = True
             words = RESTS_HOW.format(numbers, string(parts.get("title")) or id_)
@@ -233,18 +233,6 @@ def _objects(raw: bytes | None) -> list[dict[str, object]]:
     except UNREADABLE:
         return []
     return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
-
-
-def _decoded(fields: Mapping[str, bytes]) -> dict[str, object]:
-    """The fields of a call that say what it does."""
-    found = {}
-    for name in ("name", "title", "rawInput", "content", "_meta"):
-        if (raw := fields.get(name)) is not None:
-            try:
-                found[name] = msgspec.json.decode(raw)
-            except UNREADABLE:
-                found[name] = "unreadable"
-    return found
 
 
 def _allowed_update(id_: str | None, call: Mapping[str, bytes], words: str) -> bytes:

@@ -216,6 +216,19 @@ async def _call(
     journal: Entries, session_id: str, question: AskedQuestion, seq: int
 ) -> dict[str, bytes]:
     """Return the tool call of a permission request: see InboxQuestion; {} for other questions."""
+    return await call_before(journal, session_id, question, seq, overlaid=True)
+
+
+async def call_before(
+    journal: Entries,
+    session_id: str,
+    question: AskedQuestion,
+    seq: int,
+    *,
+    overlaid: bool = False,
+) -> dict[str, bytes]:
+    """Return the tool call in question as updates before `seq` describe it, each field raw; if
+    `overlaid`, with the fields of the request over them."""
     asked = question.tool_call
     if not (id_ := string(asked.get("toolCallId"))):
         return {}
@@ -232,7 +245,8 @@ async def _call(
     draft = ToolDraft(id_)
     for kind, parts in reversed(told):
         draft.patch(kind, parts)
-    draft.patch("tool_call_update", asked)
+    if overlaid:
+        draft.patch("tool_call_update", asked)
     return draft.fields
 
 

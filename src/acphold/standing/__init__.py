@@ -7,6 +7,7 @@ from acphold.standing.asked_actions import (
     Unclear,
     allow_once,
     asked_action,
+    decoded_call,
     differs,
 )
 from acphold.standing.decision import MOST_ANSWERS, Circumstances, Verdict, decide
@@ -29,6 +30,7 @@ __all__ = [
     "allow_once",
     "asked_action",
     "decide",
+    "decoded_call",
     "differs",
     "flaw",
     "read_line",

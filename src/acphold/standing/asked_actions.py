@@ -75,6 +75,18 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     return _agreed(action, call) if isinstance(action, Edit) else action
 
 
+def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
+    """Return those fields of a call, raw by their names, that say what it does, decoded."""
+    found: dict[str, object] = {}
+    for name in ("name", "title", "rawInput", "content", "_meta"):
+        if (raw := fields.get(name)) is not None:
+            try:
+                found[name] = msgspec.json.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found[name] = "unreadable"
+    return found
+
+
 def allow_once(params: bytes) -> bytes | None:
     """Return the id, as JSON, of the only option that allows once; None if there is not one."""
     options = _decoded(params).get("options")

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -122,6 +123,15 @@ def quoted(word: str) -> str:
     if _BARE.fullmatch(word):
         return word
     return f'"{word}"' if "'" in word else f"'{word}'"
+
+
+def typed_words(words: Sequence[str]) -> str:
+    """The text of a rule from the words of a command line, of which one may hold all of it."""
+    return (
+        words[0]
+        if len(words) == 1
+        else " ".join(word if word == ANY else quoted(word) for word in words)
+    )
 
 
 def read_rule(text: str) -> Rule:

@@ -1,0 +1,322 @@
+"""`acphold rules`: standing answers, seen, made and revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import asdict, replace
+
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_cwd, add_journal
+from acphold.cli.journals import opened, opened_if_any
+from acphold.cli.places import named
+from acphold.cli.terminal_text import counted, local, on_one_line, visible
+from acphold.errors import RuleError
+from acphold.history.times import now_ms
+from acphold.journal import Journal
+from acphold.journal.access import Deed
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.reading.inbox import Whose
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.past_questions import PastQuestion, is_readable, past_questions
+from acphold.standing import Rule, RuleChange, Run, read_rule
+from acphold.standing.folders import real
+from acphold.standing.rules import DAY, flaw, typed_words
+
+DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
+
+YEAR = 365 * DAY
+"""Questions of this time (ms) are replayed."""
+
+OFTEN = 3
+"""A command that was allowed so often, and never refused, is suggested."""
+
+
+def parser() -> Parser:
+    """The arguments of `rules`."""
+    made = Parser(rules, "rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]")
+    made.add_argument(
+        "deed",
+        metavar="DO",
+        nargs="?",
+        default="list",
+        choices=DEEDS,
+        help="add RULE; rm N...; off; on; why ID; try RULE; suggest",
+    )
+    made.add_argument("words", metavar="WORDS", nargs="*", help="what DO is about; see above")
+    add_cwd(made, "add, try: the folder of the sessions it is for [default: this one]")
+    made.add_argument("--agent", metavar="NAME", type=a_name, help="add: for this agent alone")
+    made.add_argument("--session", metavar="ID", help="add: for this session alone")
+    made.add_argument(
+        "--days", metavar="N", type=int, default=30, help="add: expires after so many [default: 30]"
+    )
+    made.add_argument("--for-good", action="store_true", help="add: until it is revoked")
+    made.add_argument(
+        "--watch", action="store_true", help="add: only note what it would have answered"
+    )
+    made.add_argument(
+        "--although", action="store_true", help="add: also one that allows what you refused"
+    )
+    made.add_argument("--user", metavar="NAME", type=a_name, help="the rules of a user of `serve`")
+    made.add_argument("--json", action="store_true", help="list: JSON, one line for each rule")
+    add_journal(made)
+    return made
+
+
+def rules(
+    *,
+    deed: str,
+    words: list[str],
+    cwd: str | None,
+    agent: str | None,
+    session: str | None,
+    days: int,
+    for_good: bool,
+    watch: bool,
+    although: bool,
+    user: str | None,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Answer an agent's questions in advance.
+
+    A rule allows exactly one command (`acphold rules add 'run make check'`), a program that acphold
+    knows with any harmless options (`add 'run pytest ...'`), or edits of ordinary files in a folder
+    (`add 'edit docs'`), in the sessions of this folder, for 30 days. `add 'ask run git push ...'`
+    has something asked whatever allows it. Everything that acphold is not sure about is asked, too.
+    A rule answers once each time, for every agent and client, and the conversation says so.
+
+    `list` shows the rules, `rm N` revokes one at once everywhere, `off` and `on` switch all. `why
+    ID` says what the rules would do today with each question of a session; `try RULE` replays the
+    questions of the past year. `suggest` lists commands that you have allowed again and again. A
+    rule that would have allowed what you refused is only added with --although. A rule is no
+    sandbox: the reference says what it cannot do.
+    """
+    person = user or ""
+    if deed in ("list", "off", "on", "suggest") and words:
+        raise UsageError(f"`rules {deed}` takes no words")
+    if deed in ("add", "try"):
+        if not words:
+            raise UsageError(f"name the rule: acphold rules {deed} 'run pytest ...'")
+        if days < 1:
+            raise UsageError("--days: at least 1")
+        if agent is not None and agent not in KNOWN_AGENTS:
+            raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
+        now = now_ms()
+        made = replace(
+            _read(typed_words(words)),
+            agent=agent or "",
+            expires_at=0 if for_good or session else now + days * DAY,
+            person=person,
+            watches=watch,
+            made_at=now,
+            made_with="acphold rules",
+        )
+        if made.verdict == "allow" or cwd is not None:
+            made = replace(made, folder=real(cwd or os.getcwd()))
+        return asyncio.run(
+            _add(journal, made, session, although=although)
+            if deed == "add"
+            else _try(journal, made)
+        )
+    if deed == "rm":
+        return asyncio.run(_end(journal, person, words))
+    if deed in ("off", "on"):
+        return asyncio.run(_switch(journal, person, is_off=deed == "off"))
+    if deed == "why":
+        if len(words) != 1:
+            raise UsageError("name a session: acphold rules why ID")
+        return asyncio.run(_why(journal, person, words[0]))
+    if deed == "suggest":
+        return asyncio.run(_suggest(journal, person))
+    return asyncio.run(_list(journal, person, json=json))
+
+
+def _read(text: str) -> Rule:
+    try:
+        return read_rule(text)
+    except RuleError as error:
+        raise UsageError(f"{text}: {error}") from None
+
+
+async def _add(location: str | None, rule: Rule, session: str | None, *, although: bool) -> int:
+    async with opened(location) as journal:
+        if session is not None:
+            row = await named(LocalReader(journal), session)
+            rule = replace(rule, session=row.session_id, folder=real(row.cwd))
+        refused = [
+            each
+            async for each in past_questions(
+                journal, rule.made_at - YEAR, Whose(rule.person or None)
+            )
+            if each.decided == "refused" and _would(rule, each)
+        ]
+        if refused and not although:
+            for each in refused[:10]:
+                print(_line("you refused", each))
+            raise UsageError(
+                f"this rule would have allowed {counted(len(refused), 'question')} that you "
+                "refused; add it with --although if that is meant"
+            )
+        added = await journal.access.add_rule(rule)
+        await _note(journal, "add rule", added.text)
+        print(_told(added))
+        print(f"   {visible(added.meaning)}")
+    return Exit.OK
+
+
+async def _end(location: str | None, user: str, words: Sequence[str]) -> int:
+    numbers = _numbers(words)
+    async with opened(location) as journal:
+        known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
+        if missing := [number for number in numbers if number not in known]:
+            raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
+        ended = await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms()))
+        for rule in ended:
+            await _note(journal, "revoke rule", rule.text)
+            print(f"revoked: {visible(rule.text)}")
+    return Exit.OK
+
+
+async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
+    async with opened(location) as journal:
+        changed = await journal.access.change_rules(user, None, RuleChange(is_off=is_off))
+        count = sum(not rule.ended_at for rule in changed)
+        await _note(journal, "rules off" if is_off else "rules on", "")
+        print(f"{counted(count, 'rule')} {'off' if is_off else 'on'}")
+    return Exit.OK
+
+
+async def _list(location: str | None, user: str, *, json: bool) -> int:
+    async with opened_if_any(location) as journal:
+        found = [] if journal is None else await journal.access.rules(user)
+        now = now_ms()
+        live = [rule for rule in found if _is_live(rule, now)]
+        for rule in live:
+            if json:
+                print(json_text.dumps(_json(rule)))
+            else:
+                print(_told(rule))
+        if journal is not None and (new := [rule.number for rule in live if not rule.is_seen]):
+            await journal.access.change_rules(user, new, RuleChange(is_seen=True))
+        if not live and not json:
+            print("No rules. Every question is asked; `acphold rules suggest` has candidates.")
+    return Exit.OK
+
+
+async def _why(location: str | None, user: str, given: str) -> int:
+    async with opened(location) as journal:
+        row = await named(LocalReader(journal), given, "explains it")
+        rules = await journal.access.rules(user or row.tenant)
+        any_found = False
+        async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
+            any_found = True
+            verdict = each.judged([rule for rule in rules if not rule.watches], now=now_ms())
+            print(_line("allow" if verdict.allows else "ask", each))
+            print(f"   {visible(on_one_line(verdict.why))}")
+        if not any_found:
+            print("Nothing was asked in this session that has been decided.")
+    return Exit.OK
+
+
+async def _try(location: str | None, rule: Rule) -> int:
+    counts: Counter[str] = Counter()
+    async with opened(location) as journal:
+        async for each in past_questions(journal, rule.made_at - YEAR, Whose(rule.person or None)):
+            if not is_readable(each.action):
+                counts["cannot be read"] += 1
+            elif not _would(rule, each):
+                counts["asked as before"] += 1
+            else:
+                said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
+                    each.decided, "nobody decided"
+                )
+                counts[said] += 1
+                print(_line(said, each))
+    print(f"{visible(rule.text)}: {visible(rule.meaning)}")
+    for what, count in sorted(counts.items()):
+        print(f"{count:>6}  {what}")
+    return Exit.OK
+
+
+async def _suggest(location: str | None, user: str) -> int:
+    allowed: Counter[tuple[str, str]] = Counter()
+    refused: set[tuple[str, str]] = set()
+    async with opened(location) as journal:
+        rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
+        now = now_ms()
+        async for each in past_questions(journal, now - YEAR, Whose(user or None)):
+            if not isinstance(each.action, Run) or len(each.action.lines) != 1:
+                continue
+            key = (real(each.row.cwd), each.action.lines[0])
+            if each.decided == "refused":
+                refused.add(key)
+            elif each.decided == "allowed" and not each.judged(rules, now=now).allows:
+                allowed[key] += 1
+    shown = 0
+    for (folder, line), count in allowed.most_common():
+        if count < OFTEN or (folder, line) in refused:
+            continue
+        try:
+            rule = read_rule(f"run {line}")
+        except RuleError:
+            continue
+        if not flaw(rule, is_typed=False):
+            shown += 1
+            print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
+    if not shown:
+        print(f"No command was allowed {OFTEN} times and never refused.")
+    return Exit.OK
+
+
+def _would(rule: Rule, each: PastQuestion) -> bool:
+    """True if the rule alone would have allowed it, had there been one."""
+    alone = replace(rule, number=1, expires_at=0, person=each.row.tenant, session="")
+    return each.judged([alone]).allows
+
+
+def _is_live(rule: Rule, now: int) -> bool:
+    return not rule.ended_at and (not rule.expires_at or now < rule.expires_at)
+
+
+def _numbers(words: Sequence[str]) -> list[int]:
+    if not words or not all(word.isdecimal() for word in words):
+        raise UsageError("name rules by their numbers: acphold rules rm 3")
+    return [int(word) for word in words]
+
+
+async def _note(journal: Journal, deed: str, name: str) -> None:
+    await journal.access.keep_deeds(
+        [Deed(at=now_ms(), deed=deed, name=name[:200], transport="command")]
+    )
+
+
+def _told(rule: Rule) -> str:
+    marks = [
+        "off" if rule.is_off else "",
+        "only watches" if rule.watches else "",
+        "" if rule.is_seen else "new",
+    ]
+    until = f"until {local(rule.expires_at)}" if rule.expires_at else "until revoked"
+    where = f"in {rule.folder}" if rule.folder else "everywhere"
+    parts = [
+        f"{rule.number}  {rule.text}",
+        where,
+        rule.agent or "every agent",
+        f"session {rule.session}" if rule.session else until,
+        f"used {counted(rule.uses, 'time')}",
+        *filter(None, marks),
+    ]
+    return visible(" · ".join(map(on_one_line, parts)))
+
+
+def _line(said: str, each: PastQuestion) -> str:
+    asked = " ; ".join(each.action.lines) if isinstance(each.action, Run) else each.title
+    return visible(on_one_line(f"{local(each.at)}  {said:<12} {asked}"))
+
+
+def _json(rule: Rule) -> Mapping[str, object]:
+    return {**asdict(rule), "text": rule.text, "meaning": rule.meaning}

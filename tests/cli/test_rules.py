@@ -1,0 +1,183 @@
+"""`acphold rules`: what is said of standing answers, over a journal with real questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.hub import standing_answers
+from acphold.journal.stores import open_journal
+from acphold.standing import Rule
+from tests.editor import DEADLINE
+from tests.hub.shared import PERMISSION, shared
+
+
+def rules(journal: Path, *words: str, folder: Path, code: int = 0) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "acphold", "rules", *words, "--journal", str(journal)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE * 2,
+        check=False,
+    )
+    assert run.returncode == code, run.stderr
+    return run.stdout + run.stderr
+
+
+async def kept(journal: Path) -> list[Rule]:
+    opened = open_journal(journal)
+    try:
+        return await opened.access.rules("")
+    finally:
+        await opened.aclose()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "project"
+    made.mkdir()
+    return made
+
+
+async def asked(
+    journal: Path, folder: Path, *asked: tuple[str, str], first: Callable[[], str] = str
+) -> str:
+    """A session in which a person has decided these commands, once `first` is done."""
+    async with shared(journal) as house, asyncio.timeout(DEADLINE * 2):
+        house.agent.key = "@agentclientprotocol/claude-agent-acp"
+        client = await house.client(name="zed")
+        decided = iter(asked)
+
+        def answer(_: Any) -> Any:
+            return {"outcome": {"outcome": "selected", "optionId": next(decided)[1]}}
+
+        client.answers[PERMISSION] = answer
+        session = await house.at_work(client, folder)
+        await asyncio.to_thread(first)
+        for number, (command, _) in enumerate(asked):
+            await house.agent.ask_client(
+                PERMISSION,
+                sessionId=session,
+                toolCall={
+                    "toolCallId": f"c{number}",
+                    "title": command,
+                    "name": "Bash",
+                    "rawInput": {"command": command},
+                },
+                options=[
+                    {"optionId": kind, "name": kind, "kind": kind}
+                    for kind in ("allow_once", "reject_once")
+                ],
+            )
+        await house.agent.end(session)
+        return session
+
+
+async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder)
+    assert rules(journal, folder=folder).startswith("No rules.")
+    told = rules(journal, "add", "run pytest ...", folder=folder)
+    assert told.startswith(f"1 run pytest … · in {folder} · every agent · until 20")
+    assert "whoever can edit files here can run anything with it" in told
+    rules(journal, "add", "run", "make", "check", "--for-good", "--agent", "codex", folder=folder)
+    first, second = rules(journal, folder=folder).splitlines()
+    assert first.endswith(" · used 0 times · new")
+    assert second.startswith(f"2 run make check · in {folder} · codex · until revoked")
+    assert "new" not in rules(journal, folder=folder)
+    assert rules(journal, "rm", "1", folder=folder) == "revoked: run pytest …\n"
+    assert "run pytest" not in rules(journal, folder=folder)
+    assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
+    [told] = rules(journal, "--json", folder=folder).splitlines()
+    assert json.loads(told)["text"] == "run make check"
+
+
+async def test_all_rules_are_switched_off_and_on(tmp_path: Path, folder: Path) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder)
+    rules(journal, "add", "run pytest ...", folder=folder)
+    assert rules(journal, "off", folder=folder) == "1 rule off\n"
+    assert [rule.is_off for rule in await kept(journal)] == [True]
+    assert rules(journal, "on", folder=folder) == "1 rule on\n"
+    assert [rule.is_off for rule in await kept(journal)] == [False]
+
+
+@pytest.mark.parametrize("text", ["run npm ...", "run sh -c pytest", "run ls; id", "edit /etc"])
+async def test_a_rule_that_says_too_much_is_refused(
+    text: str, tmp_path: Path, folder: Path
+) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder)
+    assert text in rules(journal, "add", text, folder=folder, code=2)
+    assert await kept(journal) == []
+
+
+async def test_a_rule_that_allows_what_was_refused_is_only_added_with_although(
+    tmp_path: Path, folder: Path
+) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder, ("pytest -q", "allow_once"), ("pytest -x", "reject_once"))
+    told = rules(journal, "try", "run pytest ...", folder=folder)
+    assert "     1  YOU REFUSED\n" in told
+    assert "     1  you allowed\n" in told
+    told = rules(journal, "add", "run pytest ...", folder=folder, code=2)
+    assert "would have allowed 1 question that you refused" in told
+    assert await kept(journal) == []
+    rules(journal, "add", "run pytest -q", folder=folder)
+    rules(journal, "add", "run pytest ...", "--although", folder=folder)
+    assert len(await kept(journal)) == 2
+
+
+async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder: Path) -> None:
+    journal = tmp_path / "journal.db"
+    session = await asked(
+        journal,
+        folder,
+        ("pytest -q", "allow_once"),
+        ("pytest; rm -rf ~", "reject_once"),
+        ("pytest -p evil", "reject_once"),
+    )
+    rules(journal, "add", "run pytest ...", folder=folder)
+    told = rules(journal, "why", session, folder=folder).splitlines()
+    assert [line.strip() for line in told[1::2]] == [
+        "-p is not among the options of pytest known as harmless",
+        "cannot be read from here: ~",
+        "allowed by your rule 1",
+    ]
+
+
+async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(
+    tmp_path: Path, folder: Path
+) -> None:
+    journal = tmp_path / "journal.db"
+    often = [("make check", "allow_once")] * 3
+    never = [("rm -rf x", "allow_once")] * 3 + [("rm -rf x", "reject_once")]
+    shell = [("sh run.sh", "allow_once")] * 3
+    await asked(journal, folder, *often, *never, *shell)
+    told = rules(journal, "suggest", folder=folder)
+    assert told == f"   3 times  run make check  in {folder}\n"
+    assert await kept(journal) == []
+
+
+async def test_a_rule_made_in_another_process_answers_in_a_running_one(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_answers, "HOME", str(tmp_path / "home"))
+    journal = tmp_path / "kept" / "journal.db"
+    journal.parent.mkdir()
+
+    def add() -> str:
+        return rules(journal, "add", "run pytest ...", folder=folder)
+
+    session = await asked(journal, folder, ("pytest -q", "reject_once"), first=add)
+    [rule] = await kept(journal)
+    assert rule.uses == 1
+    assert "allowed by your rule 1" in rules(journal, "why", session, folder=folder)
