@@ -126,7 +126,8 @@ ROLES = {
             "Opening one": "stores.register stores.OpenStore stores.ReadTranscript"
             " stores.Transcripts stores.open_journal",
             "The seams": "stores.Journal stores.Owners stores.Entries stores.Sessions stores.Links"
-            " stores.Index stores.Arrivals stores.Access stores.BaseJournal stores.Records",
+            " stores.Index stores.Arrivals stores.Access stores.Snapshots"
+            " stores.BaseJournal stores.Records",
             "What is written": "stores.NewSession stores.Lease stores.Append stores.RowChange"
             " stores.Run stores.Listed stores.Origin stores.PastEntry",
             "What is read": "stores.SessionRow stores.ListFilter stores.ListKey stores.RowChanges"
@@ -137,6 +138,7 @@ ROLES = {
             " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
             "Who may come": "stores.AccessToken stores.Deed stores.Share stores.Rule"
             " stores.RuleChange",
+            "What files were kept": "stores.TurnSnapshot",
             "What is in a file": "stores.InFile stores.Sizes stores.Large stores.Repaired",
             "What is raised": "stores.AmbiguousIdError stores.HeldElsewhereError"
             " stores.IllegibleNameError stores.JournalBusyError stores.JournalUnavailableError"

@@ -53,8 +53,9 @@ PUBLIC = {
         ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
         Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
         Records Repaired RewrittenError RowChange RowChanges Rule RuleChange Run SILENT_SECONDS
-        SearchHit Segment SessionExistsError SessionRow Sessions Share Silent Sizes Sought Speaker
-        Summary Tokens TranscriptError Transcripts UsageSum UsageSums Whose open_journal register
+        SearchHit Segment SessionExistsError SessionRow Sessions Share Silent Sizes Snapshots
+        Sought Speaker Summary Tokens TranscriptError Transcripts TurnSnapshot UsageSum UsageSums
+        Whose open_journal register
     """,
     "acphold.standing": """
         MOST_ANSWERS USUAL Action Circumstances Command Edit Rule RuleChange Run Unclear Unreadable
@@ -191,7 +192,7 @@ def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
     silent |= {"bridges", "conformance", "lines", "reading", "reports", "server", "transports"}
-    silent |= {"workspace"}
+    silent |= {"snapshots", "workspace"}
     source = Path(acphold.__file__).parent
     packages = {path.parent.name for path in source.glob("*/__init__.py")} - silent
     assert {f"acphold.{name}" for name in packages} <= PUBLIC.keys() | {"acphold.schema"}

@@ -66,6 +66,13 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
             "session's queue, where they outlive this process"
         ),
     ] = False
+    snapshots: Annotated[
+        bool,
+        OptionHelp(
+            "experimental: keep the files of a git repository at the beginning and the end of "
+            "each turn, for `acphold fork --files`"
+        ),
+    ] = False
     answer_timeout: Annotated[
         float | None,
         OptionHelp(

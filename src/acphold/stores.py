@@ -1,6 +1,6 @@
 """A journal that is kept in a place of your own.
 
-Sessions are kept through seven seams, which together are a `Journal`. A class of yours that
+Sessions are kept through eight seams, which together are a `Journal`. A class of yours that
 implements them is a store. On `BaseJournal` it only keeps records, bytes under keys, with four
 methods. `acphold.testing.JOURNAL_PROMISES` tests if it keeps what acphold relies on. It is opened
 for URLs with a scheme that it claims:
@@ -78,6 +78,7 @@ from acphold.journal.owners import (
     Whose,
 )
 from acphold.journal.records.draft import Records
+from acphold.journal.snapshots import Snapshots, TurnSnapshot
 from acphold.journal.stores import OpenStore, open_journal, register
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 from acphold.standing import Rule, RuleChange
@@ -142,12 +143,14 @@ __all__ = [
     "Share",
     "Silent",
     "Sizes",
+    "Snapshots",
     "Sought",
     "Speaker",
     "Summary",
     "Tokens",
     "TranscriptError",
     "Transcripts",
+    "TurnSnapshot",
     "UsageSum",
     "UsageSums",
     "Whose",

@@ -10,6 +10,7 @@ from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
+from acphold.hub.kept_files import tidy
 from acphold.journal import At, Silent
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import tell_owner
@@ -69,3 +70,4 @@ async def _delete(location: str | None, session_ids: list[str]) -> None:
             whose = await journal.owner(session_id)
             await journal.delete(session_id)
             await tell_owner(whose, session_id)  # and through it every client that has it open
+        await tidy(journal)

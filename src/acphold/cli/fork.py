@@ -8,6 +8,7 @@ import sys
 from acphold.cli.command_line import (
     Exit,
     Parser,
+    UsageError,
     add_cwd,
     add_journal,
     require_folder,
@@ -19,6 +20,7 @@ from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
+from acphold.hub.kept_files import KeptThere, fork_with_files
 from acphold.journal import Journal, SessionRow
 from acphold.reading.local_reader import LocalReader
 
@@ -32,12 +34,17 @@ def parser() -> Parser:
         nargs="?",
         help="the session's id, or a prefix of it; with @SEQ, one entry",
     )
+    made.add_argument(
+        "--files",
+        metavar="FOLDER",
+        help="put the files of that moment into this new folder, for the new session",
+    )
     add_cwd(made, "the folder of the new session [default: the original's]")
     add_journal(made)
     return made
 
 
-def fork(*, session_id: str | None, cwd: str | None, journal: str | None) -> int:
+def fork(*, session_id: str | None, files: str | None, cwd: str | None, journal: str | None) -> int:
     """Copy a conversation into a new session of the same agent.
 
     The new session is listed beside the first one, and both continue independently. ID@SEQ, as
@@ -49,20 +56,48 @@ def fork(*, session_id: str | None, cwd: str | None, journal: str | None) -> int
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
+    --files FOLDER lays out the files as they were at the end of that turn, changes by commands
+    included, in a new work tree of the repository; the new session is in it. That needs `snapshots
+    = true` in the settings when the turn ran. Ignored files, such as node_modules, and untracked
+    ones that may hold a secret are not in it.
+
     In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """
     require_folder(cwd)
-    asyncio.run(_fork(journal, session_id, cwd))
+    if files is not None and cwd is not None:
+        raise UsageError("--files and --cwd are two folders; name one")
+    asyncio.run(_fork(journal, session_id, files, cwd))
     return Exit.OK
 
 
-async def _fork(location: str | None, text: str | None, cwd: str | None) -> None:
+async def _fork(location: str | None, text: str | None, files: str | None, cwd: str | None) -> None:
     async with opened(location) as journal:
         found = await place(LocalReader(journal), text, "forks it")
-        made = await forked(journal, found.row, at=found.seq, cwd=cwd)
-        what = await told(journal, found.row, made)
+        if files is None:
+            made = await forked(journal, found.row, at=found.seq, cwd=cwd)
+            what = await told(journal, found.row, made)
+        else:
+            there, made = await fork_with_files(journal, found.row, files, at=found.seq)
+            what = await told(journal, found.row, made) + "\n" + _told_files(there, made)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+
+
+def _told_files(there: KeptThere, made: Forked) -> str:
+    """Describe the folder that was made, and what is not in it."""
+    lines = [f"its files are in {there.cwd}"]
+    if there.laid.why_plain:
+        lines.append(f"a plain folder: {there.laid.why_plain}")
+    else:
+        lines.append(f"`git worktree remove {there.laid.folder}` removes it")
+    missing = "ignored files"
+    if count := there.snapshot.left_out_count:
+        names = ", ".join(path for path, _ in there.snapshot.left_out[:3])
+        missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
+    lines.append(f"not in it: {missing}")
+    if there.snapshot.state != "whole":
+        lines.append(f"the files were taken {there.snapshot.state}, after the end of that turn")
+    return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 
 async def told(journal: Journal, source: SessionRow, made: Forked) -> str:

@@ -23,6 +23,7 @@ from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
+from acphold.hub.kept_files import tidy
 from acphold.journal import ListFilter, SessionRow
 
 SHOWN = 20
@@ -121,7 +122,9 @@ async def _found(location: str | None, wanted: _WantedPruning) -> list[SessionRo
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
     async with opened(location) as journal:
         try:
-            return len(await journal.delete(*(row.session_id for row in found), idle_since=before))
+            ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
+            await tidy(journal)
+            return len(ids)
         except JournalUnavailableError as error:
             # Some were deleted, some not: reading tells which, even on a full disk.
             everything = ListFilter(include_unprompted=True, archived="include")

@@ -144,4 +144,4 @@ def _act(choice: Picked, journal: str | None) -> None:
         case "fork":
             from acphold.cli.fork import fork
 
-            fork(session_id=session_id, cwd=None, journal=journal)
+            fork(session_id=session_id, files=None, cwd=None, journal=journal)

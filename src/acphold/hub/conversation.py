@@ -52,6 +52,7 @@ from acphold.hub.services import Services
 from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import StandingAnswers
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.turn_files import FileKeeper, TurnFiles
 from acphold.hub.turns import Turns
 from acphold.hub.unfinished import close_open
 from acphold.hub.waiting_prompts import WaitingPrompts
@@ -90,6 +91,7 @@ class Conversation:
         release: CommonRelease,
         tasks: EagerTasks,
         options: ServeOptions,
+        files: FileKeeper,
         *,
         offered: Callable[[], ClientCapabilities] = ClientCapabilities,
         alerts: Alerts = NO_ALERTS,
@@ -126,6 +128,7 @@ class Conversation:
             release,
             tasks,
             options,
+            TurnFiles(files, session.id),
         )
         self.waiting = WaitingPrompts(session, turns, self.questions)
 

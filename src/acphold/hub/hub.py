@@ -42,6 +42,7 @@ from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
+from acphold.hub.turn_files import FileKeeper
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession, session_of
 from acphold.journal.identity import identity
@@ -102,6 +103,7 @@ class Hub:
         self.whereabouts = Whereabouts(journal)
         self._release = CommonRelease(journal, self._tasks)
         self._options = options
+        self._files = FileKeeper(journal, is_on=options.snapshots)
         self._alerts = alerts
         self._stirred = stirred
         self._offered = ClientCapabilities()
@@ -151,6 +153,7 @@ class Hub:
             for conversation, result in zip(conversations, results, strict=True):
                 if isinstance(result, Exception):
                     log.error("session %s was not closed well", conversation.id, exc_info=result)
+            await self._files.aclose()
             await self._release.aclose()
             await self._ownership.aclose()
             self._tasks.close()
@@ -484,6 +487,7 @@ class Hub:
             self._release,
             self._tasks,
             self._options,
+            self._files,
             offered=lambda: self._offered,
             alerts=self._alerts,
             stirred=self._stirred,
@@ -560,6 +564,9 @@ class Hub:
             conversation.session.attachments.tell_deleted(client)
             await self.close(session_id)
         await self._journal.delete(session_id)
+        from acphold.hub.kept_files import tidy  # late: rarely needed, and the start waits for it
+
+        await tidy(self._journal)
         if known is None:
             return
         await self._journal.links.link(None, self.agent.key, known)

@@ -55,6 +55,7 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.turn_files import TurnFiles
 from acphold.hub.unfinished import close_open
 from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
@@ -101,8 +102,10 @@ class Turns:
         release: CommonRelease,
         tasks: EagerTasks,
         options: ServeOptions,
+        files: TurnFiles,
     ) -> None:
         self._session = session
+        self._files = files
         self._release = release
         self._alerts = alerts
         self._side = side
@@ -187,6 +190,10 @@ class Turns:
                     await self._record(turn)
                 if not is_ready:
                     await self._make_ready(turn)
+                roots = self._files.roots(self._session.row.folders)
+                if roots and turn.stage is TurnStage.STARTING:
+                    await self._record(turn)
+                    await self._files.begin(turn.began, roots)
                 for is_last in (False, True):  # again if the agent ended first
                     if turn.stage is not TurnStage.STARTING:
                         break
@@ -398,6 +405,7 @@ class Turns:
         if log.isEnabledFor(logging.DEBUG):
             self.story("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
         self._alerts.turn_ended(how)
+        self._files.end(turn.began)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()

@@ -39,10 +39,12 @@ from acphold.journal.records import (
     search,
     session_records,
     settled_records,
+    snapshot_records,
 )
 from acphold.journal.records.draft import Draft, Records
 from acphold.journal.records.lease_records import KeptOwner
 from acphold.journal.settlement import Piece
+from acphold.journal.snapshots import Snapshots
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -354,6 +356,10 @@ class BaseJournal(Journal):
     def access(self) -> Access:
         return RecordAccess(self)
 
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        return RecordSnapshots(self)
+
 
 class RecordPart:
     """A part of a journal that is an object of its own."""
@@ -398,3 +404,13 @@ class RecordAccess(RecordPart, Access):
     rules = kept(access_records.rules)
     add_rule = kept(access_records.add_rule)
     change_rules = kept(access_records.change_rules)
+
+
+class RecordSnapshots(RecordPart, Snapshots):
+    """The snapshots of a journal."""
+
+    keep = kept(snapshot_records.keep)
+    of = kept(snapshot_records.of)
+    newest = kept(snapshot_records.newest)
+    named = kept(snapshot_records.named)
+    drop = kept(snapshot_records.drop)

@@ -16,6 +16,7 @@ from acphold.errors import RewrittenError
 from acphold.history.fold import Fold
 from acphold.journal.access import Access
 from acphold.journal.location import is_same_folder
+from acphold.journal.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
@@ -657,6 +658,10 @@ class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
     @property
     def access(self) -> Access:
         """Tokens, shares, and what was done with them."""
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The snapshots of files that were taken in turns."""
 
     @property
     def file(self) -> InFile | None:

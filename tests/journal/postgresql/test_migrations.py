@@ -51,6 +51,7 @@ async def test_of_many_that_come_at_once_one_brings_it_to_this_release(first: st
 def taken_back(line: migrations.Line) -> None:
     """Make a journal one of the release before sums by slots."""
     line.execute("DROP TABLE acphold.rules")
+    line.execute("DROP TABLE acphold.snapshots")
     line.execute("DROP INDEX acphold.with_queue")
     line.execute(
         "ALTER TABLE acphold.sessions DROP COLUMN queued, DROP COLUMN held, DROP COLUMN held_until"

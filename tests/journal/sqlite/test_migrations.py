@@ -42,6 +42,7 @@ STEPS = (
     "23ee5d7caa35c365",
     "1abe636eb8922e80",
     "6359f078f8df2c47",
+    "af5c5b60f8bd9dcb",
 )
 """What each step does, as the beginning of its SHA-256: there are files that have been through it.
 A new step is one more line here; no line ever changes."""

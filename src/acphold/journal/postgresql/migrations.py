@@ -272,6 +272,18 @@ _RULES: Final = (
     )""",
 )
 
+_SNAPSHOTS: Final = (
+    # The snapshots of files taken in turns: see journal.snapshots.
+    """CREATE TABLE acphold.snapshots (
+        session_id text COLLATE "C" NOT NULL,
+        turn bigint NOT NULL,
+        is_end bigint NOT NULL,
+        root text COLLATE "C" NOT NULL,
+        facts bytea NOT NULL,
+        PRIMARY KEY (session_id, turn, is_end, root)
+    )""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _SIZES,
@@ -280,6 +292,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TENANTS_UNREAD,
     _QUEUES,
     _RULES,
+    _SNAPSHOTS,
 )
 
 VERSION: Final = len(MIGRATIONS)

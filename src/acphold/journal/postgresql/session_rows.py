@@ -167,6 +167,7 @@ OF_A_SESSION: Final = (
     "usage_slots",
     "usage_costs",
     "shares",
+    "snapshots",
     "sessions",
 )
 """The tables whose rows are deleted with a session."""

@@ -34,6 +34,9 @@ SETTLED: Final = b"f"
 REPORTS: Final = b"u"
 """By number of the session and of the entry: reports on tokens and cost."""
 
+SNAPSHOTS: Final = b"p"
+"""By number of the session, turn, edge and root: snapshots of files."""
+
 LINKS: Final = b"i"
 """By agent and its id: our id; "" for a tombstone."""
 

@@ -38,6 +38,7 @@ from acphold.journal.records.draft import (
     REPORTS,
     SESSIONS,
     SETTLED,
+    SNAPSHOTS,
     TOP,
     Draft,
     key,
@@ -165,7 +166,7 @@ def delete(draft: Draft, kept: KeptSession, *, as_if_never: bool) -> None:
             draft.remove(key(LINKS, agent, downstream_id))
         else:
             draft.put(key(LINKS, agent, downstream_id), "")
-    for table in (ENTRIES, REPORTS, SETTLED):
+    for table in (ENTRIES, REPORTS, SETTLED, SNAPSHOTS):
         for place, _ in draft.walk(key(table, kept.number)):
             draft.remove(place)
     draft.remove(key(SESSIONS, row.session_id))

@@ -11,7 +11,8 @@ from acphold.errors import UnknownSessionError
 from acphold.journal.access import Access
 from acphold.journal.in_file import InFile
 from acphold.journal.journal import Journal, Links
-from acphold.journal.sql import access_rows, history, link_rows, session_rows
+from acphold.journal.snapshots import Snapshots
+from acphold.journal.sql import access_rows, history, link_rows, session_rows, snapshot_rows
 from acphold.journal.sql.tables import Tables
 from acphold.journal.transcripts import Transcripts
 
@@ -110,6 +111,10 @@ class SqlJournal(Journal, ABC):
     def access(self) -> Access:
         return SqlAccess(self)
 
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        return SqlSnapshots(self)
+
 
 class Part:
     """A part of a journal that is an object of its own."""
@@ -146,3 +151,13 @@ class SqlAccess(Part, Access):
     rules = asked(access_rows.rules)
     add_rule = written(access_rows.add_rule)
     change_rules = written(access_rows.change_rules)
+
+
+class SqlSnapshots(Part, Snapshots):
+    """The snapshots of a journal."""
+
+    keep = written(snapshot_rows.keep)
+    of = asked(snapshot_rows.of)
+    newest = asked(snapshot_rows.newest)
+    named = asked(snapshot_rows.named)
+    drop = written(snapshot_rows.drop)

@@ -88,7 +88,7 @@ def remove_rows(connection: sqlite3.Connection, number: int) -> None:
         (number,),
     )
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-    for table in ("leases", "summaries", "usage", "usage_slots", "usage_costs"):
+    for table in ("leases", "summaries", "usage", "usage_slots", "usage_costs", "snapshots"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
 
 

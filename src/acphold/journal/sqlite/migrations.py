@@ -370,6 +370,18 @@ _RULES: Final = (
     ) WITHOUT ROWID""",
 )
 
+_SNAPSHOTS: Final = (
+    # The snapshots of files taken in turns: see journal.snapshots.
+    """CREATE TABLE snapshots (
+        session INTEGER NOT NULL,
+        turn INTEGER NOT NULL,
+        is_end INTEGER NOT NULL,
+        root TEXT NOT NULL,
+        facts BLOB NOT NULL,
+        PRIMARY KEY (session, turn, is_end, root)
+    ) WITHOUT ROWID""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -392,6 +404,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TENANTS_UNREAD,
     _QUEUES,
     _RULES,
+    _SNAPSHOTS,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -33,6 +33,7 @@ _ORPHANS: Final = """
         UNION SELECT session FROM usage
         UNION SELECT session FROM usage_slots
         UNION SELECT session FROM usage_costs
+        UNION SELECT session FROM snapshots
     ) WHERE number NOT IN (SELECT number FROM sessions)
 """
 

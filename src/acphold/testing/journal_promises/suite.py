@@ -22,6 +22,7 @@ from acphold.testing.journal_promises import (  # noqa: F401  importing them not
     search,
     sessions,
     settlement,
+    snapshots,
     usage,
 )
 from acphold.testing.journal_promises.promise import PROMISED

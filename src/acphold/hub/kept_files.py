@@ -1,0 +1,161 @@
+"""The files that are kept with the sessions of a journal: where, which of them, and for how long.
+
+The journal alone says what is kept. The stores are beside its file; for a journal without one, in
+the state folder of this user, under the identity of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from msgspec import Struct
+
+from acphold.errors import AcpholdError, WorkspaceError
+from acphold.history.times import now_ms
+from acphold.history.turn_spans import span_at, turn_spans
+from acphold.hub.forks import Forked, fork
+from acphold.journal import Journal, SessionRow, history
+from acphold.journal.identity import identity
+from acphold.journal.location import resolved_folder
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.snapshots.laying import Laid, lay
+from acphold.snapshots.store import Store, Stores
+from acphold.transports.runtime_folder import state_folder
+
+KEPT_MS = 30 * 24 * 3600 * 1000
+"""Age at which snapshots are dropped, except for those of a session's first and last turn."""
+
+KEPT_BYTES = 2 << 30
+"""Bytes of a store from which on its oldest snapshots are dropped."""
+
+TIDY_SECONDS = 600.0
+"""Seconds that the upkeep of one store may last."""
+
+SUFFIX = "-files"
+"""Appended to the path of the journal: the folder of its stores."""
+
+
+async def stores_of(journal: Journal) -> Stores:
+    """The stores of a journal on this machine."""
+    if journal.file is not None:
+        return Stores(f"{journal.file.path}{SUFFIX}")
+    name = await identity(journal) or "unknown"
+    return Stores(os.path.join(state_folder(), "files", name))
+
+
+async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None = None) -> None:
+    """Drop old snapshots, and remove from the disk what no session names any more.
+
+    `before` is the time (ms since the epoch) from which on they are old. May take seconds for each
+    store; does nothing if there are none. A store in which something fails is left for the next
+    time.
+    """
+    stores = await stores_of(journal)
+    here = {store.id: store for store in stores}
+    if not here:
+        return
+    before = now_ms() - KEPT_MS if before is None else before
+    rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
+    spared = _first_and_last(rows)
+    old = [(its, one) for its, one in rows if one.at < before and (its, one.turn) not in spared]
+    await _drop(journal, old)
+    gone = {id(one) for _, one in old}
+    kept = [(its, one) for its, one in rows if id(one) not in gone]
+    for store in here.values():
+        own = sorted((it for it in kept if it[1].store == store.id), key=lambda it: it[1].at)
+        while True:
+            trees = {one.tree for _, one in own if one.is_kept}
+            await asyncio.to_thread(_keep, store, trees)
+            if not trees or await asyncio.to_thread(store.size) <= most or len(own) < 2:
+                break
+            half = len(own) // 2
+            await _drop(journal, own[:half])
+            own = own[half:]
+
+
+def _first_and_last(rows: Sequence[tuple[str, TurnSnapshot]]) -> set[tuple[str, int]]:
+    """The first and the last turn of each session with a snapshot."""
+    turns: dict[str, list[int]] = {}
+    for session_id, one in rows:
+        turns.setdefault(session_id, []).append(one.turn)
+    return {(its, turn) for its, found in turns.items() for turn in (min(found), max(found))}
+
+
+async def _drop(journal: Journal, rows: Iterable[tuple[str, TurnSnapshot]]) -> None:
+    by_session: dict[str, list[TurnSnapshot]] = {}
+    for session_id, one in rows:
+        by_session.setdefault(session_id, []).append(one)
+    for session_id, some in by_session.items():
+        await journal.snapshots.drop(session_id, some)
+
+
+def _keep(store: Store, trees: set[str]) -> None:
+    deadline = time.monotonic() + TIDY_SECONDS
+    try:
+        if trees:
+            store.keep(trees, deadline)
+        else:
+            store.remove(deadline)
+    except (AcpholdError, TimeoutError, BufferError, OSError):
+        pass  # in use, or damaged: nothing that is to be kept is gone
+
+
+async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> TurnSnapshot:
+    """The snapshot of the session's folder at the end of the turn with entry `at`, by default of
+    the last one. Raises WorkspaceError if there is none, and says why."""
+    rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == "end"]
+    if not rows:
+        raise WorkspaceError("no files were kept with this session")
+    spans = await turn_spans(history(journal, row.session_id))
+    if at is not None:
+        span = span_at(spans, at)
+        if span is None:
+            raise WorkspaceError(f"no turn of this session has entry {at}")
+        spans = spans[: span.number]
+    # A row names the last entry before the prompt: it is of the first turn that begins behind it.
+    first = spans[-2].first if len(spans) > 1 else 0
+    rows = [one for one in rows if spans and first <= one.turn < spans[-1].first]
+    for one in rows:
+        if one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
+            return one
+    reason = rows[0].reason if rows else "the turn is too old, or ran without keeping files"
+    raise WorkspaceError(f"no files were kept at the end of that turn: {reason}")
+
+
+class KeptThere(Struct, frozen=True):
+    """Files that were laid out again: the snapshot, the folder with its top, and in that the place
+    of the session's folder."""
+
+    snapshot: TurnSnapshot
+    laid: Laid
+    cwd: str
+
+
+async def fork_with_files(
+    journal: Journal, row: SessionRow, folder: str, *, at: int | None = None
+) -> tuple[KeptThere, Forked]:
+    """Fork a session as `hub.forks.fork` does, with the files of that moment in a new or empty
+    folder.
+
+    The new session is in the same place below it as the old one below its repository. Raises
+    WorkspaceError, and what `fork` raises; then there is no new session.
+    """
+    spans = await turn_spans(history(journal, row.session_id))
+    if at is None and spans and spans[-1].is_open and len(spans) > 1:
+        at = spans[-2].first  # the running turn is not copied
+    one = await end_of_turn(journal, row, at)
+    store = (await stores_of(journal)).find(one.store)
+    if store is None:
+        raise WorkspaceError("the files of this session are not on this machine")
+    laid = await asyncio.to_thread(
+        lay, store, one.tree, folder, project=one.root, commit=one.commit
+    )
+    below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
+    cwd = str(PurePath(laid.folder) / below)
+    os.makedirs(cwd, exist_ok=True)  # git knows no empty folders
+    made = await fork(journal, row, at=at, cwd=cwd, additional_directories=())
+    return KeptThere(one, laid, cwd), made

@@ -1,0 +1,199 @@
+"""Snapshots of a session's files at both ends of its turns.
+
+    begin   the prompt is committed; then it waits for the snapshot, for 300 ms at most. One that
+            takes longer goes on beside the agent, and is marked as late
+    end     after the answer has gone out, beside everything else
+
+Only for folders in git repositories. The row is written once the files are in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from acphold.errors import AcpholdError
+from acphold.history.times import now_ms
+from acphold.journal import Journal
+from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
+from acphold.tasks import TaskSet
+from acphold.workspace.threads import Threads
+
+if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
+    from acphold.snapshots.checkouts import Checkout
+    from acphold.snapshots.taking import Refused, Taken
+
+Edge: TypeAlias = Literal["begin", "end"]
+
+log = logging.getLogger(__name__)
+
+HOLD_SECONDS = 0.3
+"""Seconds that a prompt waits for its snapshot."""
+
+AT_ONCE = 2
+"""Snapshots taken at one time."""
+
+LAST_SECONDS = 5.0
+"""Seconds that the last snapshots may take when the process ends."""
+
+FAILURES = 2
+"""Refusals in a row after which a folder is left alone until the next start."""
+
+
+class FileKeeper:
+    """Takes the snapshots of all sessions of a process; without `is_on` none."""
+
+    def __init__(self, journal: Journal, *, is_on: bool) -> None:
+        self._journal = journal
+        self._is_on = is_on
+        self._threads = Threads(AT_ONCE)
+        self._taking = TaskSet()
+        self._failures: Counter[str] = Counter()
+
+    def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
+        """The work trees of these folders that are kept; looks at the disk for a moment."""
+        if not self._is_on:
+            return []
+        from acphold.snapshots.checkouts import checkout_of
+        from acphold.snapshots.git import program
+
+        if program() is None:
+            return []
+        found = {
+            checkout.top: checkout
+            for checkout in map(checkout_of, folders)
+            if checkout is not None and self._failures[checkout.top] < FAILURES
+        }
+        return [*found.values()]
+
+    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin some work; the end of the process waits for it."""
+        return self._taking.start(work, "snapshot")
+
+    async def take(
+        self, session_id: str, turn: int, edge: Edge, roots: list[Checkout], since: float
+    ) -> None:
+        """Take snapshots for an edge that was there at `since` (monotonic seconds)."""
+        from acphold.hub.kept_files import stores_of
+        from acphold.snapshots.taking import take
+
+        try:
+            stores = await stores_of(self._journal)
+            file = self._journal.file
+            own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
+            rows = []
+            for root in roots:
+                at = now_ms()
+
+                def work(_: object, root: Checkout = root) -> Taken | Refused:
+                    return take(stores, root, spared=own)
+
+                taken = await self._threads.run(work)
+                seconds = time.monotonic() - since
+                rows.append(
+                    self._row(turn, edge, root, at, taken, seconds, is_late=seconds > HOLD_SECONDS)
+                )
+            before = await self._journal.snapshots.newest([session_id])
+            last = before.get(session_id)
+            if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
+                # The process ended in that turn, before it could take the end.
+                rows += [
+                    replace(row, turn=last.turn, edge="end", state="later")
+                    for row in rows
+                    if row.is_kept
+                ]
+            await self._journal.snapshots.keep(session_id, rows)
+            for row in rows:
+                if row.is_kept and (store := stores.find(row.store)) is not None:
+                    store.was_named(row.tree)
+        except (AcpholdError, OSError) as exc:
+            log.warning("session %s: its files were not kept: %s", session_id, exc)
+
+    def _row(
+        self,
+        turn: int,
+        edge: Edge,
+        root: Checkout,
+        at: int,
+        taken: Taken | Refused,
+        seconds: float,
+        *,
+        is_late: bool,
+    ) -> TurnSnapshot:
+        top = os.fsencode(root.top).decode(errors="replace")
+        row = TurnSnapshot(
+            turn=turn,
+            edge=edge,
+            root=top,
+            at=at,
+            state="late" if edge == "begin" and is_late else "whole",
+            took=int(seconds * 1000),
+        )
+        from acphold.snapshots.taking import Refused
+
+        if isinstance(taken, Refused):
+            self._failures[root.top] += 1
+            if self._failures[root.top] == FAILURES:
+                log.warning("the files in %s are not kept any more: %s", top, taken.reason)
+            return replace(row, state="refused", reason=taken.reason)
+        self._failures[root.top] = 0
+        return replace(
+            row,
+            store=taken.store,
+            tree=taken.tree,
+            commit=taken.head.commit,
+            branch=taken.head.branch,
+            files=taken.added,
+            size=taken.size,
+            left_out=tuple((one.path, one.why) for one in taken.left_out[:MOST_LEFT_OUT]),
+            left_out_count=taken.left_out_count,
+        )
+
+    async def aclose(self) -> None:
+        """Finish the last snapshots, within a bound."""
+        await self._taking.aclose(LAST_SECONDS)
+
+
+class TurnFiles:
+    """The files of one session, whose turns run one after the other."""
+
+    def __init__(self, keeper: FileKeeper, session_id: str) -> None:
+        self._keeper = keeper
+        self._session_id = session_id
+        self._last: asyncio.Task[None] | None = None
+        self._begun: tuple[int, list[Checkout]] | None = None
+
+    def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
+        """See `FileKeeper.roots`."""
+        return self._keeper.roots(folders)
+
+    async def begin(self, turn: int, roots: list[Checkout]) -> None:
+        """Take snapshots at the beginning of a turn; returns after HOLD_SECONDS at the latest."""
+        self._begun = (turn, roots)
+        self._start(turn, "begin", roots)
+        assert self._last is not None
+        await asyncio.wait([self._last], timeout=HOLD_SECONDS)
+
+    def end(self, turn: int) -> None:
+        """Take snapshots at the end of a turn that had some at its beginning."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] == turn:
+            self._start(turn, "end", begun[1])
+
+    def _start(self, turn: int, edge: Edge, roots: list[Checkout]) -> None:
+        """Take them behind those before, so that rows are written in order."""
+        before, since = self._last, time.monotonic()
+
+        async def work() -> None:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            await self._keeper.take(self._session_id, turn, edge, roots, since)
+
+        self._last = self._keeper.start(work())

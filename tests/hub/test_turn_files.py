@@ -1,0 +1,243 @@
+"""The files of a repository are kept at both ends of each turn, beside everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import WorkspaceError
+from acphold.hub import turn_files
+from acphold.hub.kept_files import fork_with_files, stores_of, tidy
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.snapshots import comparison
+from tests.editor import DEADLINE
+from tests.hub.shared import Shared, shared
+from tests.snapshots.conftest import Project, digest
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    # Journals in databases that were copied from one another are one journal there.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(turn_files, "HOLD_SECONDS", DEADLINE)  # this machine may be busy
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Project(folder)
+    made.git("init", "-q", "-b", "main")
+    made.write("a.txt", "first\n")
+    made.commit()
+    return made
+
+
+async def kept(house: Shared, session: str, number: int) -> list[TurnSnapshot]:
+    """Wait for this many rows of a session."""
+    async with asyncio.timeout(DEADLINE):
+        while len(rows := await house.journal.snapshots.of(session)) < number:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    return rows
+
+
+async def names(house: Shared, row: TurnSnapshot) -> set[str]:
+    store = (await stores_of(house.journal)).find(row.store)
+    assert store is not None
+    return {one.path for one in comparison.changes(store, comparison.NOTHING, row.tree)}
+
+
+async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(
+    journal: Path, project: Project
+) -> None:
+    before = digest(project.top / ".git")
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            project.write(f"made{number}.txt", "by a command")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2)
+        assert [(row.edge, row.state) for row in rows] == [("begin", "whole"), ("end", "whole")] * 2
+        assert rows[1].tree == rows[2].tree
+        assert await names(house, rows[0]) == {"a.txt"}
+        assert await names(house, rows[3]) == {"a.txt", "made1.txt", "made2.txt"}
+        assert (rows[0].branch, rows[0].root) == ("main", str(project.top))
+    assert digest(project.top / ".git") == before
+
+
+@pytest.mark.parametrize("how", ["off", "no repository", "no git"])
+async def test_where_no_files_are_kept_nothing_is_started(
+    journal: Path, project: Project, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "no repository":
+        shutil.rmtree(project.top / ".git")
+    if how == "no git":
+        monkeypatch.setenv("PATH", str(project.folder))
+    async with shared(journal, snapshots=how != "off") as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        assert await house.journal.snapshots.of(session) == []
+        assert list(await stores_of(house.journal)) == []
+        with pytest.raises(FileNotFoundError):
+            os.listdir((await stores_of(house.journal)).folder)
+
+
+async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_was_late(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.which("git")
+    slow = project.folder / "bin"
+    slow.mkdir()
+    (slow / "git").write_text(f'#!/bin/sh\nsleep 0.6\nexec {real} "$@"\n')
+    (slow / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
+    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        assert await house.journal.snapshots.of(session) == []
+        await house.agent.end(session)
+        await turn
+        monkeypatch.undo()
+        rows = await kept(house, session, 2)
+        assert [(row.edge, row.state) for row in rows] == [("begin", "late"), ("end", "whole")]
+
+
+async def test_cancelled_and_failed_turns_have_an_end_too(journal: Path, project: Project) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        project.write("made.txt")
+        client.tell("session/cancel", {"sessionId": session})
+        await turn
+        rows = await kept(house, session, 2)
+        assert await names(house, rows[1]) == {"a.txt", "made.txt"}
+
+
+async def test_what_is_refused_says_why(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project.top))
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, 2)
+            if number == 1:
+                assert [row.state for row in rows] == ["refused"] * 2
+                assert all("home folder" in row.reason for row in rows)
+        assert len(rows) == 2  # after two refusals in a row it is left alone
+
+
+async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
+    journal: Path, project: Project, tmp_path: Path
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        (project.top / "sub").mkdir()
+        session = await client.new(project.top / "sub")
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            project.write("a.txt", f"turn {number}\n")
+            project.write(f"made{number}.txt", "by a command")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2)
+        row = await house.journal.session(session)
+        there, made = await fork_with_files(
+            house.journal, row, str(tmp_path / "first"), at=rows[1].turn + 1
+        )
+        assert (tmp_path / "first" / "a.txt").read_text() == "turn 1\n"
+        assert (tmp_path / "first" / "made1.txt").exists()
+        assert not (tmp_path / "first" / "made2.txt").exists()
+        assert there.cwd == str(tmp_path / "first" / "sub")
+        assert (await house.journal.session(made.session_id)).cwd == there.cwd
+        assert made.turns == 1
+        _, made = await fork_with_files(house.journal, row, str(tmp_path / "last"))
+        assert (made.turns, (tmp_path / "last" / "a.txt").read_text()) == (2, "turn 2\n")
+        assert project.status(tmp_path / "last") == project.status()
+        count = await house.journal.count()
+        with pytest.raises(WorkspaceError, match="not empty"):
+            await fork_with_files(house.journal, row, str(tmp_path / "last"))
+        assert await house.journal.count() == count
+
+
+MARKER = b"only-in-the-files-of-a-deleted-session"
+
+
+async def test_deleting_a_session_removes_its_files_from_the_disk(
+    journal: Path, project: Project
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        sessions = [await client.new(project.top) for _ in range(2)]
+        for session, text in zip(sessions, (MARKER, b"kept"), strict=True):
+            project.write("a.txt", text)
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, 2)
+        folder = Path((await stores_of(house.journal)).folder)
+        await house.hub.delete(sessions[0])
+        assert await names(house, rows[1]) == {"a.txt"}
+        [store] = await stores_of(house.journal)
+        listed = project.git("-C", store.path, "cat-file", "--batch-all-objects", "--batch")
+        assert MARKER.decode() not in listed
+        assert "kept" in listed
+        await house.hub.delete(sessions[1])
+        assert os.listdir(folder) == [".lock"]
+
+
+async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
+    journal: Path, project: Project
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in range(4):
+            turn = await house.begun(client, session, "go")
+            project.write("a.txt", os.urandom(20_000))
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2 + 2)
+        await tidy(house.journal, before=rows[-1].at + 1)
+        left = await house.journal.snapshots.of(session)
+        assert left == [*rows[:2], *rows[-2:]]
+        assert all([await names(house, row) for row in left])
+        await tidy(house.journal, most=10_000)
+        assert len(await house.journal.snapshots.of(session)) < 3
+
+
+async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
+    journal: Path, project: Project
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        [begin] = await kept(house, session, 1)
+        await house.agent.end(session)
+        await turn
+        rows = await kept(house, session, 2)
+        await house.journal.snapshots.drop(session, rows[1:])  # as if it had been killed
+        project.write("made.txt")
+        turn = await house.begun(client, session, "go on")
+        rows = await kept(house, session, 3)
+        assert [(row.turn == begin.turn, row.edge, row.state) for row in rows] == [
+            (True, "begin", "whole"),
+            (True, "end", "later"),
+            (False, "begin", "whole"),
+        ]
+        await house.agent.end(session)
+        await turn
