@@ -180,15 +180,21 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     await session.prompt(steps({"say": "Too much."}, {"stop": "max_tokens"}))
     with pytest.raises(acphold.AcpholdError):
         await session.prompt(steps({"error": {"code": -32000, "message": "no quota left"}}))
+    limit = {"acphold/limit": {"words": "No more today", "resetsAt": 4_102_444_800_000}}
+    await session.prompt(steps({"answer": {"stopReason": "end_turn", "_meta": limit}}))
     await opened(page, session.id)
     prompts = page.locator("article.prompt header")
-    await expect(prompts).to_have_count(3)
+    await expect(prompts).to_have_count(4)
     await expect(prompts.first).to_contain_text("in acphold")
     await typed(page, steps({"say": "Said here."}))
-    await expect(prompts).to_have_count(4)
+    await expect(prompts).to_have_count(5)
     await expect(prompts.last).to_contain_text("You")
     await expect(page.locator("hr.end")).to_have_count(2)
-    await expect(page.locator(".ending.limited")).to_have_text("Ended at a limit")
+    limits = page.locator(".ending.limited")
+    await expect(limits.first).to_have_text("Ended at a limit")
+    await expect(limits.last).to_have_text(
+        re.compile(r"Ended at a limit, resets at .*No more today")
+    )
     await expect(page.locator(".ending.failed")).to_contain_text("no quota left")
 
 

@@ -7,7 +7,7 @@ const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
 const { markdown, Prose } = await import(`${MODEL}/prose.js`);
 const { news } = await import(`${MODEL}/news.js`);
 const { patchLines } = await import(`${MODEL}/patches.js`);
-const { grouping, standing } = await import(`${MODEL}/rows.js`);
+const { grouping, standing, waits } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
@@ -62,6 +62,21 @@ const now = new Date(2026, 2, 11, 15).getTime();  // a Wednesday
 const at = (...then) => new Date(...then).toISOString();
 const listed = (sessionId, updatedAt, more = {}) => ({ sessionId, cwd: "/w", title: sessionId, updatedAt, createdAt: updatedAt, live: null, outcome: null, unseen: false, ...more });
 const days = (rows) => grouping()(rows, now)[0].days.map(({ name, places }) => [name, ...places.map(({ row, depth }) => ">".repeat(depth) + row.sessionId)]);
+
+test("a row says how many prompts wait, and until when", () => {
+  const heldUntil = "2027-01-02T03:10:00.000Z";
+  assert.match(waits({ queued: 1, held: "limited", heldUntil }), /^1 waits until .*\d:\d\d/);
+  assert.match(waits({ queued: 2, held: "limited", heldUntil }), /^2 wait until /);
+  assert.equal(waits({ queued: 2, held: "failed", heldUntil: null }), "2 wait, held");
+});
+
+test("an end that an agent makes up is shown as far as it can be", () => {
+  const timeline = new Timeline();
+  const tell = (turn) => timeline.tell({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": turn } }, place);
+  tell({ outcome: "limited", message: {}, resetsAt: "soon", kind: "said" });
+  const [{ kind, outcome, message, resetsAt }] = timeline.items;
+  assert.deepEqual([kind, outcome, message, resetsAt], ["end", "limited", undefined, undefined]);
+});
 
 test("projects with something that waits come first", () => {
   let count = 0;
@@ -154,7 +169,7 @@ test("a text goes on behind a plan, and behind the end of its turn in the messag
   say("a");
   timeline.add({ sessionUpdate: "plan", entries: [] }, place);
   say("b");
-  timeline.endTurn("completed", undefined, place);
+  timeline.endTurn({ outcome: "completed" }, place);
   say("c");
   assert.deepEqual(kinds(timeline), ["said", "plan", "said", "end"]);
   assert.equal(timeline.items[2].isPart, true);
@@ -166,7 +181,7 @@ test("a plan is changed in its turn, and another turn has another one", () => {
   const plan = (...entries) => timeline.add({ sessionUpdate: "plan", entries }, place);
   plan({ content: "one" });
   plan({ content: "two" });
-  timeline.endTurn("completed", undefined, place);
+  timeline.endTurn({ outcome: "completed" }, place);
   plan({ content: "three" });
   assert.deepEqual(kinds(timeline), ["plan", "end", "plan"]);
   assert.equal(timeline.items[0].entries[0].content, "two");

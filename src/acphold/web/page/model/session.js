@@ -411,7 +411,7 @@ export class Session {
     this.#flush();  // what was told before the answer stands before the end
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
     if (sending?.state === "begun") {
-      this.timeline.endTurn(OUTCOMES[stopReason] ?? "completed", undefined, now());
+      this.timeline.endTurn({ outcome: OUTCOMES[stopReason] ?? "completed" }, now());
     }
     const wasStopped = this.#stopped.delete(kept.id);
     kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");

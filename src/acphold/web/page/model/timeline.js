@@ -176,10 +176,10 @@ export class Timeline {
   /** An update as it comes, with marks of what the journal has entries for. @param {Update} update @param {Place} place */
   tell(update, place) {
     const turn = update?.sessionUpdate === "session_info_update" && update._meta?.["acphold/turn"];
-    if (turn) this.endTurn(turn.outcome, turn.message, place, time(turn.resetsAt));
+    if (turn) this.endTurn({ outcome: turn.outcome, message: string(turn.message) ?? undefined, resetsAt: time(turn.resetsAt) }, place);
     // Of a turn that was completed nobody else is told its end.
     const isPrompt = update?.sessionUpdate === "user_message_chunk" && isOurs(update.messageId);
-    if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn("completed", undefined, place);
+    if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn({ outcome: "completed" }, place);
     this.add(update, place);
   }
 
@@ -227,9 +227,9 @@ export class Timeline {
     }
   }
 
-  /** A turn is over of which no entry was read. @param {string} outcome @param {string | undefined} message @param {Place} place @param {number} [resetsAt] */
-  endTurn(outcome, message, place, resetsAt) {
-    if (this.items.at(-1)?.kind !== "end") this.#put({ kind: "end", outcome, message, resetsAt, ...base(place) });
+  /** A turn is over of which no entry was read. @param {Pick<End, "outcome" | "message" | "resetsAt">} end @param {Place} place */
+  endTurn(end, place) {
+    if (this.items.at(-1)?.kind !== "end") this.#put({ ...end, kind: "end", ...base(place) });
   }
 
   /** Drop items at the beginning until `most` are left; what is left begins at the returned entry, 0 for nothing dropped. @param {number} most */

@@ -147,5 +147,5 @@ const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limi
 function EndView({ end }) {
   const words = ENDS[end.outcome];
   if (!words) return html`<hr class="end" />`;
-  return html`<p class=${`ending ${end.outcome}`}><b>${words}${end.resetsAt ? `, which resets at ${moment(end.resetsAt)}` : ""}</b>${end.message ? html`<br />${visible(end.message).slice(0, 2000)}` : ""}</p>`;
+  return html`<p class=${`ending ${end.outcome}`}><b>${words}${end.resetsAt ? `, resets at ${moment(end.resetsAt)}` : ""}</b>${end.message ? html`<br />${visible(end.message).slice(0, 2000)}` : ""}</p>`;
 }
