@@ -60,7 +60,10 @@ def test_every_agent_that_asks_for_it_gets_the_same_verdict(name: str, project: 
             params = json.dumps({"toolCall": call}).encode()
             action = asked_action(agent, PERMISSION, params, before)
             at = Circumstances(agent, str(project), "s", "", 1)
-            assert decide(action, rules, at).allows == (row["verdict"] == "allow"), (agent, row)
+            # The shell of some agents would still be there for the next command.
+            stays = agent in ("claude", "copilot") and text.startswith("cd src ")
+            allowed = row["verdict"] == "allow" and not stays
+            assert decide(action, rules, at).allows == allowed, (agent, row)
 
 
 def questions(text: str, folder: str) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:

@@ -122,6 +122,20 @@ def test_a_command_in_another_folder_than_the_sessions_is_asked(project: Path) -
     assert not decide(Run(("cd src && make check",)), rules, at(project)).allows
 
 
+def test_a_shell_that_stays_where_it_was_led_is_not_led_away(project: Path) -> None:
+    rules = [rule("run ls …", project, person="ada")]
+    assert decide(Run(("cd src && ls",)), rules, at(project)).allows
+    assert not decide(Run(("cd nest && ls",), stays=True), rules, at(project)).allows
+    assert decide(Run((f"cd {project} && ls",), stays=True), rules, at(project)).allows
+
+
+def test_a_format_that_has_git_check_signatures_is_asked(project: Path) -> None:
+    rules = [rule("run git log …", project, person="ada")]
+    for text in ("%G?", "%+GK", "%-GS", "% GF", "%h %GK"):
+        assert not decide(Run((f"git log --format='{text}'",)), rules, at(project)).allows
+    assert decide(Run(("git log --format='%h %s'",)), rules, at(project)).allows
+
+
 def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
     rules = [
         rule("run pytest …", project, 1, person="ada"),

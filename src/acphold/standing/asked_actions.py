@@ -36,10 +36,14 @@ Json = Mapping[str, Any]
 
 
 class Run(Struct, frozen=True):
-    """Command lines to run, one after the other; `cwd` is their folder, None if nobody says."""
+    """Command lines to run, one after the other; `cwd` is their folder, None if nobody says.
+
+    With `stays` the agent's shell is still there for its next command, wherever a `cd` has led.
+    """
 
     lines: tuple[str, ...]
     cwd: str | None = None
+    stays: bool = False
 
 
 class Edit(Struct, frozen=True):
@@ -161,12 +165,12 @@ def _has_only(given: Json, needed: str, known: str = "") -> bool:
     return names <= given.keys() <= names | set(known.split())
 
 
-def _lines(given: Json, earlier: Json, cwd: object = None) -> Action:
+def _lines(given: Json, earlier: Json, cwd: object = None, *, stays: bool = False) -> Action:
     """Run `given["command"]`, unless the call before has another one."""
     text, before = given["command"], _object(earlier.get("rawInput"))
     if not isinstance(text, str) or not (cwd is None or isinstance(cwd, str)):
         return _ODD
-    return Run((text,), cwd) if before.get("command", text) == text else _DIFFERS
+    return Run((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
 def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
@@ -183,7 +187,9 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
     if tool == "Bash":
         if not _has_only(given, "command", "description timeout run_in_background"):
             return _ODD
-        return _BACKGROUND if given.get("run_in_background") else _lines(given, earlier)
+        if given.get("run_in_background"):
+            return _BACKGROUND
+        return _lines(given, earlier, stays=True)
     if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
         tool == "Write" and _has_only(given, "file_path content")
     ):
@@ -224,7 +230,7 @@ def _copilot(_: Json, given: Json, earlier: Json) -> Action:
             return Unclear("the agent sent two different commands")
         if before.get("mode") != "sync" or before.get("command") != given["command"]:
             return _DIFFERS
-        return _lines(given, earlier)
+        return _lines(given, earlier, stays=True)
     if _has_only(given, "fileName diff"):
         is_edit = _has_only(before, "path old_str new_str")
         return _file(given, earlier, "fileName", "path") if is_edit else _OTHER_TOOL

@@ -107,6 +107,8 @@ def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
         if isinstance(commands, Unreadable):
             raise _AskedError(commands.why)
         place, rest = _entered(commands, cwd, folder)
+        if place != folder and action.stays:
+            raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):
             raise _AskedError("cd in front of further commands of one question")
         used += [_rule_for(command.argv, rules, place, folder) for command in rest]

@@ -10,6 +10,7 @@ its own never begins with `-`: some programs look for their options there, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -281,6 +282,10 @@ EXACT_AND_TYPED: Final = _words(
 by a person."""
 
 
+_SIGNATURE: Final = re.compile(r"%[-+ ]?G")
+"""In a format of git's: runs the program that checks signatures."""
+
+
 def row_of(argv: Sequence[str]) -> Program | None:
     """Return the row of the program and sub-command that this command begins with."""
     return _BY_WORDS.get(tuple(argv[:1])) or _BY_WORDS.get(tuple(argv[:2]))
@@ -298,7 +303,7 @@ def no_arguments(row: Program, arguments: Sequence[str], cwd: str, folder: str) 
     for word in arguments:
         if leads_out(word, cwd, folder):
             return f"{word} leads out of the folder"
-        if word.startswith("@") or "%G" in word:
+        if word.startswith("@") or _SIGNATURE.search(word):
             return f"{word} has a meaning of its own for {row.words[0]}"
         if awaits:
             if word.startswith("-"):
