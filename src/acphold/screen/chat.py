@@ -341,7 +341,7 @@ class Chat:
             self._send(text)
         elif not self._session.has_steering:
             self.face.put_back(text)
-            self._say(f"{self._session.agent_name} hears nothing in a turn; Enter: behind it")
+            self._say(f"Enter: behind the turn; {self._session.agent_name} hears nothing in one")
         else:
             try:
                 is_said = await self._session.steer(*self._said(text))
