@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import BrowserContext, Locator, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, steps
+from tests.page.conftest import ask, note, opened, steps
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
@@ -108,6 +108,19 @@ async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of
     await tall(page, card)
     await card.get_by_role("button", name="Go on").click()
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_a_question_whose_session_is_being_opened_says_so_and_not_that_one_is_offline(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await note(page, ".inbox [role=status]")
+    turn = session.prompt(steps(ask(title="Open it")))
+    await page.locator(".inbox").get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    told = await page.evaluate("noted")
+    assert "Opening the session…" in told
+    assert not [text for text in told if "offline" in text]
 
 
 async def test_answers_never_stand_over_what_they_are_about(

@@ -59,10 +59,10 @@ export function Questions({ session, who, waiting }) {
 }
 
 /**
- * @param {{asked: {id: string, method: string, params: any, state?: string}, call?: any, shows?: import("../model/permission.js").Shows, who: string, answer?: (result: object) => void, later: () => void, isNarrow?: boolean}} props
+ * @param {{asked: {id: string, method: string, params: any, state?: string}, call?: any, shows?: import("../model/permission.js").Shows, who: string, answer?: (result: object) => void, later: () => void, isNarrow?: boolean, isOpening?: boolean}} props
  *   `shows` is what the server says of it and of `call`, once that is there; `answer` is left out while it cannot be answered from here
  */
-export function QuestionView({ asked, call, shows, who, answer, later, isNarrow = false }) {
+export function QuestionView({ asked, call, shows, who, answer, later, isNarrow = false, isOpening = false }) {
   const { method, params } = asked;
   const isBusy = asked.state === "answering";
   const section = useRef(/** @type {HTMLElement | null} */ (null));
@@ -78,7 +78,7 @@ export function QuestionView({ asked, call, shows, who, answer, later, isNarrow 
   return html`<section class="question" ref=${section} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} asks</h2><button type="button" class="quiet put-off" onClick=${putOff} disabled=${isBusy || !isCalm.value}>Later</button></header>
     <${View} id=${asked.id} params=${params} call=${call} shows=${shows} isNarrow=${isNarrow} answer=${send} isBusy=${isBusy || !isCalm.value} />
-    ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">You are offline. You can answer when you are online again.</p>`}
+    ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
   </section>`;
 }
 
