@@ -239,7 +239,7 @@ def whose(line: Line, session_id: str, own_id: str | None, own: Sequence[str] = 
     if not lives and (silent is None or silent > SILENT_SECONDS):
         return Free(epoch)
     owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
-    if not lives and not {*own}.isdisjoint(owner.addresses):
+    if not (lives and is_present) and not {*own}.isdisjoint(owner.addresses):
         return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
         return Gone(owner, epoch, yields)
