@@ -15,7 +15,7 @@ import pytest
 
 from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
-from tests.editor import Editor, editor, introduced, scripted_agent, wrap_command
+from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
 
 Leave = Callable[[Editor], Awaitable[None]]
@@ -124,6 +124,29 @@ async def leave_a_deaf_agent(folder: Path, leave: Leave) -> None:
         await leave(client)
         await gone(everybody, 12)
         await asyncio.wait_for(client.process.wait(), 10)
+
+
+@pytest.mark.parametrize("how", ["by EOF", "by SIGTERM"])
+async def test_prompts_that_had_not_begun_when_the_editor_left_are_kept_if_they_are_to(
+    journal: Path, tmp_path: Path, defaults: Defaults, how: str
+) -> None:
+    defaults(keep_prompts=True)
+    log = tmp_path / "log"
+    command = wrap_command(scripted_agent(log=str(log)))
+    async with introduced(command, journal=journal) as client:
+        session = await client.new()
+        client.begin_prompt(session, {"say": "working"}, {"until": "cancel"})
+        await client.until_text("working")
+        client.begin_prompt(session, {"say": "later"})
+        await client.call("session/list")
+        await ORDERLY[how](client)
+        await asyncio.wait_for(client.process.wait(), DEADLINE)
+    opened = open_journal(journal, create=False)
+    queue = (await opened.summary(session)).queue
+    await opened.aclose()
+    assert [prompt.words for prompt in queue.waiting] == ['[{"say": "later"}]']
+    assert queue.held == "cancelled"
+    assert methods(log).count("session/prompt") == 1
 
 
 @pytest.mark.parametrize("how", ANY)

@@ -167,6 +167,9 @@ class Hub:
         """
         conversations = tuple(self._live.values())
         for conversation in conversations:
+            if self._options.keep_prompts:
+                for attachment in conversation.session.attachments:
+                    conversation.waiting.keep(attachment.client)
             conversation.waiting.process_ends()
         await asyncio.gather(
             *(conversation.turns.aclose(with_process=True) for conversation in conversations),
