@@ -1,7 +1,8 @@
 """Kills while prompts wait: `python -m tests.failures.queue_soak KILLS [SEED [LINE...]]`.
 
 Over each line (LINES) sessions are begun one after the other, each with a queue of prompts: some
-ask a question, some last until they are told to end. While they go on, the owner of the session,
+ask a question, some last until they are told to end. Before its editor is killed, it may send two
+more, which its acphold is to keep (`keep_prompts`). While they go on, the owner of the session,
 its agent, its client or the database is killed with SIGKILL, at random; somebody comes back, and
 says go where the queue is held. Some sessions were told to go on after a restart: then nobody says
 so, where `serve` starts again. Who is asked answers soon, late or never. After each kill:
@@ -38,7 +39,7 @@ import psutil
 
 from acphold.errors import AcpholdError
 from acphold.history import Entry
-from acphold.history.prompt_queue import PromptQueue
+from acphold.history.fold import Summary
 from acphold.history.timeline import turn_end
 from acphold.journal import At, Journal, Silent
 from acphold.journal.stores import open_journal
@@ -58,6 +59,11 @@ WEIGHTS = {"owner": 4, "agent": 2, "client": 2, "database": 1}
 PROMPTS = 25
 KILLS_OF_A_SESSION = 10
 PATIENCE = 3 * DEADLINE
+DIRECT = 1000
+"""The first number of prompts that an editor sends by itself, without the queue."""
+
+SETTINGS = "[defaults]\nkeep_prompts = true\n"
+NAMES = tuple(str(count) for count in range(PROMPTS))
 KINDS = ("question", "answer", "queue", "prompt", "turn_end")
 """The entries that say what began, and over what."""
 
@@ -84,6 +90,11 @@ class Line:
         self.come = come
         self.database = database
         self.served = served
+
+    @property
+    def keeps(self) -> bool:
+        """True if an editor's own prompts are kept when it goes: no line sends them again."""
+        return not self.served
 
     @property
     def kinds(self) -> list[str]:
@@ -118,6 +129,7 @@ class QueueSoak:
         self._client: Editor | None = None
         self._stack = AsyncExitStack()
         self._waiting: list[str] = []
+        self._direct = DIRECT
 
     async def run(self, kills: int) -> None:
         """All of it; AssertionError at the first thing that is not as it should be."""
@@ -131,6 +143,7 @@ class QueueSoak:
                 raise
             finally:
                 await self._leave()
+            print(self.line.name, self.line.database is not None, dict(self.told), flush=True)  # noqa: T201 — a long run is looked at
 
     async def _one(self, kills: int) -> None:
         """One session, with so many kills."""
@@ -143,13 +156,14 @@ class QueueSoak:
         self._session = await client.new(cwd=str(self.line.folder))
         await change(client, self._session, do="hold")
         await change(client, self._session, do="set", restarts=self._restarts)
-        self._waiting = [str(count) for count in range(PROMPTS)]
+        self._waiting = [*NAMES]
+        self._direct = DIRECT
         for name in self._waiting:
             block = {"type": "text", "text": json.dumps(self._steps(name))}
             await change(client, self._session, do="add", id=name, prompt=[block])
         self._note("restarts" if self._restarts else "holds")
         done = self.told.total() + kills
-        while self.told.total() < done and self._waiting:
+        while self.told.total() < done and self._waiting:  # those of the queue
             await self._round()
         await self._drain()
         entries = await self._entries()
@@ -221,6 +235,12 @@ class QueueSoak:
         return True
 
     async def _kill_client(self, client: Editor) -> None:
+        pending = self.chance.randrange(3) if self.line.keeps else 0
+        with suppress(ConnectionError):
+            for _ in range(pending):
+                client.begin_prompt(self._session, {"say": str(self._direct)})
+                self._direct += 1
+            await client.call(QUEUE, {"sessionId": self._session})  # so they have arrived
         if self.line.name == "wrap":  # the program in front is the owner: its editor goes
             assert client.process.stdin is not None
             client.process.stdin.close()
@@ -228,23 +248,26 @@ class QueueSoak:
         else:
             await client.kill()
         await self._leave()
+        deadline = time.monotonic() + PATIENCE
+        while missing := {*range(DIRECT, self._direct)} - _numbers(await self._entries()):
+            assert time.monotonic() < deadline, f"not kept: {missing}"
+            await asyncio.sleep(0.02)
 
     async def _goes_on_by_itself(self) -> None:
-        """A session that was told to goes on without anybody, unless something else holds it."""
-        queue = await self._queue()
+        """A session that was told to goes on without anybody, unless something else holds it, or it
+        asks something."""
+        queue = (await self._summary()).queue
         if queue.held not in ("", "reopened") or not queue.waiting:
             return
         if self.chance.random() < 0.5:
             await self._leave()
         self._open_gates()
         deadline = time.monotonic() + PATIENCE
-        while (now := await self._queue()).held in (
-            "",
-            "reopened",
-        ) and now.waiting == queue.waiting:
-            if queue.begun is None and now.begun is not None:
+        while (now := await self._summary()).queue.waiting == queue.waiting:
+            held = now.queue.held not in ("", "reopened")
+            if held or now.open_questions or (queue.begun is None and now.queue.begun is not None):
                 break
-            assert time.monotonic() < deadline, "it does not go on by itself"
+            assert time.monotonic() < deadline, f"it does not go on by itself: {now}"
             await asyncio.sleep(0.05)
         self._note("goes on by itself")
 
@@ -257,7 +280,7 @@ class QueueSoak:
 
     async def _look(self) -> None:
         """What waits is the end of what waited."""
-        left = [prompt.id for prompt in (await self._queue()).waiting]
+        left = [it.id for it in (await self._summary()).queue.waiting if it.id in NAMES]
         assert self._waiting[len(self._waiting) - len(left) :] == left, (
             f"lost, or out of order: {left} of {self._waiting}"
         )
@@ -269,8 +292,9 @@ class QueueSoak:
         while True:
             self._open_gates()
             self._late.set()
-            queue = await self._queue()
-            if not queue.waiting and queue.begun is None and not await self._is_running():
+            summary = await self._summary()
+            queue = summary.queue
+            if not queue.waiting and queue.begun is None and summary.turn != "running":
                 break
             assert time.monotonic() < deadline, f"{queue} does not come to its end"
             await self._say_go(await self._attached())
@@ -281,8 +305,8 @@ class QueueSoak:
         await self._leave()
 
     def _open_gates(self) -> None:
-        for name in range(PROMPTS):
-            (self._gate / str(name)).touch()
+        for name in NAMES:
+            (self._gate / name).touch()
         self._late.set()
         self._late = asyncio.Event()
 
@@ -348,12 +372,9 @@ class QueueSoak:
             finally:
                 await journal.aclose()
 
-    async def _queue(self) -> PromptQueue:
-        queue: PromptQueue = (await self._read(lambda it: it.summary(self._session))).queue
-        return queue
-
-    async def _is_running(self) -> bool:
-        return bool((await self._read(lambda it: it.summary(self._session))).turn == "running")
+    async def _summary(self) -> Summary:
+        summary: Summary = await self._read(lambda it: it.summary(self._session))
+        return summary
 
     async def _owner(self) -> int | None:
         match await self._read(lambda it: it.owner(self._session)):
@@ -374,10 +395,11 @@ class QueueSoak:
     def _check(self, entries: Sequence[Entry]) -> None:
         """See the module: what has to hold at the end of a session."""
         begun: list[str] = []
+        texts: dict[str, int | None] = {}  # those that wait
         open_questions: set[str] = set()
         may_begin = True
         reopened = False
-        expected = ""
+        expected: int | None = None
         for entry in entries:
             if entry.kind not in KINDS:
                 continue
@@ -387,6 +409,8 @@ class QueueSoak:
                     open_questions.add(raw["id"])
                 case "answer":
                     open_questions.discard(raw["question"])
+                case "queue" if raw["do"] == "add":
+                    texts[raw["id"]] = number(raw["prompt"])
                 case "queue" if raw["do"] == "hold":
                     may_begin, reopened = False, raw.get("why") == "reopened"
                 case "queue" if raw["do"] == "go":
@@ -395,21 +419,36 @@ class QueueSoak:
                     assert may_begin, f"{raw['id']} began while it was held"
                     assert not open_questions, f"{raw['id']} began over a question"
                     begun.append(raw["id"])
-                    expected = raw["id"]
+                    expected = texts.pop(raw["id"])
                 case "prompt":
-                    assert str(number(raw)) == expected, "a prompt that is not from the queue"
-                    expected = ""
+                    is_next = number(raw) == expected
+                    assert is_next or (expected is None and number(raw) in self._directs)
+                    expected = None
                 case "turn_end":
                     outcome = turn_end(entry.raw, 0).outcome
                     is_end = outcome == "interrupted" or (outcome == "cancelled" and reopened)
-                    if outcome != "completed" and not (self._restarts and is_end):
-                        may_begin = len(begun) == PROMPTS
+                    if texts and outcome != "completed" and not (self._restarts and is_end):
+                        may_begin = False
         kinds = Counter(entry.kind for entry in entries)
-        assert kinds["prompt"] == kinds["turn_end"] == PROMPTS, f"not one turn for each: {kinds}"
-        assert begun == [str(count) for count in range(PROMPTS)], f"begun: {begun}"
+        turns = PROMPTS + len(self._directs)
+        assert kinds["prompt"] == kinds["turn_end"] == turns, f"not one turn for each: {kinds}"
+        assert [it for it in begun if it in NAMES] == list(NAMES), f"begun: {begun}"
         sent = [number(it["params"]["prompt"]) for it in received(self._log, "session/prompt")]
         numbers = [it for it in sent if it is not None]
-        assert numbers == sorted({*numbers}), f"the agent got {numbers}"
+        assert len(numbers) == len({*numbers}), f"the agent got {numbers}"
+        in_order = [it for it in numbers if it < DIRECT]
+        assert in_order == sorted(in_order), f"the agent got {numbers}"
+
+    @property
+    def _directs(self) -> range:
+        return range(DIRECT, self._direct)
+
+
+def _numbers(entries: Sequence[Entry]) -> set[int | None]:
+    """The prompts that are in the queue or in the history, by their numbers."""
+    added = [json.loads(it.raw) for it in entries if it.kind == "queue" and b'"add"' in it.raw]
+    prompts = [json.loads(it.raw) for it in entries if it.kind == "prompt"]
+    return {number(it) for it in (*(each["prompt"] for each in added), *prompts)}
 
 
 def _below(pid: int) -> set[int]:
@@ -445,7 +484,13 @@ async def line(name: str, on_database: bool) -> AsyncIterator[Line]:
         agent = scripted_agent(
             store=str(folder / "store"), capabilities=AGENT, log=str(folder / "log")
         )
-        env = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+        settings = folder / "settings.toml"
+        settings.write_text(SETTINGS)
+        env = {
+            "XDG_RUNTIME_DIR": str(folder),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "ACPHOLD_SETTINGS": str(settings),
+        }
         served: list[Served] = []
         if name == "serve":
             with socket.create_server(("127.0.0.1", 0)) as free:
@@ -491,10 +536,10 @@ async def soak(kills: int, seed: int, lines: Sequence[str] = LINES) -> dict[str,
     told = {}
     for place, name in enumerate(lines):
         mine = (kills * (place + 1)) // len(lines) - (kills * place) // len(lines)
-        # One half of the kills of a line that can have both with each store.
-        halves = (
-            [(True, mine)] if name == "nodes" else [(False, mine - mine // 2), (True, mine // 2)]
-        )
+        # Half of them with each store, where there can be both, and it is worth a database.
+        on_both = name != "nodes" and mine > 3
+        half = mine // 2 if on_both else 0
+        halves = [(False, mine - half), (True, half)] if name != "nodes" else [(True, mine)]
         told[name] = Counter[str]()
         for on_database, number_ in halves:
             if number_:
