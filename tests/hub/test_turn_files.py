@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import WorkspaceError
-from acphold.hub import turn_files
+from acphold.hub import kept_files, turn_files
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots import comparison
@@ -196,11 +196,11 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
         assert MARKER.decode() not in listed
         assert "kept" in listed
         await house.hub.delete(sessions[1])
-        assert os.listdir(folder) == [".lock"]
+        assert {*os.listdir(folder)} == {".lock", ".tidied"}
 
 
 async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
-    journal: Path, project: Project
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal, snapshots=True) as house:
         client = await house.client()
@@ -211,9 +211,18 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
             await house.agent.end(session)
             await turn
             rows = await kept(house, session, number * 2 + 2)
-        await tidy(house.journal, before=rows[-1].at + 1)
+        os.utime(os.path.join((await stores_of(house.journal)).folder, ".tidied"), (1, 1))
+        monkeypatch.setattr(kept_files, "KEPT_MS", -60_000)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        async with asyncio.timeout(DEADLINE):
+            while len(await house.journal.snapshots.of(session)) != 4:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        rows += await house.journal.snapshots.of(session)
         left = await house.journal.snapshots.of(session)
         assert left == [*rows[:2], *rows[-2:]]
+        assert left[2].turn > rows[7].turn
         assert all([await names(house, row) for row in left])
         await tidy(house.journal, most=10_000)
         assert len(await house.journal.snapshots.of(session)) < 3

@@ -44,6 +44,18 @@ def test_what_the_journal_may_still_name_stays(project: Project) -> None:
     assert comparison.is_there(project.store(taken), taken.tree)
 
 
+def test_what_the_journal_has_named_since_it_was_asked_stays(project: Project) -> None:
+    first = project.take()
+    store = project.store(first)
+    asked = os.stat(os.path.join(store.path, "fresh", first.tree)).st_mtime_ns
+    store.was_named(first.tree)
+    store.keep([], soon(), since=asked)
+    store.remove(soon(), since=asked)
+    assert comparison.is_there(store, first.tree)
+    store.keep([], soon(), since=time.time_ns() + 10**9)
+    assert not comparison.is_there(store, first.tree)
+
+
 def test_a_work_tree_goes_on_after_its_last_snapshot_was_dropped(project: Project) -> None:
     taken = project.take()
     store = project.store(taken)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots.laying import Laid, lay
 from acphold.snapshots.store import Store, Stores
 from acphold.transports.runtime_folder import state_folder
+from acphold.workspace.threads import Threads
 
 KEPT_MS = 30 * 24 * 3600 * 1000
 """Age at which snapshots are dropped, except for those of a session's first and last turn."""
@@ -34,6 +36,9 @@ KEPT_BYTES = 2 << 30
 
 TIDY_SECONDS = 600.0
 """Seconds that the upkeep of one store may last."""
+
+EVERY_SECONDS = 24 * 3600.0
+"""Seconds between two times of upkeep, unless a store is full."""
 
 SUFFIX = "-files"
 """Appended to the path of the journal: the folder of its stores."""
@@ -58,6 +63,8 @@ async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None =
     here = {store.id: store for store in stores}
     if not here:
         return
+    since = _noted(os.path.join(stores.folder, ".tidied"))
+    threads = Threads(1)
     before = now_ms() - KEPT_MS if before is None else before
     rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
     spared = _first_and_last(rows)
@@ -69,8 +76,8 @@ async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None =
         own = sorted((it for it in kept if it[1].store == store.id), key=lambda it: it[1].at)
         while True:
             trees = {one.tree for _, one in own if one.is_kept}
-            await asyncio.to_thread(_keep, store, trees)
-            if not trees or await asyncio.to_thread(store.size) <= most or len(own) < 2:
+            size = await threads.run(partial(_keep, store, trees, since))
+            if not trees or size <= most or len(own) < 2:
                 break
             half = len(own) // 2
             await _drop(journal, own[:half])
@@ -93,15 +100,36 @@ async def _drop(journal: Journal, rows: Iterable[tuple[str, TurnSnapshot]]) -> N
         await journal.snapshots.drop(session_id, some)
 
 
-def _keep(store: Store, trees: set[str]) -> None:
+def is_due(stores: Stores) -> bool:
+    """True if the last upkeep was too long ago."""
+    try:
+        last = os.stat(os.path.join(stores.folder, ".tidied")).st_mtime
+    except OSError:
+        return True
+    return not 0 <= time.time() - last < EVERY_SECONDS
+
+
+def _noted(path: str) -> int:
+    """Note the time of this upkeep in a file; return it by the clock of the disk, in ns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.utime(descriptor)
+        return os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
+
+
+def _keep(store: Store, trees: set[str], since: int, _: object) -> int:
+    """Keep these snapshots of a store and no others; return its size in bytes."""
     deadline = time.monotonic() + TIDY_SECONDS
     try:
         if trees:
-            store.keep(trees, deadline)
+            store.keep(trees, deadline, since=since)
         else:
-            store.remove(deadline)
+            store.remove(deadline, since=since)
     except (AcpholdError, TimeoutError, BufferError, OSError):
         pass  # in use, or damaged: nothing that is to be kept is gone
+    return store.size()
 
 
 async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> TurnSnapshot:

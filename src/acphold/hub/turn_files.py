@@ -81,7 +81,7 @@ class FileKeeper:
         self, session_id: str, turn: int, edge: Edge, roots: list[Checkout], since: float
     ) -> None:
         """Take snapshots for an edge that was there at `since` (monotonic seconds)."""
-        from acphold.hub.kept_files import stores_of
+        from acphold.hub.kept_files import is_due, stores_of, tidy
         from acphold.snapshots.taking import take
 
         try:
@@ -113,6 +113,9 @@ class FileKeeper:
             for row in rows:
                 if row.is_kept and (store := stores.find(row.store)) is not None:
                     store.was_named(row.tree)
+            is_full = any("store is full" in row.reason for row in rows)
+            if edge == "end" and (is_full or is_due(stores)):
+                await tidy(self._journal)
         except (AcpholdError, OSError) as exc:
             log.warning("session %s: its files were not kept: %s", session_id, exc)
 

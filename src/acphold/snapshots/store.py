@@ -55,6 +55,9 @@ ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -export-subst\n"
 FRESH_SECONDS = 3600.0
 """Seconds in which the journal has to name a snapshot."""
 
+NAMED = ".named"
+"""The end of a marker's name once the journal names its snapshot."""
+
 WAIT_SECONDS = 0.01
 """Pause before a lock is tried again."""
 
@@ -107,11 +110,16 @@ class Store:
 
     def was_named(self, tree: str) -> None:
         """Note that the journal names a snapshot."""
+        marker = os.path.join(self.path, "fresh", tree)
         with suppress(OSError):
-            os.unlink(os.path.join(self.path, "fresh", tree))
+            os.utime(marker)
+            os.replace(marker, f"{marker}{NAMED}")
 
-    def keep(self, trees: Collection[str], deadline: float) -> None:
+    def keep(self, trees: Collection[str], deadline: float, *, since: int | None = None) -> None:
         """Keep these snapshots, and those that are fresh; remove all others from the disk.
+
+        `since` is the time, by the clock of the disk in ns, at which the journal was asked for
+        them: what it has named after that stays. By default nothing has been named since.
 
         Raises TimeoutError, GitError and OSError; then nothing that is to be kept is gone.
         """
@@ -119,7 +127,7 @@ class Store:
             for name in os.listdir(os.path.join(self.path, "objects", "pack")):
                 if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
                     os.unlink(os.path.join(self.path, "objects", "pack", name))
-            kept = {*trees, *self._fresh()}
+            kept = {*trees, *self._fresh(since)}
             self._forget_others(kept)
             git = self.git(group)
             there = git.run(
@@ -134,19 +142,24 @@ class Store:
             git.run("repack", "-a", "-d", "-q")
             git.run("prune", "--expire=now")
 
-    def remove(self, deadline: float) -> None:
-        """Remove it from the disk, unless something in it is fresh."""
+    def remove(self, deadline: float, *, since: int | None = None) -> None:
+        """Remove it from the disk, unless something in it is fresh; `since` is as in `keep`."""
         with suppress(FileNotFoundError), self.used(deadline, alone=True):
-            if not self._fresh():
+            if not self._fresh(since):
                 os.unlink(os.path.join(self.path, "HEAD"))
                 shutil.rmtree(self.path)
 
-    def _fresh(self) -> set[str]:
+    def _fresh(self, since: int | None) -> set[str]:
         found = set()
         with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, "fresh")) as entries:
             for entry in entries:
-                if time.time() - entry.stat().st_mtime < FRESH_SECONDS:
-                    found.add(entry.name)
+                status = entry.stat()
+                if entry.name.endswith(NAMED):
+                    is_fresh = since is not None and status.st_mtime_ns >= since
+                else:
+                    is_fresh = time.time() - status.st_mtime < FRESH_SECONDS
+                if is_fresh:
+                    found.add(entry.name.removesuffix(NAMED))
                 else:
                     os.unlink(entry.path)
         return found
