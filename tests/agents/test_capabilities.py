@@ -116,6 +116,13 @@ def test_the_owner_of_a_session_is_told_what_the_client_asks_of_acphold() -> Non
     }
 
 
+def test_the_owner_of_a_session_is_told_of_a_guest_and_nobody_makes_one_out_of_a_guest() -> None:
+    for guest in (True, False):
+        said = introduction({"_meta": {"acphold/guest": not guest}})
+        told = json.loads(told_owner(said, None, guest=guest))["clientCapabilities"]["_meta"]
+        assert told.get("acphold/guest", False) is guest
+
+
 def test_names_of_version_two_are_those_of_version_one_for_the_agent() -> None:
     can: dict[str, Any] = {"elicitation": {"form": {}}, "auth": {"terminal": {}}, "gizmo": {}}
     params = {"protocolVersion": 2, "info": {"name": "Two"}, "capabilities": can}

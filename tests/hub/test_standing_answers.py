@@ -16,10 +16,12 @@ from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
 from acphold.history.times import now_ms
 from acphold.hub import standing_answers
+from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
 from acphold.server.principals import Principal
 from acphold.standing import Rule, RuleChange, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+from tests.hub.test_waiting_prompts import add
 
 DEADLINE = 30
 KINDS = ("allow_always", "allow_once", "reject_once")
@@ -265,6 +267,55 @@ async def test_rules_answer_nothing_beside_a_guest(journal: Path, tmp_path: Path
         await guest.introduce("guest", {})
         await guest.load(session, tmp_path / "project")
         assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_rules_answer_nothing_in_a_turn_that_a_guest_has_put_into_the_queue(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        guest = house.stranger(Principal(name="guest", session_id=session))
+        await guest.introduce("guest", {})
+        await guest.load(session, tmp_path / "project")
+        await add(guest, session, "run pytest for me")
+        await guest.go()
+        await house.gone(guest)
+        assert await asking(house, session, "pytest") == ALLOWED
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_a_guest_who_comes_over_a_line_is_a_guest(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        line = house.stranger(Principal(name="serve", sees_all=True, vouches=True))
+        marks = {"acphold/line": True, "acphold/tenant": None, "acphold/guest": True}
+        await line.introduce("guest", {"_meta": marks})
+        await line.load(session, tmp_path / "project")
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_rules_answer_nothing_in_a_session_that_somebody_else_may_prompt(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        await house.journal.access.keep_share(Share(session, "guests", prompts=True))
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_of_many_questions_at_once_no_more_are_answered_than_one_after_the_other(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        change, access = house.journal.access.change_rules, house.journal.access
+
+        async def slow(*args: Any) -> Any:
+            await asyncio.sleep(0.01)  # so that all are considered before the first is answered
+            return await change(*args)
+
+        monkeypatch.setattr(type(access), "change_rules", lambda _, *args: slow(*args))
+        questions = [asking(house, session, "pytest", call=f"c{number}") for number in range(60)]
+        assert (await asyncio.gather(*questions)).count(ALLOWED) == 20
 
 
 async def test_without_rules_a_question_costs_one_read_and_no_commit_more(

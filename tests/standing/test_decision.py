@@ -129,6 +129,17 @@ def test_a_shell_that_stays_where_it_was_led_is_not_led_away(project: Path) -> N
     assert decide(Run((f"cd {project} && ls",), stays=True), rules, at(project)).allows
 
 
+def test_what_runs_where_cd_failed_is_asked(project: Path) -> None:
+    rules = [
+        rule("run pwd …", project, 1, person="ada"),
+        rule("run cat …", project, 2, person="ada"),
+    ]
+    assert decide(Run(("cd src && pwd && cat a.py",)), rules, at(project)).allows
+    for line in ("cd nosuch && pwd ; cat ../secret", "cd src && pwd ; cat a.py"):
+        assert not decide(Run((line,)), rules, at(project)).allows
+    assert decide(Run((f"cd {project} && pwd ; cat src/a.py",)), rules, at(project)).allows
+
+
 def test_a_format_that_has_git_check_signatures_is_asked(project: Path) -> None:
     rules = [rule("run git log …", project, person="ada")]
     for text in ("%G?", "%+GK", "%-GS", "% GF", "%h %GK"):

@@ -70,6 +70,9 @@ LINE = "acphold/line"
 TENANT = "acphold/tenant"
 """The key there by which it names the tenant that it has let in; null sees all sessions."""
 
+GUEST = "acphold/guest"
+"""The key there by which it says that the client is a guest in the one session that it sees."""
+
 KEPT_IN = "acphold/keptIn"
 """The key of `agentCapabilities._meta` by which an agent of the library names its journal."""
 
@@ -220,14 +223,15 @@ def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_owner(params: bytes, tenant: str | None) -> bytes:
+def told_owner(params: bytes, tenant: str | None, *, guest: bool = False) -> bytes:
     """Return the same for the owner of a session, over a line, which asks for positions.
 
-    The owner lets the client in as `tenant`, because this process has done so.
+    The owner lets the client in as `tenant`, or as a `guest`, because this process has done so.
     """
     params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
-    asked = splice(_object(members(can), "_meta"), {LINE: b"true", TENANT: encode(tenant)})
+    told = {LINE: b"true", TENANT: encode(tenant), GUEST: b"true" if guest else None}
+    asked = splice(_object(members(can), "_meta"), told)
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 

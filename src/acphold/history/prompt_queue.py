@@ -75,7 +75,8 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     it is put; without it, it comes last. `why` is the reason for holding, `until` the moment at
     which the queue goes on by itself. `goes_on` says whether the queue goes on behind a turn that
     failed or was refused, `restarts` whether it goes on when another process opens the session.
-    `client` is the program that made the change.
+    `client` is the program that made the change. `guest` is True if it is that of a guest in the
+    session: its owner's rules answer nothing in the turn of such a prompt.
     """
 
     do: Deed
@@ -88,17 +89,20 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     goes_on: bool | UnsetType = UNSET
     restarts: bool | UnsetType = UNSET
     client: msgspec.Raw = msgspec.Raw()
+    guest: bool = False
 
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A prompt in the queue. `seq` is the entry that has its content, `words` the beginning of its
-    text on one line, `client` the name of the program that wrote it last."""
+    text on one line, `client` the name of the program that wrote it last. `guest` is True if a
+    guest in the session wrote any of it."""
 
     id: str
     seq: int
     words: str
     at: int | None = None
     client: str = ""
+    guest: bool = False
 
     def is_due(self, now: int) -> bool:
         """True if it may begin at `now`, ms since the epoch."""
@@ -174,7 +178,7 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
                 raise ValueError(f"id: {change.id!r} is in use")
             when = None if change.at is UNSET else change.at
             words = words_of(bytes(change.prompt))
-            added = WaitingPrompt(change.id, seq, words, when, _client(change))
+            added = WaitingPrompt(change.id, seq, words, when, _client(change), change.guest)
             return replace(queue, waiting=_placed(waiting, added, change.before))
     if (found := queue.find(change.id)) is None:
         raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
@@ -182,7 +186,8 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
     match change.do:
         case "edit":
             when = found.at if change.at is UNSET else change.at
-            new = replace(found, at=when, client=_client(change))
+            by_guest = found.guest or change.guest
+            new = replace(found, at=when, client=_client(change), guest=by_guest)
             if bytes(change.prompt):
                 new = replace(new, seq=seq, words=words_of(bytes(change.prompt)))
             return replace(queue, waiting=tuple(new if it is found else it for it in waiting))

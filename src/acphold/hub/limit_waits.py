@@ -65,9 +65,9 @@ async def limit_reached(
     return limit_of(names, answer, updates, now=time.time()) or limit
 
 
-def going_on(queue: PromptQueue, limit: Limit) -> list[bytes]:
-    """Return the changes of the queue by which the session goes on by itself at the reset; none if
-    it does not."""
+def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
+    """Return the changes of the queue by which the session goes on by itself at the reset, with the
+    turn of a `guest` or of its owner; none if it does not."""
     from acphold.agents.vendor_limits import VENDOR_LIMITS
 
     by_agent = VENDOR_LIMITS[limit.agent]
@@ -78,7 +78,7 @@ def going_on(queue: PromptQueue, limit: Limit) -> list[bytes]:
         return []  # nothing begins until they say so
     until = int(limit.resets_at * 1000) + some_minutes()
     held = encode(QueueChange("hold", why=LIMITED, until=until))
-    return [*_prompt(queue, by_agent.continues_with or GO_ON), held]
+    return [*_prompt(queue, by_agent.continues_with or GO_ON, guest=guest), held]
 
 
 def may_go_on(queue: PromptQueue, now: int) -> bool:
@@ -89,12 +89,13 @@ def may_go_on(queue: PromptQueue, now: int) -> bool:
     return sum(id_.startswith(GOING_ON) for id_ in asked) < MOST_A_DAY
 
 
-def _prompt(queue: PromptQueue, words: str) -> list[bytes]:
+def _prompt(queue: PromptQueue, words: str, *, guest: bool) -> list[bytes]:
     if any(it.id.startswith(GOING_ON) for it in queue.waiting):
         return []  # it waits for this limit already
     prompt = msgspec.Raw(encode([{"type": "text", "text": words}]))
     before = queue.waiting[0].id if queue.waiting else ""
-    add = QueueChange("add", f"{GOING_ON}{uuid4().hex[:8]}", prompt, before=before)
+    id_ = f"{GOING_ON}{uuid4().hex[:8]}"
+    add = QueueChange("add", id_, prompt, before=before, guest=guest)
     return [encode(msgspec.structs.replace(add, client=msgspec.Raw(b'{"name":"acphold"}')))]
 
 

@@ -101,6 +101,10 @@ class PromptTurn:
         """The client that waits for its answer; None if nobody does."""
         return None if self.author is None else self.author.client
 
+    def is_by_owner(self, tenant: str) -> bool:
+        """Return False if a guest in the sessions of this tenant has prompted it."""
+        return self.client is None or self.client.owns(tenant)
+
     def may_begin(self) -> bool:
         """Return False if something has happened since that it must not begin over."""
         return True

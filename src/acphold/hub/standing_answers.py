@@ -10,6 +10,7 @@ reports that it ran something else than was allowed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +86,7 @@ class StandingAnswers:
         self._turn = turn
         self._counted = (0, 0)
         self._rest = False
+        self._answering = asyncio.Lock()
         self.allowed: dict[str, tuple[Run | Edit, str]] = {}
         """The calls of this turn that rules have allowed, by id, with the numbers of the rules."""
 
@@ -149,22 +151,27 @@ class StandingAnswers:
         verdict, action = considered.verdict, considered.action
         if action is None or not verdict.allows:
             return None
-        from acphold.standing import RuleChange, allow_once
+        from acphold.standing import MOST_ANSWERS, RuleChange, allow_once
 
         if (option := allow_once(question.params)) is None:
             return None
         numbers, now = _numbers(verdict.rules), now_ms()
-        try:
-            # A use that could not be noted is none: then nothing else could be written either.
-            used = await self._journal.access.change_rules(
-                self._session.tenant, numbers, RuleChange(used_at=now)
-            )
-        except JournalError as exc:
-            log.warning("session %s: no rule answers: %s", self._session.id, exc)
-            return None
-        if len(used) != len(numbers) or any(rule.ended_at or rule.is_off for rule in used):
-            return None
-        self._counted = (before, self._answered(before) + 1)
+        async with self._answering:  # many may be asked at once
+            try:
+                if self._rest or self._answered(before) >= MOST_ANSWERS or await self._has_guests():
+                    return None
+                # A use that could not be noted is none: then nothing else could be written either.
+                used = await self._journal.access.change_rules(
+                    self._session.tenant, numbers, RuleChange(used_at=now)
+                )
+            except JournalError as exc:
+                log.warning("session %s: no rule answers: %s", self._session.id, exc)
+                return None
+            if len(used) != len(numbers) or any(rule.ended_at or rule.is_off for rule in used):
+                return None
+            if self._rest:
+                return None
+            self._counted = (before, self._answered(before) + 1)
         spoken = " and ".join(map(str, numbers))
         call = question.tool_call
         if (id_ := string(call.get("toolCallId"))) is not None:
@@ -217,8 +224,8 @@ class StandingAnswers:
             client = attachment.client
             if not (client.owns(tenant) or client.only_watches(self._session.id)):
                 return True
-        if turn is not None and turn.client is not None:
-            return not turn.client.owns(tenant)
+        if turn is not None and not turn.is_by_owner(tenant):
+            return True
         row = await self._journal.session(self._session.id)
         return any(row.shared_with.values())
 

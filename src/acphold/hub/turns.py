@@ -374,7 +374,8 @@ class Turns:
                     at = None if limit.resets_at is None else int(limit.resets_at * 1000)
                     entry = with_limit(entry, limit.words, at)
                     if self._options.when_limited == "wait":
-                        for change in going_on(self._session.queue, limit):
+                        guest = not turn.is_by_owner(self._session.tenant)
+                        for change in going_on(self._session.queue, limit, guest=guest):
                             self._session.hold(QUEUE, [change])
                 if turn.is_over:
                     return

@@ -62,6 +62,9 @@ class QueuedTurn(PromptTurn):
         self._info = bytes(change.client)
         self._is_free = is_free
 
+    def is_by_owner(self, tenant: str) -> bool:
+        return not self._waits.guest
+
     def may_begin(self) -> bool:
         return self._is_free()
 
@@ -84,14 +87,15 @@ class WaitingPrompts:
 
     # -- changes --------------------------------------------------------------------------
 
-    async def change(self, change: QueueChange, client: bytes) -> str:
-        """Change the queue for a client with this info; return the id of the prompt concerned.
+    async def change(self, change: QueueChange, client: bytes, *, guest: bool = False) -> str:
+        """Change the queue for a client with this info, perhaps that of a `guest`; return the id of
+        the prompt concerned.
 
         Raises InvalidParamsError if the change does not fit, JournalError.
         """
         if change.do == "add" and not change.id:
             change = replace(change, id=uuid4().hex[:8])
-        change = replace(change, client=msgspec.Raw(client or b"{}"), why="")
+        change = replace(change, client=msgspec.Raw(client or b"{}"), why="", guest=guest)
         await self._session.change_queue(partial(self._fitting, change))
         self.look()
         return change.id
@@ -119,7 +123,8 @@ class WaitingPrompts:
             return
         for turn in turns:
             info = msgspec.Raw(client.info or b"{}")
-            add = QueueChange("add", uuid4().hex[:8], msgspec.Raw(turn.prompt), client=info)
+            prompt, guest = msgspec.Raw(turn.prompt), not client.owns(self._session.tenant)
+            add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
             # Held, not published: so they are there when the running turn ends, however it ends.
             self._session.hold(QUEUE, [encode(add)])
         self._tasks.start(self._kept(), "keep prompts")

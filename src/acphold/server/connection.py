@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import (
+    GUEST,
     QUEUE_METHOD,
     TENANT,
     ClientOffer,
@@ -106,6 +107,7 @@ class ClientConnection:
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
         self._principal = principal
+        self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
         self._entering = asyncio.Lock()
         self._pages = OpenPages()
@@ -163,7 +165,7 @@ class ClientConnection:
         return self.offer.watches or self._own.only_watches(session_id)
 
     def owns(self, tenant: str) -> bool:
-        return self.principal.session_id is None and self.principal.owns(tenant)
+        return not self._is_guest and self.principal.owns(tenant)
 
     @property
     def buffered(self) -> int:
@@ -272,9 +274,11 @@ class ClientConnection:
             raise
         self._opening.introduction = params
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
-        vouched = (introduction.client_capabilities.meta or {}).get(TENANT, UNSET)
+        meta = introduction.client_capabilities.meta or {}
+        vouched = meta.get(TENANT, UNSET)
         if self._principal.vouches and isinstance(vouched, str | None):
             self._entrance.let_in(vouched)  # that process has authenticated the client
+            self._is_guest = meta.get(GUEST) is True
         if self._entrance.is_in:
             self._entered()
         if self._hub.agent.can_fork:
@@ -319,7 +323,9 @@ class ClientConnection:
     def _entered(self) -> None:
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
-        self._remote.introduction = told_owner(self._opening.introduction, self._entrance.tenant)
+        self._remote.introduction = told_owner(
+            self._opening.introduction, self._entrance.tenant, guest=self._is_guest
+        )
 
     async def _log_out(self, _: Request) -> bytes:
         await self._entrance.sign_out()

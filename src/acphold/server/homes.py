@@ -197,7 +197,10 @@ class LocalHome:
         conversation = self._hub.held(self._session_id or "")
         told: dict[str, object] = {}
         if asked.change is not None:
-            told["id"] = await conversation.waiting.change(asked.change, self._client.info)
+            client, tenant = self._client, conversation.session.tenant
+            told["id"] = await conversation.waiting.change(
+                asked.change, client.info, guest=not client.owns(tenant)
+            )
         if asked.read:
             told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
         request.answer(encode({"queue": conversation.session.queue, **told}))

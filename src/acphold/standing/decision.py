@@ -33,7 +33,7 @@ class Circumstances(Struct, frozen=True):
     `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
     epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
     the name of the agent's mode. `kept` are paths that must not lie in the folder: the person's
-    home, the journal, the settings.
+    home, the journal.
     """
 
     agent: str
@@ -94,7 +94,7 @@ def _require_calm(at: Circumstances, folder: str) -> None:
     if "plan" in mode or "read" in mode:
         raise _AskedError("the agent is in a mode that should change nothing")
     if folder == "/" or any(is_in(real(path), folder) for path in at.kept):
-        raise _AskedError("the session's folder holds your home, the journal or your settings")
+        raise _AskedError("the session's folder holds your home or the journal")
 
 
 def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
@@ -107,6 +107,8 @@ def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
         if isinstance(commands, Unreadable):
             raise _AskedError(commands.why)
         place, rest = _entered(commands, cwd, folder)
+        if place != cwd and any(command.joined_by == ";" for command in rest):
+            raise _AskedError("cd may fail, and what stands behind ; runs where it was")
         if place != folder and action.stays:
             raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):

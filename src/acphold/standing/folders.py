@@ -24,6 +24,8 @@ GUARDED: Final = _words(
     # Instructions to agents.
     "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md "
     "conventions.md skill.md "
+    # Settings of acphold, which name programs.
+    "settings.toml "
     # Hooks, and what CI runs.
     "hooks githooks git-hooks jenkinsfile* azure-pipelines*.yml appveyor.yml cloudbuild*.yaml "
     "buildspec*.yml bitbucket-pipelines.yml ci .ci workflows "
