@@ -245,6 +245,36 @@ async def test_after_a_restart_it_is_held_unless_it_was_told_to_go_on(journal: P
         assert "held" not in await state(client, going)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_told_to(
+    journal: Path, leaves: bool
+) -> None:
+    async with shared(journal, keep_prompts=True) as house:
+        client, session = await house.opened()
+        other = await house.loaded(session)
+        await change(client, session, "set", restarts=True)
+        await house.begun(client, session, "first")
+        for words in ("second", "third"):
+            other.begin_prompt(session, words)
+        await other.call("session/list", {})
+        async with house.hub.held(session).session.writing:  # nothing is committed meanwhile
+            if leaves:
+                await other.go()
+                await house.gone(other)
+            ending = asyncio.create_task(house.hub.end_turns())
+            await asyncio.sleep(0)
+        await ending
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        await house.loaded(session)
+        for words in ("second", "third"):
+            await house.agent.prompted(session)
+            assert prompts(house)[-1] == words
+            await house.agent.end(session)
+        assert prompts(house) == ["second", "third"]
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_turn_that_a_crash_cuts_off_holds_what_waits_unless_it_was_told_to_go_on(
     journal: Path, restarts: bool

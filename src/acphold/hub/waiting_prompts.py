@@ -82,6 +82,7 @@ class WaitingPrompts:
         self._questions = questions
         self._beginning: str | None = None  # the prompt that is no longer anybody's to change
         self._tasks = TaskSet()
+        self._keeping: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_stopped = False
 
@@ -127,11 +128,11 @@ class WaitingPrompts:
             add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
             # Held, not published: so they are there when the running turn ends, however it ends.
             self._session.hold(QUEUE, [encode(add)])
-        self._tasks.start(self._kept(), "keep prompts")
+        self._keeping = self._tasks.start(self._kept(), "keep prompts")
 
     async def _kept(self) -> None:
         try:
-            await self._session.release()
+            await self._session.come_behind()
         except JournalError as exc:  # still held: the next commit has them
             log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
         self.look()
@@ -151,7 +152,8 @@ class WaitingPrompts:
         """Hold what is to go on in the next process: the running turn, which ends with this one,
         then holds nothing."""
         queue, turn = self._session.queue, self._turns.running
-        goes_on = queue.waiting and queue.restarts and not queue.held
+        is_keeping = self._keeping is not None and not self._keeping.done()
+        goes_on = (queue.waiting or is_keeping) and queue.restarts and not queue.held
         if goes_on and turn is not None and not turn.is_cancelled:
             self._session.hold(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
 
