@@ -35,6 +35,8 @@ ROW = SessionRow(
         ({"session_id": "s2"}, "session/load", UnknownSessionError),
         ({"tenant": "guests"}, "session/prompt", ForbiddenError),
         ({"tenant": "partners"}, "session/delete", ForbiddenError),
+        ({"tenant": "partners"}, "_vendor/whatever", ForbiddenError),
+        ({"tenant": "guests"}, "_session/steering", ForbiddenError),
         ({"tenant": "acme", "scopes": frozenset({"watch"})}, "session/prompt", ForbiddenError),
     ],
 )
@@ -56,6 +58,7 @@ def test_what_is_refused_in_a_session_is_written_down(
         ({"session_id": "s1"}, "session/prompt"),
         ({"tenant": "guests"}, "session/load"),
         ({"tenant": "partners"}, "session/prompt"),
+        ({"tenant": "partners"}, "_session/steering"),
     ],
 )
 def test_what_is_permitted_in_a_session_is_not_refused(
@@ -103,7 +106,8 @@ def test_who_comes_for_one_session_asks_for_no_other() -> None:
     who = Principal(
         name="guest", session_id="s1", scopes=may, refused=lambda *deed: noted.append(deed)
     )
-    who.check("session/prompt", b'{"sessionId":"s1"}')
+    for says in ("session/prompt", "_session/steering"):
+        who.check(says, b'{"sessionId":"s1"}')
     with pytest.raises(UnknownSessionError):
         who.check("session/prompt", b'{"sessionId":"s2"}')
     with pytest.raises(ForbiddenError):

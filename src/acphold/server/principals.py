@@ -7,7 +7,7 @@ client from the network has a token (`journal.access`), which names scopes:
 | scope | what it permits |
 |---|---|
 | watch | to list, open, and read sessions |
-| prompt | to prompt in them, and to cancel and close |
+| prompt | to prompt in them, also into a running turn, and to cancel and close |
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
 
@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.agents.capabilities import QUEUE_METHOD, permitted
+from acphold.agents.steering import STEERING
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
@@ -53,6 +54,7 @@ NEEDED: Final[dict[str, Scope]] = {
     CANCEL.name: "prompt",
     CLOSE_SESSION.name: "prompt",
     QUEUE_METHOD: "prompt",
+    STEERING: "prompt",
     SET_SESSION_MODE.name: "answer",
     SET_SESSION_CONFIG_OPTION.name: "answer",
 }
