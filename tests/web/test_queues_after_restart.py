@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,28 @@ async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_pa
         await asyncio.to_thread(served.start_again)
         await until(lambda: "bad 1" in said(log))
         assert said(log).count("good 1") == 1
+
+
+async def test_a_session_that_cannot_be_read_stops_no_other_and_is_told_of(tmp_path: Path) -> None:
+    log, told = tmp_path / "log", tmp_path / "told"
+    agent = scripted_agent(log=str(log), capabilities={"loadSession": True})
+    with serving(tmp_path, f"--log-file={told}", agent=tuple(agent)) as served:
+        made = {
+            name: await a_session(served, log, name, restarts=True)
+            for name in ("whole", "damaged", "whole too")
+        }
+        served.process.kill()
+        served.process.wait()
+        with closing(sqlite3.connect(served.env["ACPHOLD_JOURNAL"], isolation_level=None)) as file:
+            file.execute(
+                "INSERT INTO summaries (session, summary) "
+                "SELECT number, x'' FROM sessions WHERE session_id = ?",
+                (made["damaged"],),
+            )
+        await asyncio.to_thread(served.start_again)
+        await until(lambda: {"whole 3", "whole too 3"} <= {*said(log)})
+        assert f"session {made['damaged']}: its prompts wait on" in told.read_text()
+        assert "damaged 2" not in said(log)
 
 
 def let_go(journal: Path, session_id: str) -> None:

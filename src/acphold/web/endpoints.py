@@ -307,7 +307,13 @@ class Endpoints:
         key: ListKey | None = None
         while page := await self._journal.page(wanted, key):
             for row in page:
-                queue = (await self._journal.summary(row.session_id)).queue
+                try:
+                    queue = (await self._journal.summary(row.session_id)).queue
+                except UnknownSessionError:  # deleted meanwhile
+                    continue
+                except AcpholdError as exc:
+                    log.error("session %s: its prompts wait on: %s", row.session_id, exc)
+                    continue
                 held = "" if queue.held == REOPENED else queue.held
                 if queue.restarts and (not held or queue.until is not None):
                     yield row
