@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from uuid import uuid4
 
 from acphold.agents import AgentRequest
@@ -156,9 +155,14 @@ class Questions:
         question = Question(asked, self._tasks)
         self._open.append(question)  # a cancellation finds it from here on
         entry, before = question.entry, self._alerts.before_turn
-        adds = partial(added_by_request, self._session, entry.tool_call, before)
-        try:
+        considered: Considered | None = None
+
+        async def adds() -> bytes:  # here: what the agent sends next waits for its turn
+            nonlocal considered
             considered = await self._standing.considered(asked, entry, before)
+            return await added_by_request(self._session, entry.tool_call, before)
+
+        try:
             segment = await self._session.ask(entry, asked.child, adds)
         except BaseException:
             self._open.remove(question)

@@ -94,7 +94,8 @@ class StandingAnswers:
         self, asked: AgentRequest, question: AskedQuestion, before: int
     ) -> Considered | None:
         """Return what rules say about a question that is about to be journalled; None if there are
-        none. `before` is the last entry before the turn. Never raises: then a person is asked.
+        none. `before` is the last entry before the turn. The caller holds `session.writing`. Never
+        raises: then a person is asked.
         """
         if asked.method != REQUEST_PERMISSION.name or asked.child or self._rest:
             return None
@@ -117,7 +118,6 @@ class StandingAnswers:
         session = self._session
         if await self._has_guests():
             return None
-        await session.come_behind()
         earlier: Mapping[str, object] = {}
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
