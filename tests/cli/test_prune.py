@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from acphold.cli import prune as pruning
+from acphold.errors import JournalUnavailableError
 from acphold.journal import Whose
 from acphold.journal.sqlite import connection
 from acphold.journal.sqlite.store import SqliteJournal
@@ -152,3 +154,16 @@ def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
     assert ids(acphold) == set()
     with closing(sqlite3.connect(journal)) as file:
         assert file.execute("SELECT count(*) FROM segments").fetchone() == (0,)
+
+
+def test_upkeep_that_fails_is_not_told_as_half_a_deletion(
+    old: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: object) -> None:
+        raise JournalUnavailableError("the disk is gone")
+
+    monkeypatch.setattr(pruning, "tidy", fails)
+    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    assert "the disk is gone" in done.err
+    assert "were deleted before that" not in done.err
+    assert ids(acphold) == {"s-1", "s-10"}

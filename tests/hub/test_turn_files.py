@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from acphold.errors import WorkspaceError
 from acphold.hub import kept_files, turn_files
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
-from acphold.snapshots import comparison
+from acphold.snapshots import comparison, taking
+from acphold.snapshots.git import GitError
+from acphold.snapshots.store import Store
+from acphold.snapshots.taking import Bounds, take
 from tests.editor import DEADLINE
 from tests.hub.shared import Shared, shared
 from tests.snapshots.conftest import Project, digest
@@ -39,6 +43,13 @@ async def kept(house: Shared, session: str, number: int) -> list[TurnSnapshot]:
         while len(rows := await house.journal.snapshots.of(session)) < number:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
     return rows
+
+
+async def upkeep(house: Shared) -> None:
+    """Wait until the upkeep that was begun is over."""
+    tidying = house.hub._files._tidying
+    assert tidying is not None
+    await asyncio.wait_for(tidying, DEADLINE)
 
 
 async def names(house: Shared, row: TurnSnapshot) -> set[str]:
@@ -105,9 +116,17 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
         assert await house.journal.snapshots.of(session) == []
         await house.agent.end(session)
         await turn
+        turn = await house.begun(client, session, "go on")
         monkeypatch.undo()
-        rows = await kept(house, session, 2)
-        assert [(row.edge, row.state) for row in rows] == [("begin", "late"), ("end", "whole")]
+        await house.agent.end(session)
+        await turn
+        rows = await kept(house, session, 4)
+        assert [(row.edge, row.state) for row in rows] == [
+            ("begin", "late"),
+            ("end", "late"),
+            ("begin", "late"),
+            ("end", "whole"),
+        ]
 
 
 async def test_cancelled_and_failed_turns_have_an_end_too(journal: Path, project: Project) -> None:
@@ -191,11 +210,13 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
         folder = Path((await stores_of(house.journal)).folder)
         await house.hub.delete(sessions[0])
         assert await names(house, rows[1]) == {"a.txt"}
+        await upkeep(house)
         [store] = await stores_of(house.journal)
         listed = project.git("-C", store.path, "cat-file", "--batch-all-objects", "--batch")
         assert MARKER.decode() not in listed
         assert "kept" in listed
         await house.hub.delete(sessions[1])
+        await upkeep(house)
         assert {*os.listdir(folder)} == {".lock", ".tidied"}
 
 
@@ -250,3 +271,91 @@ async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
         ]
         await house.agent.end(session)
         await turn
+
+
+async def test_upkeep_that_fails_drops_no_snapshot(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2)
+
+        def fails(*_: object, **__: object) -> None:
+            raise GitError("no space left")
+
+        monkeypatch.setattr(Store, "keep", fails)
+        await tidy(house.journal, most=0)
+        assert await house.journal.snapshots.of(session) == rows
+        monkeypatch.setattr(Store, "keep", lambda *_, **__: None)  # and nothing is won by it
+        await tidy(house.journal, most=0)
+        assert await house.journal.snapshots.of(session) == rows[2:]
+
+
+async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(kept_files, "tidy", fails)
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        await house.hub.delete(session)
+
+
+async def test_a_turn_does_not_wait_for_upkeep(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = asyncio.Event()
+
+    async def slow(_: object) -> None:
+        await is_over.wait()
+
+    monkeypatch.setattr(kept_files, "tidy", slow)
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2)
+        assert {row.state for row in rows} == {"whole"}
+        is_over.set()
+
+
+async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        folder = Path((await stores_of(house.journal)).folder)
+        for bounds in (Bounds(store=0, free=0), Bounds(free=0)):
+            monkeypatch.setattr(taking, "take", partial(take, bounds=bounds))
+            turn = await house.begun(client, session, "go")
+            async with asyncio.timeout(DEADLINE):
+                while bounds.store == 0 and not (folder / ".tidied").exists():  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0.01)
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, 2 if bounds.store == 0 else 4)
+        assert [row.state for row in rows] == ["refused"] * 2 + ["whole"] * 2
+        assert "full" in rows[0].reason
+
+
+async def test_a_branch_with_any_name_is_kept(journal: Path, project: Project) -> None:
+    project.git("symbolic-ref", "HEAD", os.fsdecode(b"refs/heads/caf\xe9"))
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        assert (await kept(house, session, 2))[0].branch == "caf\ufffd"

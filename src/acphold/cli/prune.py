@@ -123,8 +123,6 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
     async with opened(location) as journal:
         try:
             ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
-            await tidy(journal)
-            return len(ids)
         except JournalUnavailableError as error:
             # Some were deleted, some not: reading tells which, even on a full disk.
             everything = ListFilter(include_unprompted=True, archived="include")
@@ -134,6 +132,8 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
                 f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that, "
                 "and what is left of these is overwritten by the next turn, or `acphold compact`"
             ) from error
+        await tidy(journal)
+        return len(ids)
 
 
 def _show(found: list[SessionRow], *, all_of_them: bool) -> None:

@@ -567,9 +567,7 @@ class Hub:
             conversation.session.attachments.tell_deleted(client)
             await self.close(session_id)
         await self._journal.delete(session_id)
-        from acphold.hub.kept_files import tidy  # late: rarely needed, and the start waits for it
-
-        await tidy(self._journal)
+        self._files.tidy()
         if known is None:
             return
         await self._journal.links.link(None, self.agent.key, known)

@@ -7,6 +7,7 @@ the state folder of this user, under the identity of the journal.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from acphold.snapshots.laying import Laid, lay
 from acphold.snapshots.store import Store, Stores
 from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.threads import Threads
+
+log = logging.getLogger(__name__)
 
 KEPT_MS = 30 * 24 * 3600 * 1000
 """Age at which snapshots are dropped, except for those of a session's first and last turn."""
@@ -74,11 +77,15 @@ async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None =
     kept = [(its, one) for its, one in rows if id(one) not in gone]
     for store in here.values():
         own = sorted((it for it in kept if it[1].store == store.id), key=lambda it: it[1].at)
+        before_that = None
         while True:
             trees = {one.tree for _, one in own if one.is_kept}
             size = await threads.run(partial(_keep, store, trees, since))
-            if not trees or size <= most or len(own) < 2:
+            if size is None or size <= most or not trees or len(own) < 2:
                 break
+            if before_that is not None and size >= before_that:
+                break  # something else fills it
+            before_that = size
             half = len(own) // 2
             await _drop(journal, own[:half])
             own = own[half:]
@@ -119,16 +126,19 @@ def _noted(path: str) -> int:
         os.close(descriptor)
 
 
-def _keep(store: Store, trees: set[str], since: int, _: object) -> int:
-    """Keep these snapshots of a store and no others; return its size in bytes."""
+def _keep(store: Store, trees: set[str], since: int, _: object) -> int | None:
+    """Keep these snapshots of a store and no others; return its size in bytes, None if that
+    failed."""
     deadline = time.monotonic() + TIDY_SECONDS
     try:
         if trees:
             store.keep(trees, deadline, since=since)
         else:
             store.remove(deadline, since=since)
-    except (AcpholdError, TimeoutError, BufferError, OSError):
-        pass  # in use, or damaged: nothing that is to be kept is gone
+    except (AcpholdError, TimeoutError, BufferError, OSError) as error:
+        # In use, or damaged: nothing that is to be kept is gone.
+        log.warning("%s: the upkeep of kept files failed: %s", store.path, error)
+        return None
     return store.size()
 
 

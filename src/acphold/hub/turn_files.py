@@ -2,7 +2,8 @@
 
     begin   the prompt is committed; then it waits for the snapshot, for 300 ms at most. One that
             takes longer goes on beside the agent, and is marked as late
-    end     after the answer has gone out, beside everything else
+    end     after the answer has gone out, beside everything else; late if the next turn is with
+            the agent before it is taken
 
 Only for folders in git repositories. The row is written once the files are in the store.
 """
@@ -14,7 +15,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -44,7 +45,7 @@ LAST_SECONDS = 5.0
 """Seconds that the last snapshots may take when the process ends."""
 
 FAILURES = 2
-"""Refusals in a row after which a folder is left alone until the next start."""
+"""Refusals in a row, for what is in it, after which a folder is left alone until the next start."""
 
 
 class FileKeeper:
@@ -56,6 +57,8 @@ class FileKeeper:
         self._threads = Threads(AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
+        self._tidying: asyncio.Task[None] | None = None
+        self._is_untidy = False
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; looks at the disk for a moment."""
@@ -77,18 +80,42 @@ class FileKeeper:
         """Begin some work; the end of the process waits for it."""
         return self._taking.start(work, "snapshot")
 
+    def tidy(self) -> None:
+        """Begin the upkeep of the stores, beside everything else; behind one that goes on."""
+        self._is_untidy = True
+        if self._tidying is None or self._tidying.done():
+            self._tidying = self.start(self._tidy())
+
+    async def _tidy(self) -> None:
+        from acphold.hub.kept_files import tidy  # late: rarely needed, and the start waits for it
+
+        while self._is_untidy:
+            self._is_untidy = False
+            try:
+                await tidy(self._journal)
+            except Exception:
+                log.exception("the upkeep of kept files failed")
+
     async def take(
-        self, session_id: str, turn: int, edge: Edge, roots: list[Checkout], since: float
+        self,
+        session_id: str,
+        turn: int,
+        edge: Edge,
+        roots: list[Checkout],
+        since: float,
+        is_late: Callable[[], bool],
     ) -> None:
-        """Take snapshots for an edge that was there at `since` (monotonic seconds)."""
-        from acphold.hub.kept_files import is_due, stores_of, tidy
-        from acphold.snapshots.taking import take
+        """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
+        true once the agent is at work behind it."""
+        from acphold.hub.kept_files import is_due, stores_of
+        from acphold.snapshots.taking import Refused, take
 
         try:
             stores = await stores_of(self._journal)
             file = self._journal.file
             own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
             rows = []
+            is_full = False
             for root in roots:
                 at = now_ms()
 
@@ -97,9 +124,8 @@ class FileKeeper:
 
                 taken = await self._threads.run(work)
                 seconds = time.monotonic() - since
-                rows.append(
-                    self._row(turn, edge, root, at, taken, seconds, is_late=seconds > HOLD_SECONDS)
-                )
+                rows.append(self._row(turn, edge, root, at, taken, seconds, is_late=is_late()))
+                is_full |= isinstance(taken, Refused) and taken.cause == "full"
             before = await self._journal.snapshots.newest([session_id])
             last = before.get(session_id)
             if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
@@ -113,11 +139,12 @@ class FileKeeper:
             for row in rows:
                 if row.is_kept and (store := stores.find(row.store)) is not None:
                     store.was_named(row.tree)
-            is_full = any("store is full" in row.reason for row in rows)
-            if edge == "end" and (is_full or is_due(stores)):
-                await tidy(self._journal)
+            if is_full or (edge == "end" and is_due(stores)):
+                self.tidy()
         except (AcpholdError, OSError) as exc:
             log.warning("session %s: its files were not kept: %s", session_id, exc)
+        except Exception:
+            log.exception("session %s: its files were not kept", session_id)
 
     def _row(
         self,
@@ -136,15 +163,16 @@ class FileKeeper:
             edge=edge,
             root=top,
             at=at,
-            state="late" if edge == "begin" and is_late else "whole",
+            state="late" if is_late else "whole",
             took=int(seconds * 1000),
         )
         from acphold.snapshots.taking import Refused
 
         if isinstance(taken, Refused):
-            self._failures[root.top] += 1
-            if self._failures[root.top] == FAILURES:
-                log.warning("the files in %s are not kept any more: %s", top, taken.reason)
+            if taken.cause == "folder":
+                self._failures[root.top] += 1
+                if self._failures[root.top] == FAILURES:
+                    log.warning("the files in %s are not kept any more: %s", top, taken.reason)
             return replace(row, state="refused", reason=taken.reason)
         self._failures[root.top] = 0
         return replace(
@@ -172,6 +200,7 @@ class TurnFiles:
         self._session_id = session_id
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
+        self._at_work = -1  # the turn that the agent has got last
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """See `FileKeeper.roots`."""
@@ -183,6 +212,7 @@ class TurnFiles:
         self._start(turn, "begin", roots)
         assert self._last is not None
         await asyncio.wait([self._last], timeout=HOLD_SECONDS)
+        self._at_work = turn
 
     def end(self, turn: int) -> None:
         """Take snapshots at the end of a turn that had some at its beginning."""
@@ -194,9 +224,12 @@ class TurnFiles:
         """Take them behind those before, so that rows are written in order."""
         before, since = self._last, time.monotonic()
 
+        def is_late() -> bool:
+            return self._at_work >= turn if edge == "begin" else self._at_work > turn
+
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            await self._keeper.take(self._session_id, turn, edge, roots, since)
+            await self._keeper.take(self._session_id, turn, edge, roots, since, is_late)
 
         self._last = self._keeper.start(work())

@@ -18,8 +18,9 @@ MOST_LEFT_OUT: Final = 100
 class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The files below `root` at one end of a turn.
 
-    A state of "late": the agent was at work already, and may have made its first changes. "later":
-    the end was taken by the next turn, because the process had ended. "refused": not at all.
+    A state of "late": the agent was at work already, for an end in a later turn, and may have made
+    its first changes. "later": the end was taken by the next turn, because the process had ended.
+    "refused": not at all.
 
     `turn` is the last entry before the turn's prompt, `at` the time (ms since the epoch). `tree` is
     the snapshot in the store with the id `store`; both are "" if it was refused, for `reason`.

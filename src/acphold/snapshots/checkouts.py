@@ -39,7 +39,7 @@ class Checkout(Struct, frozen=True):
 
 class Head(Struct, frozen=True):
     """The commit that is checked out, None before the first; and its branch, "" if there is
-    none."""
+    none. Bytes of its name that are not UTF-8 are replaced."""
 
     commit: str | None
     branch: str
@@ -90,7 +90,8 @@ def head(checkout: Checkout) -> Head:
             found, _, its_name = line.partition(" ")
             if its_name == name:
                 commit = found
-    return Head(commit if COMMIT.fullmatch(commit) else None, branch)
+    shown = os.fsencode(branch).decode(errors="replace")
+    return Head(commit if COMMIT.fullmatch(commit) else None, shown)
 
 
 def _text(path: str) -> str:

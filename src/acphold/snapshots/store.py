@@ -62,6 +62,10 @@ WAIT_SECONDS = 0.01
 """Pause before a lock is tried again."""
 
 
+class StoreInUseError(TimeoutError):
+    """A lock was not free until the deadline."""
+
+
 class Store:
     """One store, at `path`."""
 
@@ -233,7 +237,7 @@ class Stores:
 def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock for a block; the system frees it if this process is killed.
 
-    Raises TimeoutError at the deadline.
+    Raises StoreInUseError at the deadline.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -245,7 +249,7 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise TimeoutError("another process is at work there") from None
+                    raise StoreInUseError("another process is at work there") from None
                 time.sleep(WAIT_SECONDS)
         yield
     finally:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +30,7 @@ from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, Head, checkout_at, head
 from acphold.snapshots.git import GitError, personal_excludes, program
-from acphold.snapshots.store import Store, Stores, locked, tree_of
+from acphold.snapshots.store import Store, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 
 SECRETS = re.compile(
@@ -65,6 +66,9 @@ class Bounds(Struct, frozen=True):
 BOUNDS = Bounds()
 
 
+Cause: TypeAlias = Literal["folder", "full", "passing"]
+
+
 class LeftOut(Struct, frozen=True):
     """A file that is not in a snapshot, and why."""
 
@@ -87,9 +91,11 @@ class Taken(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """No snapshot, and why."""
+    """No snapshot, and why. The cause is the "folder" and what is in it, a "full" store, or
+    something that passes."""
 
     reason: str
+    cause: Cause = "passing"
 
 
 class _Known(Struct):
@@ -124,7 +130,7 @@ def take(
     if program() is None:
         return Refused("git is not installed")
     if is_too_high(checkout.top):
-        return Refused("the home folder, and what is above it, is not kept")
+        return Refused("the home folder, and what is above it, is not kept", "folder")
     deadline = time.monotonic() + SECONDS if deadline is None else deadline
     try:
         store = stores.of(checkout.common or checkout.top, deadline)
@@ -137,8 +143,11 @@ def take(
             own = (stores.folder, *spared)
             return _Taking(store, root, checkout, bounds, group, own).take()
     except TimeoutError as error:
-        return Refused(f"it took too long: {error}")
-    except (GitError, AgentStartError, BufferError) as error:
+        is_passing = isinstance(error, StoreInUseError)
+        return Refused(f"it took too long: {error}", "passing" if is_passing else "folder")
+    except (GitError, BufferError) as error:
+        return Refused(str(error), "folder")
+    except AgentStartError as error:
         return Refused(str(error))
     except OSError as error:
         return Refused(error.strerror or str(error))
@@ -146,6 +155,10 @@ def take(
 
 class _RefusedError(Exception):
     """Raised inside to end in Refused."""
+
+    def __init__(self, reason: str, cause: Cause = "folder") -> None:
+        super().__init__(reason)
+        self.cause: Cause = cause
 
 
 class _Taking:
@@ -189,7 +202,7 @@ class _Taking:
                         os.unlink(self._index)
                 known = self._known()
             except _RefusedError as error:
-                return Refused(str(error))
+                return Refused(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
     def _attempt(self, known: _Known, current: Head) -> Taken:
@@ -369,9 +382,9 @@ class _Taking:
     def _add(self, names: list[str], size: int) -> None:
         free = shutil.disk_usage(self._store.path).free
         if free - size < self._bounds.free:
-            raise _RefusedError(f"only {free >> 20:,} MB are free on the disk")
+            raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
         if (taken := self._store.size()) > self._bounds.store:
-            raise _RefusedError(f"the store is full: {taken >> 20:,} MB")
+            raise _RefusedError(f"the store is full: {taken >> 20:,} MB", "full")
         # Blobs that count as big are streamed into one pack, which is three times as fast.
         options = ("-c", "core.bigFileThreshold=1") if len(names) > MANY else ()
         lines = b"".join(os.fsencode(name) + b"\0" for name in names)
