@@ -46,7 +46,7 @@
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
     ├── RedactionError             a text that cannot be looked through for secrets
-    ├── RuleError                  a standing answer that there cannot be            -32602
+    ├── RuleError                  a standing answer that is no valid rule           -32602
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -494,7 +494,7 @@ class RedactionError(AcpholdError):
 
 
 class RuleError(AcpholdError):
-    """There cannot be this standing answer."""
+    """The text of a standing answer is no valid rule; the message says why."""
 
     code = INVALID_PARAMS
 

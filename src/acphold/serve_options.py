@@ -62,7 +62,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     keep_prompts: Annotated[
         bool,
         OptionHelp(
-            "when a client goes, move its prompts that wait behind a running turn into the "
+            "when a client leaves, move its prompts that wait behind a running turn into the "
             "session's queue, where they outlive this process"
         ),
     ] = False

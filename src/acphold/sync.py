@@ -403,7 +403,7 @@ class RemoteSession:
         return _look(lambda: self._session.has_steering)
 
     def steer(self, *content: Content) -> bool:
-        """Say something into the running turn; return False if no turn runs any more."""
+        """Say something into the running turn; return False if the agent has not taken it."""
         return _background.run(self._session.steer(*content))
 
     def cancel(self) -> None:

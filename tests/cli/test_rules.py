@@ -148,7 +148,7 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
     rules(journal, "add", "run pytest ...", folder=folder)
     told = rules(journal, "why", session, folder=folder).splitlines()
     assert [line.strip() for line in told[1::2]] == [
-        "-p is not among the options of pytest known as harmless",
+        "-p is not known as a harmless option of pytest",
         "cannot be read from here: ~",
         "allowed by your rule 1",
     ]

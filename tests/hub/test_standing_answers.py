@@ -120,7 +120,7 @@ async def test_the_line_is_there_for_those_that_open_the_session_later(
         await asking(house, session, "pytest -q")
         later = await house.client()
         await later.load(session, tmp_path / "project")
-        assert "undo with: acphold rules rm 1" in json.dumps(later.updates())
+        assert "revoke with: acphold rules rm 1" in json.dumps(later.updates())
 
 
 @pytest.mark.parametrize("command", ["rm -rf /", "pytest; rm -rf ~", "pytest -p evil", "$X"])

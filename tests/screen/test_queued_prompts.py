@@ -175,6 +175,6 @@ async def test_an_agent_that_hears_nothing_in_a_turn_is_offered_the_words_behind
         at.submit("/now use the other file")
         while keys.back != ["use the other file"]:
             await keys.next_change()
-        assert at.status()[0].startswith("Enter: behind the turn; ")
+        assert at.status()[0].startswith("Enter: after the turn; ")
         assert "_session/steering" not in far.methods()
         ends["one"].set_result("end_turn")

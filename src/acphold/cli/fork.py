@@ -37,7 +37,7 @@ def parser() -> Parser:
     made.add_argument(
         "--files",
         metavar="FOLDER",
-        help="put the files of that moment into this new folder, for the new session",
+        help="experimental: put the files of that moment into this new folder, for the new session",
     )
     add_cwd(made, "the folder of the new session [default: the original's]")
     add_journal(made)
@@ -56,10 +56,10 @@ def fork(*, session_id: str | None, files: str | None, cwd: str | None, journal:
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
-    --files FOLDER lays out the files as they were at the end of that turn, changes by commands
-    included, in a new work tree of the repository; the new session is in it. That needs `snapshots
-    = true` in the settings when the turn ran. Ignored files, such as node_modules, and untracked
-    ones that may hold a secret are not in it.
+    Experimental: --files FOLDER lays out the files as they were at the end of that turn, changes by
+    commands included, in a new work tree of the repository; the new session is in it. That needs
+    `snapshots = true` in the settings when the turn ran. Ignored files, such as node_modules, and
+    untracked ones that may hold a secret are not in it.
 
     In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """
@@ -95,8 +95,8 @@ def _told_files(there: KeptThere, made: Forked) -> str:
         names = ", ".join(path for path, _ in there.snapshot.left_out[:3])
         missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
     lines.append(f"not in it: {missing}")
-    if there.snapshot.state != "whole":
-        lines.append(f"the files were taken {there.snapshot.state}, after the end of that turn")
+    if there.snapshot.state != "whole":  # "later"
+        lines.append("acphold ended in that turn: these files are from the start of the next one")
     return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 

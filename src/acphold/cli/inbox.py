@@ -81,8 +81,8 @@ def inbox(
 
     Shows each pending question with the whole command and diff and the session it belongs to,
     longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
-    for later; it stays open, here and everywhere. Ctrl-C leaves. Behind them it says in which
-    sessions prompts are held, why, and until when, unless you held them yourself.
+    for later; it stays open, here and everywhere. Ctrl-C leaves. After the questions come
+    the sessions whose prompts are held, why, and until when, unless you held them yourself.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method

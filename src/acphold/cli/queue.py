@@ -235,7 +235,7 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
     from acphold.cli.continuation import fetched, settled_in, start_of, told
     from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 
-    there = f"`acphold resume {row.session_id}` opens it here: say go there"
+    there = f"open it here with `acphold resume {row.session_id}`, then type `/queue go`"
     start = fetched(start_of(row))
     if start.verb != "wrap":
         raise UsageError(
@@ -283,4 +283,5 @@ def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
         when = "" if it.at is None else f"at {moment(it.at)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
-        yield f"No process has the session open; `acphold queue {row.session_id} go` begins."
+        go = f"acphold queue {row.session_id} go"
+        yield f"No process has the session open; `{go}` opens it and begins."

@@ -49,16 +49,20 @@ def parser() -> Parser:
     made.add_argument("words", metavar="WORDS", nargs="*", help="what DO is about; see above")
     add_cwd(made, "add, try: the folder of the sessions it is for [default: this one]")
     made.add_argument("--agent", metavar="NAME", type=a_name, help="add: for this agent alone")
-    made.add_argument("--session", metavar="ID", help="add: for this session alone")
     made.add_argument(
-        "--days", metavar="N", type=int, default=30, help="add: expires after so many [default: 30]"
+        "--session", metavar="ID", help="add: for this session alone, until it is revoked"
+    )
+    made.add_argument(
+        "--days", metavar="N", type=int, default=30, help="add: expires after N days [default: 30]"
     )
     made.add_argument("--for-good", action="store_true", help="add: until it is revoked")
     made.add_argument(
         "--watch", action="store_true", help="add: only note what it would have answered"
     )
     made.add_argument(
-        "--although", action="store_true", help="add: also one that allows what you refused"
+        "--although",
+        action="store_true",
+        help="add: even if it would have allowed what you refused",
     )
     made.add_argument("--user", metavar="NAME", type=a_name, help="the rules of a user of `serve`")
     made.add_argument("--json", action="store_true", help="list: JSON, one line for each rule")
@@ -85,15 +89,16 @@ def rules(
 
     A rule allows exactly one command (`acphold rules add 'run make check'`), a program that acphold
     knows with any harmless options (`add 'run pytest ...'`), or edits of ordinary files in a folder
-    (`add 'edit docs'`), in the sessions of this folder, for 30 days. `add 'ask run git push ...'`
-    has something asked whatever allows it. Everything that acphold is not sure about is asked, too.
-    A rule answers once each time, for every agent and client, and the conversation says so.
+    (`add 'edit docs'`), in the sessions of this folder, for 30 days. After `add 'ask run git push
+    ...'` you are asked, whatever another rule allows. You are also asked about everything that
+    acphold is not sure about. A rule counts for every agent and client. Its answer is "allow once",
+    and the conversation says which rule gave it.
 
-    `list` shows the rules, `rm N` revokes one at once everywhere, `off` and `on` switch all. `why
-    ID` says what the rules would do today with each question of a session; `try RULE` replays the
-    questions of the past year. `suggest` lists commands that you have allowed again and again. A
-    rule that would have allowed what you refused is only added with --although. A rule is no
-    sandbox: the reference says what it cannot do.
+    `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch all
+    of them. `why ID` says what the rules would do today with each question of a session; `try RULE`
+    replays the questions of the past year. `suggest` lists commands that you allowed three times or
+    more and never refused. A rule that would have allowed something you refused is only added with
+    --although. A rule is no sandbox: `acphold help reference` says what it cannot do.
     """
     person = user or ""
     if deed in ("list", "off", "on", "suggest") and words:
@@ -203,7 +208,7 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
         if journal is not None and (new := [rule.number for rule in live if not rule.is_seen]):
             await journal.access.change_rules(user, new, RuleChange(is_seen=True))
         if not live and not json:
-            print("No rules. Every question is asked; `acphold rules suggest` has candidates.")
+            print("No rules. You are asked every question; `acphold rules suggest` has candidates.")
     return Exit.OK
 
 
@@ -218,7 +223,7 @@ async def _why(location: str | None, user: str, given: str) -> int:
             print(_line("allow" if verdict.allows else "ask", each))
             print(f"   {visible(on_one_line(verdict.why))}")
         if not any_found:
-            print("Nothing was asked in this session that has been decided.")
+            print("No question of this session has been decided.")
     return Exit.OK
 
 

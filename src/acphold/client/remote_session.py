@@ -138,8 +138,8 @@ class RemoteSession:
     async def steer(self, *content: Content) -> bool:
         """Say something into the running turn, whoever began it, with content as for `prompt`.
 
-        Return False if no turn runs any more, and the agent has left it to you: prompt it, or put
-        it into the queue. What it has taken stands in the turn as the user's. Raises
+        Return False if the agent has not taken it, mostly because no turn runs any more: prompt it,
+        or put it into the queue. What it has taken stands in the turn as the user's. Raises
         CapabilityError for an agent without a method for it, RemoteError if it refuses. After
         ConnectionLostError it is unknown whether the agent has it.
         """

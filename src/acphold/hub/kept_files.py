@@ -108,7 +108,7 @@ async def _drop(journal: Journal, rows: Iterable[tuple[str, TurnSnapshot]]) -> N
 
 
 def is_due(stores: Stores) -> bool:
-    """True if the last upkeep was too long ago."""
+    """True if the last upkeep is a day old."""
     try:
         last = os.stat(os.path.join(stores.folder, ".tidied")).st_mtime
     except OSError:
@@ -147,7 +147,9 @@ async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> Turn
     the last one. Raises WorkspaceError if there is none, and says why."""
     rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == "end"]
     if not rows:
-        raise WorkspaceError("no files were kept with this session")
+        raise WorkspaceError(
+            "no files were kept with this session: that needs `snapshots = true` and a repository"
+        )
     spans = await turn_spans(history(journal, row.session_id))
     if at is not None:
         span = span_at(spans, at)
@@ -160,7 +162,7 @@ async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> Turn
     for one in rows:
         if one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
             return one
-    reason = rows[0].reason if rows else "the turn is too old, or ran without keeping files"
+    reason = rows[0].reason if rows else "it ran without `snapshots = true`, or they were dropped"
     raise WorkspaceError(f"no files were kept at the end of that turn: {reason}")
 
 

@@ -30,15 +30,14 @@ if TYPE_CHECKING:
     from acphold.agents.vendor_limits import Limit
 
 MOST_A_DAY = 5
-"""Times that a session goes on by itself within a day: a limit that comes again at once is not
-worth more."""
+"""Times that a session goes on by itself within a day, if the limit comes again and again."""
 
 LAST_ENTRIES = 500
 """Entries at the end of a turn in which an agent tells of the limit."""
 
 EARLIEST_SECONDS = 60.0
 LATEST_SECONDS = 300.0
-"""Seconds after the reset, at random between these: not all who wait come at one moment."""
+"""Seconds after the reset, at random between these, so that not all clients come at once."""
 
 GO_ON = "Go on with what the usage limit cut off."
 """The prompt for an agent without a command of its own for that."""

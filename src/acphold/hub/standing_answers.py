@@ -3,7 +3,7 @@
 The rules are read from the journal for each question, and once more, in the transaction that notes
 their use, before the agent hears anything: a rule that was revoked in any process gives no answer
 any more. They rest while a guest may prompt here, and for the rest of the session once the agent
-reports that it ran something else than was allowed.
+reports that it ran something other than was allowed.
 """
 
 # See docs/decisions.md, 35.
@@ -44,9 +44,12 @@ RULE = "acphold/rule"
 """The `_meta` key of an update that says which rule has allowed a call."""
 
 RESTS = "Your standing answers rest in this session"
-RESTS_HOW = "The agent reported that it did something else than your rule {} allows: {}"
+RESTS_HOW = (
+    "You are asked again from now on. The agent reported that it did something other than your "
+    "rule {} allows: {}"
+)
 
-UNDO = "{} \u00b7 undo with: acphold rules rm {}"
+UNDO = "{} \u00b7 revoke with: acphold rules rm {}"
 
 
 class Considered(Struct, frozen=True):
@@ -186,7 +189,7 @@ class StandingAnswers:
         )
 
     async def look(self, update: bytes) -> None:
-        """Rest from now on if an update says that an allowed call is something else."""
+        """Rest from now on if an update reports something else for a call that was allowed."""
         from acphold.standing import decoded_call, differs
 
         parts = members(update)

@@ -221,7 +221,7 @@ class TurnFiles:
             self._start(turn, "end", begun[1])
 
     def _start(self, turn: int, edge: Edge, roots: list[Checkout]) -> None:
-        """Take them behind those before, so that rows are written in order."""
+        """Take them after earlier ones, so that rows are written in order."""
         before, since = self._last, time.monotonic()
 
         def is_late() -> bool:

@@ -332,8 +332,10 @@ class Chat:
             raise
 
     async def _steer(self, text: str) -> None:
-        """Say something into the running turn. Without one it is a prompt, and so it is behind the
-        turn of an agent that takes no words into it, if the person wants that."""
+        """Say something into the running turn; without one, it is a prompt.
+
+        If the agent takes no words into its turn, the text comes back, and Enter puts it behind.
+        """
         assert self._session is not None
         if not text:
             self._say("/now TEXT: for the agent, while it is at work")
@@ -341,7 +343,8 @@ class Chat:
             self._send(text)
         elif not self._session.has_steering:
             self.face.put_back(text)
-            self._say(f"Enter: behind the turn; {self._session.agent_name} hears nothing in one")
+            agent = self._session.agent_name
+            self._say(f"Enter: after the turn; {agent} takes no words while it works")
         else:
             try:
                 is_said = await self._session.steer(*self._said(text))
@@ -606,7 +609,7 @@ class Chat:
                 if text:
                     await self._later(text, at)
                 else:
-                    self._say("/later [02:00] TEXT: for when its turn comes, or for a moment")
+                    self._say("/later [02:00] TEXT: for after this turn, or not before 02:00")
             elif words in ("", "back") and not waiting:
                 self._say("no prompt waits")
             elif not words:

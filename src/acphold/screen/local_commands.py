@@ -37,8 +37,8 @@ COMMANDS: Final = {
     "mode": ("[NAME]", "show or change the mode (F2: next)"),
     "options": ("", "all options (F3)"),
     "export": ("[FILE]", "export this session, by default as Markdown"),
-    "now": ("TEXT", "say it into the running turn, if the agent can"),
-    "later": ("[02:00] TEXT", "a prompt for when its turn comes, or for a moment"),
+    "now": ("TEXT", "say it into the running turn, if the agent listens"),
+    "later": ("[02:00] TEXT", "a prompt for when its turn comes, or not before a time"),
     "queue": ("[go|hold]", "what waits; also: drop N, move N M, back N"),
     "quit": ("", "leave (so do exit and Ctrl-D)"),
 }

@@ -1,8 +1,9 @@
 """The stores of snapshots: a bare git repository of our own for each project.
 
-Nothing is ever written into a person's repository. A store is known by a random id, which the
-journal names with each snapshot: a project that was moved keeps its history. A snapshot is a tree
-of git; nothing in a store refers to it until `keep` does, from what the journal still names.
+To take a snapshot, nothing is written into a person's repository. A store is known by a random id,
+which the journal names with each snapshot: a project that was moved keeps its history. A snapshot
+is a tree of git; nothing in a store refers to it until `keep` does, from what the journal still
+names.
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share

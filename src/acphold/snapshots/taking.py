@@ -345,16 +345,16 @@ class _Taking:
             untracked += not is_tracked and name not in ours
         if untracked > self._bounds.new_files:
             raise _RefusedError(
-                f"{untracked:,} new files are not ignored, more than {self._bounds.new_files:,}"
+                f"{untracked:,} new files are not ignored; {self._bounds.new_files:,} are allowed"
             )
         if size > self._bounds.new_bytes:
             raise _RefusedError(
-                f"{size >> 20:,} MB are new, more than {self._bounds.new_bytes >> 20:,}"
+                f"{size >> 20:,} MB are new; {self._bounds.new_bytes >> 20:,} are allowed"
             )
         return [name for name in removed if name in ours], added, left_out, size
 
     def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
-        """The reason for which a file is left out; None if it is taken."""
+        """The reason to leave a file out; None if it is taken."""
         if stat.S_ISLNK(found.st_mode):
             return None
         if not stat.S_ISREG(found.st_mode):

@@ -1,5 +1,4 @@
-"""The thing that a permission request asks for: a command to run, files to edit, or neither is
-clear.
+"""The action that a permission request asks for: a command to run, files to edit, or unclear.
 
 Read from the agent's own structured input, by a table for each agent: never from a title, a kind,
 or the options' names. Titles and names of tools can only make it unclear. A field that is not in
@@ -105,8 +104,8 @@ def allow_once(params: bytes) -> bytes | None:
 
 
 def differs(action: Run | Edit, call: Json, folder: str) -> bool:
-    """True if the fields of a call, reported later, say something else than the `action` that was
-    allowed; paths in them may be named from `folder`."""
+    """True if the fields of a call, reported later, do not fit the `action` that was allowed; paths
+    in them may be named from `folder`."""
     given = _object(call.get("rawInput"))
     if isinstance(action, Run):
         told: object = given.get("commands", given.get("command"))
@@ -143,7 +142,7 @@ def _agreed(edit: Edit, call: Json) -> Action:
     if any(path not in edit.paths for path in named):
         return Unclear("the agent names different files in one question")
     if any("path" in part and "oldText" not in part and part.get("type") for part in told):
-        return Unclear("the question shows something else than a diff")
+        return Unclear("the question shows something other than a diff")
     return edit
 
 
@@ -153,8 +152,8 @@ def _objects(value: object) -> list[Json]:
 
 # -- the table ------------------------------------------------------------------------------------
 
-_ODD: Final = Unclear("the agent sent other fields than acphold knows")
-_OTHER_TOOL: Final = Unclear("another tool of the agent than its shell and its editor")
+_ODD: Final = Unclear("the agent sent unknown fields, or left some out")
+_OTHER_TOOL: Final = Unclear("a tool of the agent other than its shell and its editor")
 _DIFFERS: Final = Unclear("the question and the call before it say different things")
 _BACKGROUND: Final = Unclear("the command would run in the background")
 

@@ -48,7 +48,7 @@ class Circumstances(Struct, frozen=True):
 
 class Verdict(Struct, frozen=True):
     """The decision; `why` is for people. `rules` are those that allow it, each once, or the one
-    that has it asked."""
+    that says to ask."""
 
     allows: bool
     why: str
@@ -64,13 +64,12 @@ class _AskedError(Exception):
 
 
 def decide(action: Action, rules: Iterable[Rule], at: Circumstances) -> Verdict:
-    """Return the decision of those `rules` that count here; of all that are given, also those that
-    only watch."""
+    """Return the decision of the `rules` that count here, including those that only watch."""
     folder = real(at.folder)
     here = [rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)]
     try:
         if not any(rule.verdict == "allow" for rule in here):
-            raise _AskedError("no rule is for this agent and folder")
+            raise _AskedError("there is no rule for this agent and folder")
         _require_calm(at, folder)
         if isinstance(action, Run):
             used = _run(action, here, folder)
@@ -89,7 +88,9 @@ def decide(action: Action, rules: Iterable[Rule], at: Circumstances) -> Verdict:
 def _require_calm(at: Circumstances, folder: str) -> None:
     """Raise if rules rest here, whatever is asked."""
     if at.answered >= MOST_ANSWERS:
-        raise _AskedError(f"rules have given {MOST_ANSWERS} answers in this turn, and rest")
+        raise _AskedError(
+            f"rules have answered {MOST_ANSWERS} times in this turn, and rest until the next"
+        )
     mode = at.mode.casefold()
     if "plan" in mode or "read" in mode:
         raise _AskedError("the agent is in a mode that should change nothing")
@@ -100,7 +101,7 @@ def _require_calm(at: Circumstances, folder: str) -> None:
 def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
     cwd = folder if action.cwd is None else real(action.cwd)
     if not is_in(cwd, folder):
-        raise _AskedError("it would run outside of the folder")
+        raise _AskedError("it would run outside of the session's folder")
     used: list[Rule] = []
     for number, text in enumerate(action.lines, start=1):
         commands = read_line(text)
@@ -112,7 +113,7 @@ def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
         if place != folder and action.stays:
             raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):
-            raise _AskedError("cd in front of further commands of one question")
+            raise _AskedError("cd in a question with several command lines")
         used += [_rule_for(command.argv, rules, place, folder) for command in rest]
     return _each_once(used)
 
@@ -129,7 +130,7 @@ def _entered(commands: Sequence[Command], cwd: str, folder: str) -> tuple[str, S
                     raise _AskedError(f"cd {target} leads out of the folder")
                 commands = commands[1:]
             case _:
-                raise _AskedError("cd with anything but one folder and && behind it")
+                raise _AskedError("cd is only understood in front, as `cd FOLDER && ...`")
     return cwd, commands
 
 
@@ -138,14 +139,14 @@ def _rule_for(argv: tuple[str, ...], rules: Sequence[Rule], cwd: str, folder: st
     why = ""
     for rule in rules:
         if rule.kind == "run" and rule.verdict == "ask" and _begins(argv, rule):
-            raise _AskedError(f"your rule {rule.number} has it asked", rule)
+            raise _AskedError(f"your rule {rule.number} says to ask", rule)
     for rule in rules:
         if rule.kind != "run" or rule.verdict == "ask" or not _begins(argv, rule):
             continue
         if not rule.is_prefix:
             if cwd == folder:
                 return rule
-            why = "the rule is for the folder itself"
+            why = "an exact rule counts only in the session's folder itself"
         elif (row := row_of(argv)) is not None:
             arguments = argv[len(row.words) :]
             if not (why := no_arguments(row, arguments, cwd, folder)):
@@ -166,7 +167,7 @@ def _edit(action: Edit, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
             below = real(os.path.join(folder, rule.argv[0]))
             if rule.verdict == "ask":
                 if is_in(real(os.path.join(folder, path)), below):
-                    raise _AskedError(f"your rule {rule.number} has it asked", rule)
+                    raise _AskedError(f"your rule {rule.number} says to ask", rule)
             elif not is_in(below, folder):
                 why = f"{rule.argv[0]} is outside of the folder"
             elif not (reason := no_edit(path, folder, below)):

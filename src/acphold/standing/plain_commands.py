@@ -135,7 +135,7 @@ def _no_program(token: re.Match[str]) -> str:
     if "=" in word:
         return f"{_shortened(word)} sets a variable"
     if not _PROGRAM.fullmatch(word):
-        return f"{_shortened(word)} is no name of a program"
+        return f"{_shortened(word)} is not the name of a program"
     if word in WORDS_OF_SHELLS:
         return f"{word} is a word of the shell"
     return ""

@@ -320,7 +320,7 @@ def no_arguments(row: Program, arguments: Sequence[str], cwd: str, folder: str) 
         else:
             known, awaits = _option(row, word)
             if not known:
-                return f"{word} is not among the options of {' '.join(row.words)} known as harmless"
+                return f"{word} is not known as a harmless option of {' '.join(row.words)}"
             joined = word[2:].lstrip("=")
             if not word.startswith("--") and joined and leads_out(joined, cwd, folder):
                 return f"{word} leads out of the folder"

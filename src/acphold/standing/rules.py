@@ -1,4 +1,4 @@
-"""Standing answers as values: a rule, its text, and the reasons why there cannot be one.
+"""Standing answers as values: a rule, its text, and the reasons to refuse one.
 
     run make check        exactly this command
     run pytest …          with any arguments that the row of the program covers
@@ -162,9 +162,9 @@ def read_rule(text: str) -> Rule:
 
 
 def flaw(rule: Rule, *, is_typed: bool = True) -> str:
-    """Return the reason why there cannot be this rule; "" if there can.
+    """Return the reason to refuse this rule; "" if it is valid.
 
-    A rule that no person has typed, but taken over from a question, must not be for a shell, an
+    A rule that was made from a question, and not typed by a person, must not be for a shell, an
     interpreter, or a program that runs others.
     """
     if rule.kind == "edit":

@@ -287,7 +287,7 @@ class Endpoints:
                         name = self._name_of(row)
                         if name not in self.names:
                             log.error(
-                                "session %s: its prompts wait on: %s is not served here",
+                                "session %s: its prompts still wait: %s is not served here",
                                 *(row.session_id, row.agent),
                             )
                         elif isinstance(whose := await self._journal.owner(row.session_id), Here):
@@ -298,7 +298,7 @@ class Endpoints:
                             opening.create_task(open_(row, name), name=f"open {row.session_id}")
                         tried.add(row.session_id)
                 except AcpholdError as exc:
-                    log.error("sessions that are to go on are not known: %s", exc)
+                    log.error("cannot read which sessions are to go on: %s", exc)
                 await asyncio.sleep(RENEW_SECONDS)
 
     async def _left_behind(self) -> AsyncIterator[SessionRow]:
@@ -330,7 +330,7 @@ class Endpoints:
                 )
             log.info("session %s is open: its prompts go on", row.session_id)
         except AcpholdError as exc:
-            log.error("session %s: its prompts wait on: %s", row.session_id, exc)
+            log.error("session %s: its prompts still wait: %s", row.session_id, exc)
 
     # -- hubs -----------------------------------------------------------------------------
 

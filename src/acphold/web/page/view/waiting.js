@@ -143,7 +143,7 @@ function Queue({ desk, session }) {
     <header><h2>${waiting.length ? counted(waiting.length, "prompt waits", "prompts wait") : "Queue"}</h2>
       <p role="status">${held && `${REASONS[held] ?? `held: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
       ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Go" : "Hold"}</button>`}</header>
-    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Does what waits behind it go on?</p>
+    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Go on with the prompts that wait?</p>
       <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${stays}>Hold it</button><button type="button" disabled=${isOff} onClick=${goOn}>Go on</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
       const words = line(each.words, 200);
@@ -208,7 +208,7 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
       else put();  // that turn is over
     } catch (error) {
       const { code, message } = /** @type {any} */ (error);
-      setProblem(code ? message : "The connection was lost. Look whether the agent has this before you send it again.");
+      setProblem(code ? message : "The connection was lost. Check whether the agent has this before you send it again.");
     }
     setSaying(false);
   };
@@ -229,8 +229,8 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
       <button type="button" class="main" onClick=${putAt}>Put in the queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
       ${isPast && html`<p class="bad" role="alert">Choose a moment that is still to come.</p>`}`
     : html`${takesWords && html`<button type="button" class="quiet" disabled=${isSaying || !session.isAttached.value} onClick=${say} title="Into the running turn: the agent reads it while it works">Now</button>`}
-      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue, where it waits also without this page">Later</button>`}
-      ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a moment that you choose">Later at…</button>`}`}</div>`;
+      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue: it waits there, even if you close this page">Later</button>`}
+      ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a time that you choose">Later at…</button>`}`}</div>`;
 }
 
 /** The hour of this place as a field has it. @param {number} at */
