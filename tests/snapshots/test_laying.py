@@ -125,3 +125,32 @@ def test_the_store_is_for_its_owner_alone(project: Project) -> None:
     store = project.store(project.take())
     assert os.stat(store.path).st_mode & 0o077 == 0
     assert os.stat(project.stores.folder).st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("existed", [True, False])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_folder_that_cannot_be_filled_is_as_before_and_no_work_tree_is_left(
+    project: Project, *, existed: bool, plain: bool
+) -> None:
+    project.write("a.txt", "only in the store")
+    taken = project.take()
+    store = project.store(taken)
+    blob = project.git("hash-object", "a.txt").strip()
+    os.unlink(os.path.join(store.path, "objects", blob[:2], blob[2:]))
+    if existed:
+        (project.folder / "laid").mkdir()
+    with pytest.raises(WorkspaceError):
+        project.lay(taken, plain=plain)
+    assert (project.folder / "laid").exists() == existed
+    assert not existed or os.listdir(project.folder / "laid") == []
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_work_tree_whose_commit_cannot_be_read_becomes_a_plain_folder(project: Project) -> None:
+    taken = project.take()
+    tree = project.git("rev-parse", "HEAD:folder").strip()
+    os.unlink(project.top / ".git" / "objects" / tree[:2] / tree[2:])
+    laid = project.lay(taken)
+    assert laid.why_plain != ""
+    assert files(Path(laid.folder)) == files(project.top)
+    assert not (Path(laid.folder) / ".git").exists()

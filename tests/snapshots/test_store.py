@@ -120,3 +120,15 @@ def test_differences_name_files_as_they_are(project: Project) -> None:
     patch = comparison.patch(store, first.tree, second.tree, ["a.txt"])
     assert b"+more" in patch
     assert b"run" not in patch
+
+
+def test_what_a_killed_removal_has_left_goes_and_nothing_else(project: Project) -> None:
+    taken = project.take()
+    folder = Path(project.stores.folder)
+    left = folder / "0123456789abcdef"
+    (left / "objects").mkdir(parents=True)
+    (folder / "mine").mkdir()
+    project.stores.clear(soon())
+    assert not left.exists()
+    assert (folder / "mine").exists()
+    assert comparison.is_there(project.store(taken), taken.tree)

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 
@@ -63,11 +64,13 @@ async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None =
     time.
     """
     stores = await stores_of(journal)
+    threads = Threads(1)
+    with suppress(TimeoutError, FileNotFoundError):
+        await threads.run(lambda _: stores.clear(time.monotonic() + TIDY_SECONDS))
     here = {store.id: store for store in stores}
     if not here:
         return
     since = _noted(os.path.join(stores.folder, ".tidied"))
-    threads = Threads(1)
     before = now_ms() - KEPT_MS if before is None else before
     rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
     spared = _first_and_last(rows)

@@ -10,6 +10,7 @@ work tree shows what had changed.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from contextlib import suppress
@@ -24,6 +25,9 @@ from acphold.snapshots.store import Store
 
 SECONDS = 600.0
 """Seconds that laying out may take."""
+
+UNDO_SECONDS = 60.0
+"""Seconds that taking it back may last."""
 
 
 class Laid(Struct, frozen=True):
@@ -59,6 +63,7 @@ def lay(
             there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             if there.split()[1:2] != [b"tree"]:
                 raise WorkspaceError("the files of that moment are not kept any more")
+            _require_empty(folder)  # still so: it is emptied again if something fails
             existed = os.path.isdir(folder)
             os.makedirs(folder, exist_ok=True)
             why_plain = _added(group, store, folder, project, commit)
@@ -67,7 +72,12 @@ def lay(
                 if not why_plain:
                     _absent(group, store, tree, folder, project)
             except BaseException:
-                if not existed and not os.listdir(folder):
+                if not why_plain:
+                    _removed(store, folder, project)
+                _emptied(folder)
+                if existed:
+                    os.makedirs(folder, exist_ok=True)
+                else:
                     with suppress(OSError):
                         os.rmdir(folder)
                 raise
@@ -105,10 +115,37 @@ def _added(group: ProgramGroup, store: Store, folder: str, project: str, commit:
         return f"the repository does not have commit {commit[:12]} any more, or may not be used"
     try:
         git.run(*top, "worktree", "add", "--detach", "--no-checkout", "--", folder, commit)
-        git.run("-C", folder, *HARMLESS, "read-tree", commit)
     except GitError as error:
         return str(error)
+    try:
+        git.run("-C", folder, *HARMLESS, "read-tree", commit)
+    except BaseException as error:
+        _removed(store, folder, project)
+        if not isinstance(error, GitError):
+            raise
+        os.makedirs(folder, exist_ok=True)
+        return str(error)
     return ""
+
+
+def _removed(store: Store, folder: str, project: str) -> None:
+    """Remove a work tree that we have added, with its folder."""
+    with (
+        suppress(GitError, TimeoutError, AgentStartError, BufferError),
+        ProgramGroup(time.monotonic() + UNDO_SECONDS) as group,
+    ):
+        git = Git(group, None, home=store.path)
+        git.run("-C", project, *HARMLESS, "worktree", "remove", "--force", "--", folder)
+
+
+def _emptied(folder: str) -> None:
+    """Remove what is in a folder that was empty."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
 
 
 def _checked_out(group: ProgramGroup, store: Store, tree: str, folder: str) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterator
@@ -61,6 +62,9 @@ NAMED = ".named"
 
 WAIT_SECONDS = 0.01
 """Pause before a lock is tried again."""
+
+
+STORE_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class StoreInUseError(TimeoutError):
@@ -158,15 +162,18 @@ class Store:
         found = set()
         with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, "fresh")) as entries:
             for entry in entries:
-                status = entry.stat()
-                if entry.name.endswith(NAMED):
-                    is_fresh = since is not None and status.st_mtime_ns >= since
-                else:
-                    is_fresh = time.time() - status.st_mtime < FRESH_SECONDS
+                try:
+                    status = entry.stat()
+                    if entry.name.endswith(NAMED):
+                        is_fresh = since is not None and status.st_mtime_ns >= since
+                    else:
+                        is_fresh = time.time() - status.st_mtime < FRESH_SECONDS
+                    if not is_fresh:
+                        os.unlink(entry.path)
+                except FileNotFoundError:  # the journal names it at this moment
+                    is_fresh = True
                 if is_fresh:
                     found.add(entry.name.removesuffix(NAMED))
-                else:
-                    os.unlink(entry.path)
         return found
 
     def _forget_others(self, kept: Collection[str]) -> None:
@@ -207,6 +214,13 @@ class Stores:
             return None
         path = os.path.join(self.folder, store_id)
         return Store(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+
+    def clear(self, deadline: float) -> None:
+        """Remove what a killed process has left of a store; raises TimeoutError and OSError."""
+        with locked(os.path.join(self.folder, ".lock"), deadline):
+            for name in os.listdir(self.folder):
+                if STORE_ID.fullmatch(name) and self.find(name) is None:
+                    shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def of(self, project: str, deadline: float) -> Store:
         """The store of the project whose work trees share this folder, made if there is none.
