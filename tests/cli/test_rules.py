@@ -97,7 +97,10 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     assert "run pytest" not in rules(journal, folder=folder)
     assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
     [told] = rules(journal, "--json", folder=folder).splitlines()
-    assert json.loads(told)["text"] == "run make check"
+    listed = json.loads(told)
+    assert (listed["number"], listed["text"]) == (2, "run make check")
+    assert (listed["agent"], listed["expiresAt"], listed["uses"]) == ("codex", None, 0)
+    assert listed["madeAt"].startswith("20")
 
 
 async def test_all_rules_are_switched_off_and_on(tmp_path: Path, folder: Path) -> None:

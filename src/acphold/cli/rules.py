@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_cwd, add_journal
 from acphold.cli.journals import opened, opened_if_any
@@ -16,6 +16,7 @@ from acphold.cli.places import named
 from acphold.cli.terminal_text import counted, local, on_one_line, visible
 from acphold.errors import RuleError
 from acphold.history.times import now_ms
+from acphold.hub.annotations import iso_time
 from acphold.journal import Journal
 from acphold.journal.access import Deed
 from acphold.known_agents import KNOWN_AGENTS
@@ -324,4 +325,19 @@ def _line(said: str, each: PastQuestion) -> str:
 
 
 def _json(rule: Rule) -> Mapping[str, object]:
-    return {**asdict(rule), "text": rule.text, "meaning": rule.meaning}
+    return {
+        "number": rule.number,
+        "text": rule.text,
+        "meaning": rule.meaning,
+        "folder": rule.folder,
+        "agent": rule.agent,
+        "sessionId": rule.session,
+        "user": rule.person,
+        "watches": rule.watches,
+        "isOff": rule.is_off,
+        "madeAt": iso_time(rule.made_at),
+        "madeWith": rule.made_with,
+        "expiresAt": iso_time(rule.expires_at) if rule.expires_at else None,
+        "uses": rule.uses,
+        "usedAt": iso_time(rule.used_at) if rule.used_at else None,
+    }
