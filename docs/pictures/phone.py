@@ -121,7 +121,7 @@ async def _played(camera: PhoneCamera, served: Served) -> bytes:
         other, session = sessions
         await page.goto(f"{served.url}/#pair={served.pair}")
         await page.get_by_text(FIRST).wait_for()
-        await camera.scene(1.2, FIRST)
+        await camera.scene(1.2, FIRST, "Notify me")
         turn = session.prompt(SECOND)
         question = page.locator(".inbox section.question")
         await question.wait_for()

@@ -198,6 +198,10 @@ async def test_claude_goes_on_once_at_the_reset_of_its_limit_if_it_was_told_to(
             # It goes on with nobody doing anything, and not before.
             await client.until(lambda: outcomes(acphold, session_id) == ENDS)
             assert time.time() >= until
+            # The journal has it first; the client is told a moment later.
+            await client.until(
+                lambda: GO_ON in text(client.updates(session_id), "user_message_chunk")
+            )
             assert text(client.updates(session_id), "user_message_chunk").count(GO_ON) == 1
             [row] = map(json.loads, acphold("list", "--json").splitlines())
             assert (row["outcome"], row["queued"], row["held"]) == ("completed", 0, None)

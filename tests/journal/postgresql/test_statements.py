@@ -18,7 +18,7 @@ from acphold.journal.postgresql.store import PostgresqlJournal
 from tests.journal.conversations import begun, chunk, encode
 from tests.postgresql import Databases
 
-OF_NO_SESSION = {"meta", "owners", "links", "access_tokens", "deeds"}
+OF_NO_SESSION = {"meta", "owners", "links", "access_tokens", "rules", "deeds"}
 """Tables that are small, and would be copied to each database."""
 
 
