@@ -52,14 +52,15 @@ PUBLIC = {
         JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links ListFilter
         ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
         Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
-        Records Repaired RewrittenError RowChange RowChanges Rule RuleChange Run SILENT_SECONDS
-        SearchHit Segment SessionExistsError SessionRow Sessions Share Silent Sizes Snapshots
-        Sought Speaker Summary Tokens TranscriptError Transcripts TurnSnapshot UsageSum UsageSums
+        Records Repaired RewrittenError RowChange RowChanges RuleChange Run SILENT_SECONDS SearchHit
+        Segment SessionExistsError SessionRow Sessions Share Silent Sizes Snapshots Sought Speaker
+        StandingRule Summary Tokens TranscriptError Transcripts TurnSnapshot UsageSum UsageSums
         Whose open_journal register
     """,
     "acphold.standing": """
-        MOST_ANSWERS USUAL Action Circumstances Command Edit Rule RuleChange Run Unclear Unreadable
-        Verdict allow_once asked_action decide decoded_call differs flaw read_line read_rule
+        MOST_ANSWERS USUAL Action Circumstances Decision EditAction PlainCommand RuleChange
+        RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
+        differs flaw read_line read_rule
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect

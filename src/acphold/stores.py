@@ -81,7 +81,7 @@ from acphold.journal.records.draft import Records
 from acphold.journal.snapshots import Snapshots, TurnSnapshot
 from acphold.journal.stores import OpenStore, open_journal, register
 from acphold.journal.transcripts import ReadTranscript, Transcripts
-from acphold.standing import Rule, RuleChange
+from acphold.standing import RuleChange, StandingRule
 
 __all__ = [
     "RENEW_SECONDS",
@@ -132,7 +132,6 @@ __all__ = [
     "RewrittenError",
     "RowChange",
     "RowChanges",
-    "Rule",
     "RuleChange",
     "Run",
     "SearchHit",
@@ -146,6 +145,7 @@ __all__ = [
     "Snapshots",
     "Sought",
     "Speaker",
+    "StandingRule",
     "Summary",
     "Tokens",
     "TranscriptError",

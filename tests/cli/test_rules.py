@@ -14,7 +14,7 @@ import pytest
 
 from acphold.hub import standing_answers
 from acphold.journal.stores import open_journal
-from acphold.standing import Rule
+from acphold.standing import StandingRule
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
 
@@ -32,7 +32,7 @@ def rules(journal: Path, *words: str, folder: Path, code: int = 0) -> str:
     return run.stdout + run.stderr
 
 
-async def kept(journal: Path) -> list[Rule]:
+async def kept(journal: Path) -> list[StandingRule]:
     opened = open_journal(journal)
     try:
         return await opened.access.rules("")

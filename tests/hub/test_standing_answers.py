@@ -19,7 +19,7 @@ from acphold.hub import standing_answers
 from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
 from acphold.server.principals import Principal
-from acphold.standing import Rule, RuleChange, read_rule
+from acphold.standing import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 
@@ -50,7 +50,7 @@ async def at_work(
         yield house, client, person, await house.at_work(client, folder)
 
 
-def made(text: str, folder: Path, **scope: Any) -> Rule:
+def made(text: str, folder: Path, **scope: Any) -> StandingRule:
     return replace(read_rule(text), folder=str(folder.resolve()), **scope)
 
 
@@ -167,7 +167,7 @@ async def test_a_rule_that_is_revoked_while_the_question_is_on_its_way_answers_n
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
         read = type(house.journal.access).rules
 
-        async def revoked(its: Any, person: str | None) -> list[Rule]:
+        async def revoked(its: Any, person: str | None) -> list[StandingRule]:
             found = await read(its, person)
             await its.change_rules("", None, RuleChange(ended_at=now_ms()))
             return found

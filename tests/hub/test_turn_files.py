@@ -14,10 +14,10 @@ from acphold.errors import WorkspaceError
 from acphold.hub import kept_files, turn_files
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
-from acphold.snapshots import comparison, taking
+from acphold.snapshots import comparison, snapshot
 from acphold.snapshots.git import GitError
-from acphold.snapshots.store import Store
-from acphold.snapshots.taking import Bounds, take
+from acphold.snapshots.snapshot import SnapshotBounds, take
+from acphold.snapshots.store import SnapshotStore
 from tests.editor import DEADLINE
 from tests.hub.shared import Shared, shared
 from tests.snapshots.conftest import Project, digest
@@ -288,10 +288,10 @@ async def test_upkeep_that_fails_drops_no_snapshot(
         def fails(*_: object, **__: object) -> None:
             raise GitError("no space left")
 
-        monkeypatch.setattr(Store, "keep", fails)
+        monkeypatch.setattr(SnapshotStore, "keep", fails)
         await tidy(house.journal, most=0)
         assert await house.journal.snapshots.of(session) == rows
-        monkeypatch.setattr(Store, "keep", lambda *_, **__: None)  # and nothing is won by it
+        monkeypatch.setattr(SnapshotStore, "keep", lambda *_, **__: None)
         await tidy(house.journal, most=0)
         assert await house.journal.snapshots.of(session) == rows[2:]
 
@@ -337,8 +337,8 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
         client = await house.client()
         session = await client.new(project.top)
         folder = Path((await stores_of(house.journal)).folder)
-        for bounds in (Bounds(store=0, free=0), Bounds(free=0)):
-            monkeypatch.setattr(taking, "take", partial(take, bounds=bounds))
+        for bounds in (SnapshotBounds(store=0, free=0), SnapshotBounds(free=0)):
+            monkeypatch.setattr(snapshot, "take", partial(take, bounds=bounds))
             turn = await house.begun(client, session, "go")
             async with asyncio.timeout(DEADLINE):
                 while bounds.store == 0 and not (folder / ".tidied").exists():  # noqa: ASYNC110 - no event

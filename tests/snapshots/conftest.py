@@ -13,9 +13,9 @@ import pytest
 
 from acphold.snapshots import comparison
 from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.laying import Laid, lay
-from acphold.snapshots.store import Store, Stores
-from acphold.snapshots.taking import Bounds, Refused, Taken, take
+from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
+from acphold.snapshots.store import SnapshotStore, Stores
+from acphold.snapshots.worktree import Laid, lay
 
 IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_AUTHOR_DATE": "@1 +0000"}
 COMMITTER = {key.replace("AUTHOR", "COMMITTER"): value for key, value in IDENTITY.items()}
@@ -55,28 +55,30 @@ class Project:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def attempt(self, bounds: Bounds | None = None, seconds: float = 30.0) -> Taken | Refused:
+    def attempt(
+        self, bounds: SnapshotBounds | None = None, seconds: float = 30.0
+    ) -> Taken | NotTaken:
         """Take a snapshot, with no bound on the free space of the disk."""
         checkout = checkout_of(str(self.top))
         assert checkout is not None
         return take(
             self.stores,
             checkout,
-            bounds=bounds or Bounds(free=0),
+            bounds=bounds or SnapshotBounds(free=0),
             deadline=time.monotonic() + seconds,
         )
 
-    def take(self, bounds: Bounds | None = None) -> Taken:
+    def take(self, bounds: SnapshotBounds | None = None) -> Taken:
         taken = self.attempt(bounds)
         assert isinstance(taken, Taken), taken
         return taken
 
-    def refused(self, bounds: Bounds | None = None, seconds: float = 30.0) -> str:
+    def refused(self, bounds: SnapshotBounds | None = None, seconds: float = 30.0) -> str:
         refused = self.attempt(bounds, seconds)
-        assert isinstance(refused, Refused), refused
+        assert isinstance(refused, NotTaken), refused
         return refused.reason
 
-    def store(self, taken: Taken) -> Store:
+    def store(self, taken: Taken) -> SnapshotStore:
         found = self.stores.find(taken.store)
         assert found is not None
         return found

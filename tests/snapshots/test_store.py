@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from acphold.snapshots import comparison
-from acphold.snapshots.taking import Bounds
+from acphold.snapshots.snapshot import SnapshotBounds
 
 from .conftest import Project, files
 
@@ -92,7 +92,7 @@ def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:
 
 
 def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:
-    bounds = Bounds(store=200_000, free=0)
+    bounds = SnapshotBounds(store=200_000, free=0)
     sizes = []
     for _ in range(10):
         project.write("noise", os.urandom(100_000))

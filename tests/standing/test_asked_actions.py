@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import Edit, Run, Unclear, allow_once, asked_action
+from acphold.standing import EditAction, RunAction, Unclear, allow_once, asked_action
 from acphold.standing.asked_actions import PERMISSION, Action
 
 CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
@@ -25,9 +25,9 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
     for row in map(json.loads, lines):
         action = action_of(row["agent"], row["call"], row["before"])
         match action:
-            case Run(lines=texts):
+            case RunAction(lines=texts):
                 assert list(texts) == row["run"]
-            case Edit(paths=paths):
+            case EditAction(paths=paths):
                 assert list(paths) == row["edit"]
             case Unclear():
                 assert "unclear" in row

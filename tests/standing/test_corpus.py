@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import Circumstances, Rule, Run, Verdict, decide, read_rule
+from acphold.standing import Circumstances, Decision, RunAction, StandingRule, decide, read_rule
 from acphold.standing.asked_actions import PERMISSION, asked_action
 
 HOME = "/home/ada/project"
@@ -23,19 +23,21 @@ def corpus(name: str) -> tuple[list[str], list[dict[str, Any]]]:
     return head["rules"], rows
 
 
-def made(texts: list[str], folder: Path) -> list[Rule]:
+def made(texts: list[str], folder: Path) -> list[StandingRule]:
     rules = []
     for number, text in enumerate(texts, start=1):
         rule = read_rule(text)
         rules.append(
-            Rule(rule.verdict, rule.kind, rule.argv, rule.is_prefix, str(folder), number=number)
+            StandingRule(
+                rule.verdict, rule.kind, rule.argv, rule.is_prefix, str(folder), number=number
+            )
         )
     return rules
 
 
-def judged(text: str, rules: list[Rule], folder: Path) -> Verdict:
+def judged(text: str, rules: list[StandingRule], folder: Path) -> Decision:
     at = Circumstances("claude", str(folder), "s", "", 1)
-    return decide(Run((text.replace(HOME, str(folder)),)), rules, at)
+    return decide(RunAction((text.replace(HOME, str(folder)),)), rules, at)
 
 
 @pytest.mark.parametrize("name", FILES)

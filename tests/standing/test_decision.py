@@ -10,12 +10,21 @@ import msgspec
 import pytest
 
 from acphold.errors import RuleError
-from acphold.standing import Circumstances, Edit, Rule, Run, Unclear, Verdict, decide, read_rule
+from acphold.standing import (
+    Circumstances,
+    Decision,
+    EditAction,
+    RunAction,
+    StandingRule,
+    Unclear,
+    decide,
+    read_rule,
+)
 
 NOW = 1_000_000
 
 
-def rule(text: str, folder: Path | str, number: int = 1, **scope: object) -> Rule:
+def rule(text: str, folder: Path | str, number: int = 1, **scope: object) -> StandingRule:
     made = msgspec.structs.replace(read_rule(text), folder=str(folder), number=number)
     return msgspec.structs.replace(made, **scope)
 
@@ -25,8 +34,8 @@ def at(folder: Path | str, **facts: object) -> Circumstances:
     return msgspec.structs.replace(here, **facts)
 
 
-def of_pytest(project: Path, made: Rule, **facts: object) -> Verdict:
-    return decide(Run(("pytest -q",)), [made], msgspec.structs.replace(at(project), **facts))
+def of_pytest(project: Path, made: StandingRule, **facts: object) -> Decision:
+    return decide(RunAction(("pytest -q",)), [made], msgspec.structs.replace(at(project), **facts))
 
 
 def test_an_answer_names_the_rules_that_gave_it(project: Path) -> None:
@@ -34,8 +43,11 @@ def test_an_answer_names_the_rules_that_gave_it(project: Path) -> None:
         rule("run pytest …", project, 3, person="ada"),
         rule("run ls", project, 5, person="ada"),
     ]
-    assert decide(Run(("pytest && ls",)), rules, at(project)).why == "allowed by your rules 3 and 5"
-    verdict = decide(Run(("pytest",)), rules, at(project))
+    assert (
+        decide(RunAction(("pytest && ls",)), rules, at(project)).why
+        == "allowed by your rules 3 and 5"
+    )
+    verdict = decide(RunAction(("pytest",)), rules, at(project))
     assert (verdict.why, verdict.rules) == ("allowed by your rule 3", (rules[0],))
 
 
@@ -71,16 +83,16 @@ def test_a_rule_that_asks_stands_above_each_that_allows_in_either_order(project:
         rule("ask run pytest", "", 2, person="ada"),
     )
     for rules in ([allows, asks], [asks, allows]):
-        verdict = decide(Run(("pytest",)), rules, at(project))
+        verdict = decide(RunAction(("pytest",)), rules, at(project))
         assert not verdict.allows
         assert verdict.rules == (asks,)
-        assert decide(Run(("pytest -q",)), rules, at(project)).allows
+        assert decide(RunAction(("pytest -q",)), rules, at(project)).allows
     edits, no_sql = (
         rule("edit .", project, 1, person="ada"),
         rule("ask edit docs", project, 2, person="ada"),
     )
-    assert decide(Edit(("src/a.py",)), [edits, no_sql], at(project)).allows
-    assert not decide(Edit(("docs/a.md",)), [edits, no_sql], at(project)).allows
+    assert decide(EditAction(("src/a.py",)), [edits, no_sql], at(project)).allows
+    assert not decide(EditAction(("docs/a.md",)), [edits, no_sql], at(project)).allows
 
 
 def test_only_what_can_be_read_is_allowed(project: Path) -> None:
@@ -106,7 +118,7 @@ def test_a_folder_that_holds_the_home_or_the_journal_is_asked(project: Path) -> 
     assert not of_pytest(project, made, kept=(str(project / "src"),)).allows
     assert not of_pytest(project, made, kept=(str(project),)).allows
     assert of_pytest(project, made, kept=(str(project.parent),)).allows
-    assert not decide(Run(("ls",)), [rule("run ls", "/", person="ada")], at("/")).allows
+    assert not decide(RunAction(("ls",)), [rule("run ls", "/", person="ada")], at("/")).allows
 
 
 def test_a_command_in_another_folder_than_the_sessions_is_asked(project: Path) -> None:
@@ -114,19 +126,19 @@ def test_a_command_in_another_folder_than_the_sessions_is_asked(project: Path) -
         rule("run pytest …", project, 1, person="ada"),
         rule("run make check", project, 2, person="ada"),
     ]
-    assert decide(Run(("pytest",), str(project)), rules, at(project)).allows
-    assert decide(Run(("pytest",), str(project / "src")), rules, at(project)).allows
-    assert not decide(Run(("pytest",), str(project.parent)), rules, at(project)).allows
-    assert not decide(Run(("pytest",), str(project / "out")), rules, at(project)).allows
-    assert not decide(Run(("make check",), str(project / "src")), rules, at(project)).allows
-    assert not decide(Run(("cd src && make check",)), rules, at(project)).allows
+    assert decide(RunAction(("pytest",), str(project)), rules, at(project)).allows
+    assert decide(RunAction(("pytest",), str(project / "src")), rules, at(project)).allows
+    assert not decide(RunAction(("pytest",), str(project.parent)), rules, at(project)).allows
+    assert not decide(RunAction(("pytest",), str(project / "out")), rules, at(project)).allows
+    assert not decide(RunAction(("make check",), str(project / "src")), rules, at(project)).allows
+    assert not decide(RunAction(("cd src && make check",)), rules, at(project)).allows
 
 
 def test_a_shell_that_stays_where_it_was_led_is_not_led_away(project: Path) -> None:
     rules = [rule("run ls …", project, person="ada")]
-    assert decide(Run(("cd src && ls",)), rules, at(project)).allows
-    assert not decide(Run(("cd nest && ls",), stays=True), rules, at(project)).allows
-    assert decide(Run((f"cd {project} && ls",), stays=True), rules, at(project)).allows
+    assert decide(RunAction(("cd src && ls",)), rules, at(project)).allows
+    assert not decide(RunAction(("cd nest && ls",), stays=True), rules, at(project)).allows
+    assert decide(RunAction((f"cd {project} && ls",), stays=True), rules, at(project)).allows
 
 
 def test_what_runs_where_cd_failed_is_asked(project: Path) -> None:
@@ -134,17 +146,17 @@ def test_what_runs_where_cd_failed_is_asked(project: Path) -> None:
         rule("run pwd …", project, 1, person="ada"),
         rule("run cat …", project, 2, person="ada"),
     ]
-    assert decide(Run(("cd src && pwd && cat a.py",)), rules, at(project)).allows
+    assert decide(RunAction(("cd src && pwd && cat a.py",)), rules, at(project)).allows
     for line in ("cd nosuch && pwd ; cat ../secret", "cd src && pwd ; cat a.py"):
-        assert not decide(Run((line,)), rules, at(project)).allows
-    assert decide(Run((f"cd {project} && pwd ; cat src/a.py",)), rules, at(project)).allows
+        assert not decide(RunAction((line,)), rules, at(project)).allows
+    assert decide(RunAction((f"cd {project} && pwd ; cat src/a.py",)), rules, at(project)).allows
 
 
 def test_a_format_that_has_git_check_signatures_is_asked(project: Path) -> None:
     rules = [rule("run git log …", project, person="ada")]
     for text in ("%G?", "%+GK", "%-GS", "% GF", "%h %GK"):
-        assert not decide(Run((f"git log --format='{text}'",)), rules, at(project)).allows
-    assert decide(Run(("git log --format='%h %s'",)), rules, at(project)).allows
+        assert not decide(RunAction((f"git log --format='{text}'",)), rules, at(project)).allows
+    assert decide(RunAction(("git log --format='%h %s'",)), rules, at(project)).allows
 
 
 def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
@@ -152,9 +164,9 @@ def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
         rule("run pytest …", project, 1, person="ada"),
         rule("run ls …", project, 2, person="ada"),
     ]
-    assert decide(Run(("pytest", "ls")), rules, at(project)).allows
-    assert not decide(Run(("pytest", "id")), rules, at(project)).allows
-    assert not decide(Run(("cd src && ls", "pytest")), rules, at(project)).allows
+    assert decide(RunAction(("pytest", "ls")), rules, at(project)).allows
+    assert not decide(RunAction(("pytest", "id")), rules, at(project)).allows
+    assert not decide(RunAction(("cd src && ls", "pytest")), rules, at(project)).allows
 
 
 @pytest.mark.parametrize(
@@ -199,21 +211,21 @@ def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
     (project / "docs/program").chmod(0o755)
     (project / "deep").symlink_to(".git")
     rules = [rule("edit .", project, person="ada")]
-    assert decide(Edit((path,)), rules, at(project)).allows is allowed
+    assert decide(EditAction((path,)), rules, at(project)).allows is allowed
     full = path if path.startswith(("/", "~")) else f"{project}/{path}"
-    assert decide(Edit((full,)), rules, at(project)).allows is allowed
+    assert decide(EditAction((full,)), rules, at(project)).allows is allowed
 
 
 def test_a_rule_for_edits_below_a_folder_does_not_reach_its_sibling(project: Path) -> None:
     rules = [rule("edit docs", project, person="ada")]
-    assert decide(Edit(("docs/a.md",)), rules, at(project)).allows
-    assert not decide(Edit(("docs/a.md", "src/a.py")), rules, at(project)).allows
-    assert not decide(Edit(("docs2/a.md",)), rules, at(project)).allows
+    assert decide(EditAction(("docs/a.md",)), rules, at(project)).allows
+    assert not decide(EditAction(("docs/a.md", "src/a.py")), rules, at(project)).allows
+    assert not decide(EditAction(("docs2/a.md",)), rules, at(project)).allows
     assert not decide(
-        Edit((".git/x",)), [rule("edit .git", project, person="ada")], at(project)
+        EditAction((".git/x",)), [rule("edit .git", project, person="ada")], at(project)
     ).allows
     out = rule("edit out", project, person="ada")
-    assert not decide(Edit(("out/secret",)), [out], at(project)).allows
+    assert not decide(EditAction(("out/secret",)), [out], at(project)).allows
 
 
 @pytest.mark.parametrize(
@@ -258,7 +270,7 @@ def test_a_rule_says_in_plain_words_what_it_allows() -> None:
 
 def test_a_decision_takes_less_than_a_tenth_of_a_millisecond(project: Path) -> None:
     rules = [rule("run pytest …", project, n, person="ada") for n in range(1, 9)]
-    action, here = Run(("pytest -q tests/test_a.py 2>&1",)), at(project)
+    action, here = RunAction(("pytest -q tests/test_a.py 2>&1",)), at(project)
     times = []
     for _ in range(300):
         begun = time.perf_counter()

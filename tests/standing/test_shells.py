@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.standing import Unreadable, read_line
+from acphold.standing import UnreadableLine, read_line
 
 PROGRAMS = ("p", "q", "aa", "b1", "ls", "git-x")
 SHELLS = {
@@ -107,7 +107,9 @@ def plain_lines(count: int, seed: int) -> list[tuple[str, Counter[tuple[str, ...
         text = line(chance)
         commands = read_line(text)
         # Any other program would really be looked for.
-        if not isinstance(commands, Unreadable) and all(c.argv[0] in PROGRAMS for c in commands):
+        if not isinstance(commands, UnreadableLine) and all(
+            c.argv[0] in PROGRAMS for c in commands
+        ):
             found.append((text, Counter(command.argv for command in commands)))
     return found
 
@@ -193,10 +195,10 @@ def test_no_reserved_word_of_a_shell_begins_a_plain_command(shell: str, listing:
     ).stdout.split()
     assert len(words) > 15
     harmless = {"cd", "echo", "pwd", "true", "false", "type", "realpath"}
-    read = [word for word in words if not isinstance(read_line(f"{word} a"), Unreadable)]
+    read = [word for word in words if not isinstance(read_line(f"{word} a"), UnreadableLine)]
     assert set(read) <= harmless
 
 
 def test_a_line_that_hangs_on_what_stands_behind_its_end_is_not_plain() -> None:
     for text in ("ls 'a", 'ls "a', "ls &&", "ls |", "ls;", "ls \\"):
-        assert isinstance(read_line(text), Unreadable)
+        assert isinstance(read_line(text), UnreadableLine)

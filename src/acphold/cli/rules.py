@@ -23,7 +23,7 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.past_questions import PastQuestion, is_readable, past_questions
-from acphold.standing import Rule, RuleChange, Run, read_rule
+from acphold.standing import RuleChange, RunAction, StandingRule, read_rule
 from acphold.standing.folders import real
 from acphold.standing.rules import DAY, flaw, typed_words
 
@@ -141,14 +141,16 @@ def rules(
     return asyncio.run(_list(journal, person, json=json))
 
 
-def _read(text: str) -> Rule:
+def _read(text: str) -> StandingRule:
     try:
         return read_rule(text)
     except RuleError as error:
         raise UsageError(f"{text}: {error}") from None
 
 
-async def _add(location: str | None, rule: Rule, session: str | None, *, although: bool) -> int:
+async def _add(
+    location: str | None, rule: StandingRule, session: str | None, *, although: bool
+) -> int:
     async with opened(location) as journal:
         if session is not None:
             row = await named(LocalReader(journal), session)
@@ -228,7 +230,7 @@ async def _why(location: str | None, user: str, given: str) -> int:
     return Exit.OK
 
 
-async def _try(location: str | None, rule: Rule) -> int:
+async def _try(location: str | None, rule: StandingRule) -> int:
     counts: Counter[str] = Counter()
     async with opened(location) as journal:
         async for each in past_questions(journal, rule.made_at - YEAR, Whose(rule.person or None)):
@@ -255,7 +257,7 @@ async def _suggest(location: str | None, user: str) -> int:
         rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
         now = now_ms()
         async for each in past_questions(journal, now - YEAR, Whose(user or None)):
-            if not isinstance(each.action, Run) or len(each.action.lines) != 1:
+            if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
                 continue
             key = (real(each.row.cwd), each.action.lines[0])
             if each.decided == "refused":
@@ -278,13 +280,13 @@ async def _suggest(location: str | None, user: str) -> int:
     return Exit.OK
 
 
-def _would(rule: Rule, each: PastQuestion) -> bool:
+def _would(rule: StandingRule, each: PastQuestion) -> bool:
     """True if the rule alone would have allowed it, had there been one."""
     alone = replace(rule, number=1, expires_at=0, person=each.row.tenant, session="")
     return each.judged([alone]).allows
 
 
-def _is_live(rule: Rule, now: int) -> bool:
+def _is_live(rule: StandingRule, now: int) -> bool:
     return not rule.ended_at and (not rule.expires_at or now < rule.expires_at)
 
 
@@ -300,7 +302,7 @@ async def _note(journal: Journal, deed: str, name: str) -> None:
     )
 
 
-def _told(rule: Rule) -> str:
+def _told(rule: StandingRule) -> str:
     marks = [
         "off" if rule.is_off else "",
         "only watches" if rule.watches else "",
@@ -320,11 +322,11 @@ def _told(rule: Rule) -> str:
 
 
 def _line(said: str, each: PastQuestion) -> str:
-    asked = " ; ".join(each.action.lines) if isinstance(each.action, Run) else each.title
+    asked = " ; ".join(each.action.lines) if isinstance(each.action, RunAction) else each.title
     return visible(on_one_line(f"{local(each.at)}  {said:<12} {asked}"))
 
 
-def _json(rule: Rule) -> Mapping[str, object]:
+def _json(rule: StandingRule) -> Mapping[str, object]:
     return {
         "number": rule.number,
         "text": rule.text,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from acphold.agents.steering import has_steering
+from acphold.agents.steer_method import has_steering
 from acphold.errors import CapabilityError
 from acphold.processes.program import on_path
 from acphold.schema import McpServerHttp, McpServerSse, McpServerStdio

@@ -21,7 +21,7 @@ import msgspec
 from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.runs import runs, session_of
-from acphold.agents.steering import STEERING, is_injected, steering_params
+from acphold.agents.steer_method import STEERING, is_injected, steering_params
 from acphold.agents.wrapped import understood
 from acphold.client.duties import AskingSession, Duties
 from acphold.client.inbox import Backpressure

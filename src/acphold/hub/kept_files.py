@@ -25,8 +25,8 @@ from acphold.journal import Journal, SessionRow, history
 from acphold.journal.identity import identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.snapshots import TurnSnapshot
-from acphold.snapshots.laying import Laid, lay
-from acphold.snapshots.store import Store, Stores
+from acphold.snapshots.store import SnapshotStore, Stores
+from acphold.snapshots.worktree import Laid, lay
 from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.threads import Threads
 
@@ -129,7 +129,7 @@ def _noted(path: str) -> int:
         os.close(descriptor)
 
 
-def _keep(store: Store, trees: set[str], since: int, _: object) -> int | None:
+def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int | None:
     """Keep these snapshots of a store and no others; return its size in bytes, None if that
     failed."""
     deadline = time.monotonic() + TIDY_SECONDS

@@ -34,7 +34,7 @@ from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.standing import Edit, Rule, Run, Verdict
+    from acphold.standing import Decision, EditAction, RunAction, StandingRule
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ class Considered(Struct, frozen=True):
     `watched` is what rules that only watch would have done, as JSON for the answer's entry.
     """
 
-    action: Run | Edit | None
-    verdict: Verdict
+    action: RunAction | EditAction | None
+    verdict: Decision
     watched: bytes = b""
 
 
@@ -90,7 +90,7 @@ class StandingAnswers:
         self._counted = (0, 0)
         self._rest = False
         self._answering = asyncio.Lock()
-        self.allowed: dict[str, tuple[Run | Edit, str]] = {}
+        self.allowed: dict[str, tuple[RunAction | EditAction, str]] = {}
         """The calls of this turn that rules have allowed, by id, with the numbers of the rules."""
 
     async def considered(
@@ -114,7 +114,7 @@ class StandingAnswers:
         return None
 
     async def _considered(
-        self, rules: Sequence[Rule], question: AskedQuestion, before: int
+        self, rules: Sequence[StandingRule], question: AskedQuestion, before: int
     ) -> Considered | None:
         from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
 
@@ -233,7 +233,7 @@ class StandingAnswers:
         return any(row.shared_with.values())
 
 
-def _numbers(rules: Sequence[Rule]) -> list[int]:
+def _numbers(rules: Sequence[StandingRule]) -> list[int]:
     return [rule.number for rule in rules]
 
 

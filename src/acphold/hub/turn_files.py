@@ -29,7 +29,7 @@ from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
     from acphold.snapshots.checkouts import Checkout
-    from acphold.snapshots.taking import Refused, Taken
+    from acphold.snapshots.snapshot import NotTaken, Taken
 
 Edge: TypeAlias = Literal["begin", "end"]
 
@@ -108,7 +108,7 @@ class FileKeeper:
         """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
         true once the agent is at work behind it."""
         from acphold.hub.kept_files import is_due, stores_of
-        from acphold.snapshots.taking import Refused, take
+        from acphold.snapshots.snapshot import NotTaken, take
 
         try:
             stores = await stores_of(self._journal)
@@ -119,13 +119,13 @@ class FileKeeper:
             for root in roots:
                 at = now_ms()
 
-                def work(_: object, root: Checkout = root) -> Taken | Refused:
+                def work(_: object, root: Checkout = root) -> Taken | NotTaken:
                     return take(stores, root, spared=own)
 
                 taken = await self._threads.run(work)
                 seconds = time.monotonic() - since
                 rows.append(self._row(turn, edge, root, at, taken, seconds, is_late=is_late()))
-                is_full |= isinstance(taken, Refused) and taken.cause == "full"
+                is_full |= isinstance(taken, NotTaken) and taken.cause == "full"
             before = await self._journal.snapshots.newest([session_id])
             last = before.get(session_id)
             if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
@@ -152,7 +152,7 @@ class FileKeeper:
         edge: Edge,
         root: Checkout,
         at: int,
-        taken: Taken | Refused,
+        taken: Taken | NotTaken,
         seconds: float,
         *,
         is_late: bool,
@@ -166,9 +166,9 @@ class FileKeeper:
             state="late" if is_late else "whole",
             took=int(seconds * 1000),
         )
-        from acphold.snapshots.taking import Refused
+        from acphold.snapshots.snapshot import NotTaken
 
-        if isinstance(taken, Refused):
+        if isinstance(taken, NotTaken):
             if taken.cause == "folder":
                 self._failures[root.top] += 1
                 if self._failures[root.top] == FAILURES:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 from msgspec import Struct
 
 if TYPE_CHECKING:  # most processes never see a rule
-    from acphold.standing import Rule, RuleChange
+    from acphold.standing import RuleChange, StandingRule
 
 Scope = Literal["watch", "prompt", "answer", "manage", "node", "browser"]
 """A permission that a token gives its holder."""
@@ -156,16 +156,16 @@ class Access(Protocol):
     async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
         """Add deeds, and forget those beyond KEPT_DEEDS and KEPT_DEEDS_MS."""
 
-    async def rules(self, person: str | None) -> list[Rule]:
+    async def rules(self, person: str | None) -> list[StandingRule]:
         """The standing answers of a person, oldest first, including those that have ended; with
         None, of everybody."""
 
-    async def add_rule(self, rule: Rule) -> Rule:
+    async def add_rule(self, rule: StandingRule) -> StandingRule:
         """Add a rule of its person; return it with its number, which no other one ever had."""
 
     async def change_rules(
         self, person: str, numbers: Collection[int] | None, change: RuleChange
-    ) -> list[Rule]:
+    ) -> list[StandingRule]:
         """Change these rules of a person, or all; return those that were found, as they are now."""
 
 

@@ -13,9 +13,9 @@ from acphold.reading.inbox import InboxJournal, InboxQuestion, Whose, call_befor
 from acphold.standing import (
     Action,
     Circumstances,
-    Rule,
+    Decision,
+    StandingRule,
     Unclear,
-    Verdict,
     asked_action,
     decide,
     decoded_call,
@@ -38,7 +38,7 @@ class PastQuestion(Struct, frozen=True):
     action: Action
     decided: Literal["allowed", "refused", ""]
 
-    def judged(self, rules: Iterable[Rule], *, now: int | None = None) -> Verdict:
+    def judged(self, rules: Iterable[StandingRule], *, now: int | None = None) -> Decision:
         """Return what these rules say, at the time of the question or at `now`."""
         row = self.row
         at = Circumstances(

@@ -27,7 +27,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.agents.capabilities import QUEUE_METHOD, permitted
-from acphold.agents.steering import STEERING
+from acphold.agents.steer_method import STEERING
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope

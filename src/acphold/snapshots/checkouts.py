@@ -37,7 +37,7 @@ class Checkout(Struct, frozen=True):
         return bool(self.git_folder)
 
 
-class Head(Struct, frozen=True):
+class GitHead(Struct, frozen=True):
     """The commit that is checked out, None before the first; and its branch, "" if there is
     none. Bytes of its name that are not UTF-8 are replaced."""
 
@@ -74,15 +74,15 @@ def checkout_at(top: str) -> Checkout | None:
     return Checkout(top, git_folder, os.path.realpath(os.path.join(git_folder, shared)))
 
 
-def head(checkout: Checkout) -> Head:
+def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""
     said = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
     if not said.startswith("ref:"):
-        return Head(said if COMMIT.fullmatch(said) else None, "")
+        return GitHead(said if COMMIT.fullmatch(said) else None, "")
     name = said.removeprefix("ref:").strip()
     if not name.startswith("refs/") or ".." in name.split("/"):
-        return Head(None, "")
+        return GitHead(None, "")
     branch = name.removeprefix("refs/heads/")
     commit = _text(os.path.join(checkout.common, name)).strip()
     if not commit:
@@ -91,7 +91,7 @@ def head(checkout: Checkout) -> Head:
             if its_name == name:
                 commit = found
     shown = os.fsencode(branch).decode(errors="replace")
-    return Head(commit if COMMIT.fullmatch(commit) else None, shown)
+    return GitHead(commit if COMMIT.fullmatch(commit) else None, shown)
 
 
 def _text(path: str) -> str:

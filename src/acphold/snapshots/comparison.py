@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.store import Store
+from acphold.snapshots.store import SnapshotStore
 
 SECONDS = 60.0
 """Seconds that a comparison, or reading a file, may take."""
@@ -30,7 +30,7 @@ class FileChange(Struct, frozen=True):
     mode: str
 
 
-def changes(store: Store, before: str, after: str) -> list[FileChange]:
+def changes(store: SnapshotStore, before: str, after: str) -> list[FileChange]:
     """Return what differs between two trees, by path; renames are found.
 
     Blocks. Raises GitError, TimeoutError and OSError.
@@ -63,7 +63,7 @@ def changes(store: Store, before: str, after: str) -> list[FileChange]:
     return found
 
 
-def patch(store: Store, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
+def patch(store: SnapshotStore, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
     """Return the differences between two trees as a patch for `git apply`: all, or of these files.
 
     Blocks. Raises GitError, TimeoutError, BufferError and OSError.
@@ -76,14 +76,14 @@ def patch(store: Store, before: str, after: str, paths: Sequence[str] = ()) -> b
         )
 
 
-def content(store: Store, blob: str) -> bytes:
+def content(store: SnapshotStore, blob: str) -> bytes:
     """Return a file of a snapshot by the id of its content. Blocks, and raises as `patch` does."""
     deadline = time.monotonic() + SECONDS
     with store.used(deadline), ProgramGroup(deadline) as group:
         return store.git(group).run("cat-file", "blob", blob)
 
 
-def is_there(store: Store, tree: str) -> bool:
+def is_there(store: SnapshotStore, tree: str) -> bool:
     """Return True if the store has a snapshot. Blocks, and raises as `patch` does."""
     deadline = time.monotonic() + SECONDS
     with store.used(deadline), ProgramGroup(deadline) as group:

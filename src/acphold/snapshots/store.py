@@ -71,7 +71,7 @@ class StoreInUseError(TimeoutError):
     """A lock was not free until the deadline."""
 
 
-class Store:
+class SnapshotStore:
     """One store, at `path`."""
 
     def __init__(self, path: str) -> None:
@@ -202,18 +202,18 @@ class Stores:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def __iter__(self) -> Iterator[Store]:
+    def __iter__(self) -> Iterator[SnapshotStore]:
         with suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.folder)):
                 if (store := self.find(name)) is not None:
                     yield store
 
-    def find(self, store_id: str) -> Store | None:
+    def find(self, store_id: str) -> SnapshotStore | None:
         """The store with this id; None if it is not here."""
         if not (store_id.isascii() and store_id.isalnum()):
             return None
         path = os.path.join(self.folder, store_id)
-        return Store(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+        return SnapshotStore(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
 
     def clear(self, deadline: float) -> None:
         """Remove what a killed process has left of a store; raises TimeoutError and OSError."""
@@ -222,7 +222,7 @@ class Stores:
                 if STORE_ID.fullmatch(name) and self.find(name) is None:
                     shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
-    def of(self, project: str, deadline: float) -> Store:
+    def of(self, project: str, deadline: float) -> SnapshotStore:
         """The store of the project whose work trees share this folder, made if there is none.
 
         Raises TimeoutError and OSError.
@@ -245,7 +245,7 @@ class Stores:
                 ("HEAD", b"ref: refs/heads/none\n"),  # the last: with it, it is a store
             ):
                 _write(os.path.join(path, name), text)
-            return Store(path)
+            return SnapshotStore(path)
 
 
 @contextmanager

@@ -2,31 +2,31 @@
 
 from acphold.standing.asked_actions import (
     Action,
-    Edit,
-    Run,
+    EditAction,
+    RunAction,
     Unclear,
     allow_once,
     asked_action,
     decoded_call,
     differs,
 )
-from acphold.standing.decision import MOST_ANSWERS, Circumstances, Verdict, decide
-from acphold.standing.plain_commands import Command, Unreadable, read_line
-from acphold.standing.rules import USUAL, Rule, RuleChange, flaw, read_rule
+from acphold.standing.decision import MOST_ANSWERS, Circumstances, Decision, decide
+from acphold.standing.plain_commands import PlainCommand, UnreadableLine, read_line
+from acphold.standing.rules import USUAL, RuleChange, StandingRule, flaw, read_rule
 
 __all__ = [
     "MOST_ANSWERS",
     "USUAL",
     "Action",
     "Circumstances",
-    "Command",
-    "Edit",
-    "Rule",
+    "Decision",
+    "EditAction",
+    "PlainCommand",
     "RuleChange",
-    "Run",
+    "RunAction",
+    "StandingRule",
     "Unclear",
-    "Unreadable",
-    "Verdict",
+    "UnreadableLine",
     "allow_once",
     "asked_action",
     "decide",

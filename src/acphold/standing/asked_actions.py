@@ -34,7 +34,7 @@ Json = Mapping[str, Any]
 """A decoded object; values are what JSON has."""
 
 
-class Run(Struct, frozen=True):
+class RunAction(Struct, frozen=True):
     """Command lines to run, one after the other; `cwd` is their folder, None if nobody says.
 
     With `stays` the agent's shell is still there for its next command, wherever a `cd` has led.
@@ -45,7 +45,7 @@ class Run(Struct, frozen=True):
     stays: bool = False
 
 
-class Edit(Struct, frozen=True):
+class EditAction(Struct, frozen=True):
     """Files to write, each once; paths as the agent names them."""
 
     paths: tuple[str, ...]
@@ -57,7 +57,7 @@ class Unclear(Struct, frozen=True):
     why: str
 
 
-Action = Run | Edit | Unclear
+Action = RunAction | EditAction | Unclear
 
 
 def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Action:
@@ -75,7 +75,7 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     if not isinstance(given, dict) or not given:
         return Unclear("the agent did not say what it wants to do in a form that can be checked")
     action = reader(call, given, earlier)
-    return _agreed(action, call) if isinstance(action, Edit) else action
+    return _agreed(action, call) if isinstance(action, EditAction) else action
 
 
 def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
@@ -103,11 +103,11 @@ def allow_once(params: bytes) -> bytes | None:
     return msgspec.json.encode(found[0])
 
 
-def differs(action: Run | Edit, call: Json, folder: str) -> bool:
+def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
     """True if the fields of a call, reported later, do not fit the `action` that was allowed; paths
     in them may be named from `folder`."""
     given = _object(call.get("rawInput"))
-    if isinstance(action, Run):
+    if isinstance(action, RunAction):
         told: object = given.get("commands", given.get("command"))
         if isinstance(told, list) and "command" in given and len(told) == 3:
             told = told[2]  # a shell, its option, and the text
@@ -135,7 +135,7 @@ def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _agreed(edit: Edit, call: Json) -> Action:
+def _agreed(edit: EditAction, call: Json) -> Action:
     """The edit, if the places and the diffs of its call name no other file."""
     told = [*_objects(call.get("locations")), *_objects(call.get("content"))]
     named = [path for part in told if (path := part.get("path")) is not None]
@@ -169,7 +169,7 @@ def _lines(given: Json, earlier: Json, cwd: object = None, *, stays: bool = Fals
     text, before = given["command"], _object(earlier.get("rawInput"))
     if not isinstance(text, str) or not (cwd is None or isinstance(cwd, str)):
         return _ODD
-    return Run((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
+    return RunAction((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
 def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
@@ -178,7 +178,7 @@ def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
     path, told = given[key], _object(earlier.get("rawInput"))
     if not isinstance(path, str):
         return _ODD
-    return Edit((path,)) if told.get(before or key, path) == path else _DIFFERS
+    return EditAction((path,)) if told.get(before or key, path) == path else _DIFFERS
 
 
 def _claude(call: Json, given: Json, earlier: Json) -> Action:
@@ -189,9 +189,9 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
         if given.get("run_in_background"):
             return _BACKGROUND
         return _lines(given, earlier, stays=True)
-    if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
-        tool == "Write" and _has_only(given, "file_path content")
-    ):
+    if (
+        tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")
+    ) or (tool == "Write" and _has_only(given, "file_path content")):
         return _file(given, earlier, "file_path")
     return _OTHER_TOOL
 
@@ -212,13 +212,13 @@ def _codex(_: Json, given: Json, earlier: Json) -> Action:
                 if before.get("command", given["command"]) != given["command"]:
                     return _DIFFERS
                 cwd = given["cwd"]
-                return Run((text,), cwd) if isinstance(cwd, str) else _ODD
+                return RunAction((text,), cwd) if isinstance(cwd, str) else _ODD
         return Unclear("the command is not one for a shell that acphold knows")
     if _has_only(given, "call_id changes", _CODEX) and isinstance(given["changes"], dict):
         for change in map(_object, given["changes"].values()):
             if change.get("type") not in ("update", "add") or change.get("move_path"):
                 return Unclear("a file would be moved or deleted")
-        return Edit(tuple(given["changes"])) if given["changes"] else _ODD
+        return EditAction(tuple(given["changes"])) if given["changes"] else _ODD
     return _ODD
 
 
@@ -244,7 +244,7 @@ def _cline(call: Json, given: Json, earlier: Json) -> Action:
         return _ODD
     if before.get("commands", lines) != lines:
         return _DIFFERS
-    return Run(tuple(lines)) if all(isinstance(line, str) for line in lines) else _ODD
+    return RunAction(tuple(lines)) if all(isinstance(line, str) for line in lines) else _ODD
 
 
 def _opencode(call: Json, given: Json, earlier: Json) -> Action:

@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.standing.asked_actions import Action, Edit, Run
+from acphold.standing.asked_actions import Action, EditAction, RunAction
 from acphold.standing.folders import is_in, no_edit, real
-from acphold.standing.plain_commands import Command, Unreadable, read_line
+from acphold.standing.plain_commands import PlainCommand, UnreadableLine, read_line
 from acphold.standing.programs import no_arguments, row_of
-from acphold.standing.rules import Rule, quoted
+from acphold.standing.rules import StandingRule, quoted
 
 MOST_ANSWERS: Final = 20
 """Answers that rules give in one turn; they rest after that."""
@@ -28,7 +28,7 @@ _FOLDER: Final = re.compile(r"[A-Za-z0-9_./][^~]*")
 
 
 class Circumstances(Struct, frozen=True):
-    """Where and when a question is asked.
+    """The place and the time of a question.
 
     `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
     epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
@@ -46,24 +46,24 @@ class Circumstances(Struct, frozen=True):
     kept: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class Decision(Struct, frozen=True):
     """The decision; `why` is for people. `rules` are those that allow it, each once, or the one
     that says to ask."""
 
     allows: bool
     why: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[StandingRule, ...] = ()
 
 
 class _AskedError(Exception):
     """It is asked; the text is the reason."""
 
-    def __init__(self, why: str, *rules: Rule) -> None:
+    def __init__(self, why: str, *rules: StandingRule) -> None:
         super().__init__(why)
         self.rules = rules
 
 
-def decide(action: Action, rules: Iterable[Rule], at: Circumstances) -> Verdict:
+def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> Decision:
     """Return the decision of the `rules` that count here, including those that only watch."""
     folder = real(at.folder)
     here = [rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)]
@@ -71,16 +71,16 @@ def decide(action: Action, rules: Iterable[Rule], at: Circumstances) -> Verdict:
         if not any(rule.verdict == "allow" for rule in here):
             raise _AskedError("there is no rule for this agent and folder")
         _require_calm(at, folder)
-        if isinstance(action, Run):
+        if isinstance(action, RunAction):
             used = _run(action, here, folder)
-        elif isinstance(action, Edit):
+        elif isinstance(action, EditAction):
             used = _edit(action, here, folder)
         else:
             raise _AskedError(action.why)
     except _AskedError as asked:
-        return Verdict(allows=False, why=str(asked), rules=asked.rules)
+        return Decision(allows=False, why=str(asked), rules=asked.rules)
     numbers = " and ".join(str(rule.number) for rule in used)
-    return Verdict(
+    return Decision(
         allows=True, why=f"allowed by your rule{'s' * (len(used) > 1)} {numbers}", rules=used
     )
 
@@ -98,14 +98,14 @@ def _require_calm(at: Circumstances, folder: str) -> None:
         raise _AskedError("the session's folder holds your home or the journal")
 
 
-def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
+def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple[StandingRule, ...]:
     cwd = folder if action.cwd is None else real(action.cwd)
     if not is_in(cwd, folder):
         raise _AskedError("it would run outside of the session's folder")
-    used: list[Rule] = []
+    used: list[StandingRule] = []
     for number, text in enumerate(action.lines, start=1):
         commands = read_line(text)
-        if isinstance(commands, Unreadable):
+        if isinstance(commands, UnreadableLine):
             raise _AskedError(commands.why)
         place, rest = _entered(commands, cwd, folder)
         if place != cwd and any(command.joined_by == ";" for command in rest):
@@ -118,11 +118,13 @@ def _run(action: Run, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
     return _each_once(used)
 
 
-def _entered(commands: Sequence[Command], cwd: str, folder: str) -> tuple[str, Sequence[Command]]:
+def _entered(
+    commands: Sequence[PlainCommand], cwd: str, folder: str
+) -> tuple[str, Sequence[PlainCommand]]:
     """Follow `cd FOLDER &&` in front; return the folder, and the commands that run there."""
     while commands[0].argv[0] == "cd":
         match commands:
-            case [Command(argv=("cd", target)), Command(joined_by="&&"), *_]:
+            case [PlainCommand(argv=("cd", target)), PlainCommand(joined_by="&&"), *_]:
                 if not _FOLDER.fullmatch(target) or ".." in target.split("/"):
                     raise _AskedError(f"cd {target} may lead anywhere")
                 cwd = real(os.path.join(cwd, target))
@@ -134,7 +136,9 @@ def _entered(commands: Sequence[Command], cwd: str, folder: str) -> tuple[str, S
     return cwd, commands
 
 
-def _rule_for(argv: tuple[str, ...], rules: Sequence[Rule], cwd: str, folder: str) -> Rule:
+def _rule_for(
+    argv: tuple[str, ...], rules: Sequence[StandingRule], cwd: str, folder: str
+) -> StandingRule:
     """Return the rule that allows this command; the oldest of several."""
     why = ""
     for rule in rules:
@@ -154,11 +158,13 @@ def _rule_for(argv: tuple[str, ...], rules: Sequence[Rule], cwd: str, folder: st
     raise _AskedError(why or f"no rule covers {_shown(argv)}")
 
 
-def _begins(argv: tuple[str, ...], rule: Rule) -> bool:
+def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
     return (argv[: len(rule.argv)] if rule.is_prefix else argv) == rule.argv
 
 
-def _edit(action: Edit, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
+def _edit(
+    action: EditAction, rules: Sequence[StandingRule], folder: str
+) -> tuple[StandingRule, ...]:
     edits = [rule for rule in rules if rule.kind == "edit"]
     used = []
     for path in action.paths:
@@ -180,7 +186,7 @@ def _edit(action: Edit, rules: Sequence[Rule], folder: str) -> tuple[Rule, ...]:
     return _each_once(used)
 
 
-def _each_once(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def _each_once(rules: Iterable[StandingRule]) -> tuple[StandingRule, ...]:
     return tuple({rule.number: rule for rule in rules}.values())
 
 

@@ -53,14 +53,14 @@ WORDS_OF_SHELLS: Final = _words(
 """No program: its meaning is the shell's, and often different in each."""
 
 
-class Command(Struct, frozen=True):
+class PlainCommand(Struct, frozen=True):
     """One command of a line: the `argv` that its program gets; `joined_by` stands in front."""
 
     argv: tuple[str, ...]
     joined_by: Operator | None = None
 
 
-class Unreadable(Struct, frozen=True):
+class UnreadableLine(Struct, frozen=True):
     """A line that is not in the language; `why` is for people."""
 
     why: str
@@ -81,18 +81,18 @@ _TOKEN: Final = re.compile(
 _PROGRAM: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 
 
-def read_line(text: str) -> tuple[Command, ...] | Unreadable:
+def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
     """Return the commands of `text`, in their order; Unreadable if shells could differ about it."""
     if len(text) > LENGTH:
-        return Unreadable(f"the command has more than {LENGTH:,} characters")
+        return UnreadableLine(f"the command has more than {LENGTH:,} characters")
     if not text.isascii():
         if not text.isprintable() or not unicodedata.is_normalized("NFC", text):
-            return Unreadable("the command has characters that cannot be seen")
+            return UnreadableLine("the command has characters that cannot be seen")
     elif not text.isprintable():
-        return Unreadable("the command has control characters or several lines")
+        return UnreadableLine("the command has control characters or several lines")
     if (found := _EVALUATED.search(text)) is not None:
-        return Unreadable(f"the command has {found[0]}, which shells evaluate")
-    commands: list[Command] = []
+        return UnreadableLine(f"the command has {found[0]}, which shells evaluate")
+    commands: list[PlainCommand] = []
     words: list[str] = []
     joined_by: Operator | None = None
     is_redirected = False
@@ -100,30 +100,30 @@ def read_line(text: str) -> tuple[Command, ...] | Unreadable:
     while place < end:
         token = _TOKEN.match(text, place, end)
         if token is None:
-            return Unreadable(f"cannot be read from here: {_shortened(text[place:].lstrip())}")
+            return UnreadableLine(f"cannot be read from here: {_shortened(text[place:].lstrip())}")
         place = token.end()
         if (operator := token["operator"]) is not None:
             if not words:
-                return Unreadable(f"no command in front of {operator}")
-            commands.append(Command(tuple(words), joined_by))
+                return UnreadableLine(f"no command in front of {operator}")
+            commands.append(PlainCommand(tuple(words), joined_by))
             words, is_redirected = [], False
             joined_by = operator  # type: ignore[assignment]
         elif token["redirect"] is not None:
             if not words:
-                return Unreadable("a redirection without a command")
+                return UnreadableLine("a redirection without a command")
             is_redirected = True
         elif is_redirected:
-            return Unreadable("a word behind a redirection")
+            return UnreadableLine("a word behind a redirection")
         elif not words and (why := _no_program(token)):
-            return Unreadable(why)
+            return UnreadableLine(why)
         else:
             quoted = token["tail"] or token["quoted"] or "''"
             words.append((token["bare"] or "") + quoted[1:-1])
     if not words:
-        return Unreadable("the command ends with an operator" if commands else "no command")
-    commands.append(Command(tuple(words), joined_by))
+        return UnreadableLine("the command ends with an operator" if commands else "no command")
+    commands.append(PlainCommand(tuple(words), joined_by))
     if len(commands) > COMMANDS:
-        return Unreadable(f"more than {COMMANDS} commands in one line")
+        return UnreadableLine(f"more than {COMMANDS} commands in one line")
     return tuple(commands)
 
 

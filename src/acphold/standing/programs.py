@@ -27,13 +27,13 @@ MEANS: Final[dict[Means, str]] = {
     ),
     "runs": ("runs this folder's code: whoever can edit files here can run anything with it"),
 }
-"""What such a program does, for people."""
+"""The effect of such a program, for people."""
 
 Operands = Literal["paths", "none", "one", "here"]
 """Arguments that are no options: paths or words, none, at most one, or paths that begin with `.`"""
 
 
-class Program(Struct, frozen=True):
+class ProgramRow(Struct, frozen=True):
     """A row: the `words` that begin the command, and its harmless options.
 
     `flags` stand alone, `valued` have a value, joined or in the next word. With `long_only` an
@@ -60,8 +60,8 @@ def _row(
     operands: Operands = "paths",
     *,
     long_only: bool = False,
-) -> Program:
-    return Program(
+) -> ProgramRow:
+    return ProgramRow(
         tuple(words.split()),
         means,
         _words(flags),
@@ -286,12 +286,12 @@ _SIGNATURE: Final = re.compile(r"%[-+ ]?G")
 """In a format of git's: runs the program that checks signatures."""
 
 
-def row_of(argv: Sequence[str]) -> Program | None:
+def row_of(argv: Sequence[str]) -> ProgramRow | None:
     """Return the row of the program and sub-command that this command begins with."""
     return _BY_WORDS.get(tuple(argv[:1])) or _BY_WORDS.get(tuple(argv[:2]))
 
 
-def no_arguments(row: Program, arguments: Sequence[str], cwd: str, folder: str) -> str:
+def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: str) -> str:
     """Return the reason why a rule for any arguments does not cover these; "" if it does.
 
     `cwd` is the folder that the program stands in, `folder` that of the rule; both without links.
@@ -333,7 +333,7 @@ def no_arguments(row: Program, arguments: Sequence[str], cwd: str, folder: str) 
     return ""
 
 
-def _option(row: Program, word: str) -> tuple[bool, bool]:
+def _option(row: ProgramRow, word: str) -> tuple[bool, bool]:
     """Say whether the option is harmless, and whether its value is the next word."""
     name, equals, value = word.partition("=")
     if row.long_only:

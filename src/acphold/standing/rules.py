@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from acphold.errors import RuleError
-from acphold.standing.plain_commands import Unreadable, read_line
+from acphold.standing.plain_commands import UnreadableLine, read_line
 from acphold.standing.programs import EXACT_AND_TYPED, MEANS, row_of
 
 DAY: Final = 24 * 3600 * 1000
@@ -32,7 +32,7 @@ ANY: Final = "…"
 _BARE: Final = re.compile(r"[A-Za-z0-9_./:@+,-][A-Za-z0-9_./:@%+,=-]*")
 
 
-class Rule(Struct, frozen=True):
+class StandingRule(Struct, frozen=True):
     """A standing answer of `person`: a user of `serve`, "" for nobody in particular.
 
     `number` is what people call it by. `argv` are the words of a command, or the folder of edits.
@@ -72,7 +72,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def meaning(self) -> str:
-        """What the rule allows, in plain words."""
+        """Its effect, in plain words."""
         if self.verdict == "ask":
             return "always asks"
         if self.kind == "edit":
@@ -106,7 +106,7 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
     used_at: int | UnsetType = UNSET
     """A use at this time; counted, unless the rule has ended or is off."""
 
-    def made_to(self, rule: Rule) -> Rule:
+    def made_to(self, rule: StandingRule) -> StandingRule:
         """Return the rule with this change."""
         change = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if rule.ended_at:
@@ -134,7 +134,7 @@ def typed_words(words: Sequence[str]) -> str:
     )
 
 
-def read_rule(text: str) -> Rule:
+def read_rule(text: str) -> StandingRule:
     """Return the rule that `text` says, without a scope; raises RuleError with the reason."""
     words = text.strip().split(" ", 1)
     verdict: Literal["allow", "ask"] = "allow"
@@ -148,20 +148,20 @@ def read_rule(text: str) -> Rule:
     if is_prefix:
         body = body.rsplit(" ", 1)[0].rstrip()
     if kind == "edit":
-        rule = Rule(verdict, "edit", (body,), is_prefix)
+        rule = StandingRule(verdict, "edit", (body,), is_prefix)
     else:
         line = read_line(body)
-        if isinstance(line, Unreadable):
+        if isinstance(line, UnreadableLine):
             raise RuleError(line.why)
         if len(line) > 1:
             raise RuleError("a rule is for one command; make one for each")
-        rule = Rule(verdict, "run", line[0].argv, is_prefix)
+        rule = StandingRule(verdict, "run", line[0].argv, is_prefix)
     if why := flaw(rule):
         raise RuleError(why)
     return rule
 
 
-def flaw(rule: Rule, *, is_typed: bool = True) -> str:
+def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
     """Return the reason to refuse this rule; "" if it is valid.
 
     A rule that was made from a question, and not typed by a person, must not be for a shell, an

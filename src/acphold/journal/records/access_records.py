@@ -13,7 +13,7 @@ from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, AccessToken, Deed
 from acphold.journal.records.draft import DEED_COUNTS, DEEDS, RULES, TOKENS, Draft, key
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
-    from acphold.standing import Rule, RuleChange
+    from acphold.standing import RuleChange, StandingRule
 
 
 def tokens(draft: Draft) -> list[AccessToken]:
@@ -68,15 +68,15 @@ def _kept(draft: Draft, first: bytes) -> Iterator[tuple[bytes, Deed]]:
         yield place, msgspec.msgpack.decode(record, type=Deed)
 
 
-def rules(draft: Draft, person: str | None) -> list[Rule]:
+def rules(draft: Draft, person: str | None) -> list[StandingRule]:
     """Like `Access.rules`."""
-    from acphold.standing import Rule
+    from acphold.standing import StandingRule
 
     first = RULES if person is None else key(RULES, person)
-    return [msgspec.msgpack.decode(record, type=Rule) for _, record in draft.walk(first)]
+    return [msgspec.msgpack.decode(record, type=StandingRule) for _, record in draft.walk(first)]
 
 
-def add_rule(draft: Draft, rule: Rule) -> Rule:
+def add_rule(draft: Draft, rule: StandingRule) -> StandingRule:
     """Like `Access.add_rule`."""
     numbers = [known.number for known in rules(draft, rule.person)]
     numbered = replace(rule, number=max(numbers, default=0) + 1)
@@ -86,7 +86,7 @@ def add_rule(draft: Draft, rule: Rule) -> Rule:
 
 def change_rules(
     draft: Draft, person: str, numbers: Collection[int] | None, change: RuleChange
-) -> list[Rule]:
+) -> list[StandingRule]:
     """Like `Access.change_rules`."""
     changed = [
         change.made_to(rule)
@@ -98,5 +98,5 @@ def change_rules(
     return changed
 
 
-def _keep_rule(draft: Draft, rule: Rule) -> None:
+def _keep_rule(draft: Draft, rule: StandingRule) -> None:
     draft.put(key(RULES, rule.person, rule.number), rule)

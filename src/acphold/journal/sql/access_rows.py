@@ -12,7 +12,7 @@ from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, KINDS, AccessToken
 from acphold.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
-    from acphold.standing import Rule, RuleChange
+    from acphold.standing import RuleChange, StandingRule
 
 _TOKEN = AccessToken.__struct_fields__
 _DEED = Deed.__struct_fields__
@@ -104,7 +104,7 @@ def keep_deeds(tables: Tables, deeds: Sequence[Deed]) -> None:
     tables.execute("DELETE FROM acphold.deeds WHERE at < %s", (newest - KEPT_DEEDS_MS,))
 
 
-def rules(tables: Tables, person: str | None) -> list[Rule]:
+def rules(tables: Tables, person: str | None) -> list[StandingRule]:
     """Like `Access.rules`."""
     whose = "" if person is None else " AND person = %s"
     rows = tables.execute(
@@ -113,12 +113,12 @@ def rules(tables: Tables, person: str | None) -> list[Rule]:
     ).fetchall()
     if not rows:
         return []
-    from acphold.standing import Rule
+    from acphold.standing import StandingRule
 
-    return [msgspec.json.decode(raw, type=Rule) for (raw,) in rows]
+    return [msgspec.json.decode(raw, type=StandingRule) for (raw,) in rows]
 
 
-def add_rule(tables: Tables, rule: Rule) -> Rule:
+def add_rule(tables: Tables, rule: StandingRule) -> StandingRule:
     """Like `Access.add_rule`."""
     _lock_rules(tables, rule.person)
     row = tables.execute(
@@ -143,7 +143,7 @@ def _lock_rules(tables: Tables, person: str) -> None:
 
 def change_rules(
     tables: Tables, person: str, numbers: Collection[int] | None, change: RuleChange
-) -> list[Rule]:
+) -> list[StandingRule]:
     """Like `Access.change_rules`."""
     _lock_rules(tables, person)
     changed = [

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from acphold.errors import UnknownSessionError
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, Sought
 from acphold.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
-from acphold.standing import Rule, RuleChange
+from acphold.standing import RuleChange, StandingRule
 from acphold.testing.journal_promises.promise import promised, raises
 
 SAID = b'[{"type":"text","text":"apples"}]'
@@ -50,7 +50,9 @@ async def a_token_is_of_its_tenant_and_one_of_nodes_or_a_browser_is_known_as_tha
 async def rules_are_kept_for_each_person_with_numbers_that_are_not_used_again(
     journal: Journal, other: Journal
 ) -> None:
-    made = Rule("allow", "run", ("pytest",), is_prefix=True, folder="/w", person="ada", made_at=1)
+    made = StandingRule(
+        "allow", "run", ("pytest",), is_prefix=True, folder="/w", person="ada", made_at=1
+    )
     assert await journal.access.rules("ada") == []
     first = await journal.access.add_rule(made)
     second = await other.access.add_rule(replace(made, verdict="ask", argv=("git", "push")))
@@ -69,7 +71,7 @@ async def rules_are_kept_for_each_person_with_numbers_that_are_not_used_again(
 async def a_rule_that_was_revoked_stays_revoked_whatever_others_change_at_the_same_time(
     journal: Journal, other: Journal
 ) -> None:
-    made = Rule("allow", "run", ("make", "check"), folder="/w")
+    made = StandingRule("allow", "run", ("make", "check"), folder="/w")
     numbers = [(await journal.access.add_rule(made)).number for _ in range(8)]
     changes = (RuleChange(ended_at=7), RuleChange(is_seen=True), RuleChange(is_off=True))
     await asyncio.gather(

@@ -21,7 +21,7 @@ class _Steering(Struct, frozen=True):
     supported: bool = False
 
 
-class _Meta(Struct, frozen=True):
+class _SteeringMeta(Struct, frozen=True):
     steering: _Steering = _Steering()
 
 
@@ -32,7 +32,7 @@ class _Outcome(Struct, frozen=True):
 def has_steering(meta: Mapping[str, object] | None) -> bool:
     """Return True if an agent with this `_meta` in its answer to `initialize` has it."""
     try:
-        return msgspec.convert(meta or {}, _Meta).steering.supported
+        return msgspec.convert(meta or {}, _SteeringMeta).steering.supported
     except msgspec.ValidationError:
         return False
 

@@ -28,9 +28,9 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, Head, checkout_at, head
+from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.snapshots.git import GitError, personal_excludes, program
-from acphold.snapshots.store import Store, StoreInUseError, Stores, locked, tree_of
+from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 
 SECRETS = re.compile(
@@ -51,7 +51,7 @@ TRIES = 3
 """Attempts while files change under our hands."""
 
 
-class Bounds(Struct, frozen=True):
+class SnapshotBounds(Struct, frozen=True):
     """Limits, in bytes and files: of one untracked and one tracked file, of new files in one
     snapshot and their bytes, of a store, and of what has to stay free on the disk."""
 
@@ -63,7 +63,7 @@ class Bounds(Struct, frozen=True):
     free: int = 2 << 30
 
 
-BOUNDS = Bounds()
+BOUNDS = SnapshotBounds()
 
 
 Cause: TypeAlias = Literal["folder", "full", "passing"]
@@ -83,14 +83,14 @@ class Taken(Struct, frozen=True):
 
     store: str
     tree: str
-    head: Head
+    head: GitHead
     added: int = 0
     size: int = 0
     left_out: tuple[LeftOut, ...] = ()
     left_out_count: int = 0
 
 
-class Refused(Struct, frozen=True):
+class NotTaken(Struct, frozen=True):
     """No snapshot, and why. The cause is the "folder" and what is in it, a "full" store, or
     something that passes."""
 
@@ -99,7 +99,7 @@ class Refused(Struct, frozen=True):
 
 
 class _Known(Struct):
-    """What the last snapshot of a work tree has left: the marks of the sources of ignored names, of
+    """Left by the last snapshot of a work tree: the marks of the sources of ignored names, of
     the project's index and of ours, and the repositories inside."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
@@ -118,19 +118,19 @@ def take(
     stores: Stores,
     checkout: Checkout,
     *,
-    bounds: Bounds = BOUNDS,
+    bounds: SnapshotBounds = BOUNDS,
     deadline: float | None = None,
     spared: Iterable[str] = (),
-) -> Taken | Refused:
+) -> Taken | NotTaken:
     """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
 
     The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
     our own, which are never in it.
     """
     if program() is None:
-        return Refused("git is not installed")
+        return NotTaken("git is not installed")
     if is_too_high(checkout.top):
-        return Refused("the home folder, and what is above it, is not kept", "folder")
+        return NotTaken("the home folder, and what is above it, is not kept", "folder")
     deadline = time.monotonic() + SECONDS if deadline is None else deadline
     try:
         store = stores.of(checkout.common or checkout.top, deadline)
@@ -144,13 +144,13 @@ def take(
             return _Taking(store, root, checkout, bounds, group, own).take()
     except TimeoutError as error:
         is_passing = isinstance(error, StoreInUseError)
-        return Refused(f"it took too long: {error}", "passing" if is_passing else "folder")
+        return NotTaken(f"it took too long: {error}", "passing" if is_passing else "folder")
     except (GitError, BufferError) as error:
-        return Refused(str(error), "folder")
+        return NotTaken(str(error), "folder")
     except AgentStartError as error:
-        return Refused(str(error))
+        return NotTaken(str(error))
     except OSError as error:
-        return Refused(error.strerror or str(error))
+        return NotTaken(error.strerror or str(error))
 
 
 class _RefusedError(Exception):
@@ -166,10 +166,10 @@ class _Taking:
 
     def __init__(
         self,
-        store: Store,
+        store: SnapshotStore,
         root: str,
         checkout: Checkout,
-        bounds: Bounds,
+        bounds: SnapshotBounds,
         group: ProgramGroup,
         own: Iterable[str],
     ) -> None:
@@ -186,7 +186,7 @@ class _Taking:
         self._behind_link = cache(self._is_behind_link)
         self._personal = personal_excludes(group, store.path)
 
-    def take(self) -> Taken | Refused:
+    def take(self) -> Taken | NotTaken:
         with suppress(FileNotFoundError):  # we have the lock: a killed process has left it
             os.unlink(f"{self._index}.lock")
         known = self._known()
@@ -202,10 +202,10 @@ class _Taking:
                         os.unlink(self._index)
                 known = self._known()
             except _RefusedError as error:
-                return Refused(str(error), error.cause)
+                return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
-    def _attempt(self, known: _Known, current: Head) -> Taken:
+    def _attempt(self, known: _Known, current: GitHead) -> Taken:
         sources = self._sources(self._checkout)
         excludes = [(_plain(option), _mark(option.partition("=")[2])) for option in sources[1:]]
         listed = set(self._git.names("ls-files", "-z", "-o", "-m", "-d", *sources))
@@ -411,7 +411,7 @@ class _Taking:
 
 
 def _mark(path: str) -> tuple[int, ...]:
-    """What changes when a file does; () for none."""
+    """Return its time, size and number, one of which changes with the file; () for none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -21,7 +21,7 @@ from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.git import HARMLESS, Git, GitError
-from acphold.snapshots.store import Store
+from acphold.snapshots.store import SnapshotStore
 
 SECONDS = 600.0
 """Seconds that laying out may take."""
@@ -39,7 +39,7 @@ class Laid(Struct, frozen=True):
 
 
 def lay(
-    store: Store, tree: str, folder: str, *, project: str = "", commit: str | None = None
+    store: SnapshotStore, tree: str, folder: str, *, project: str = "", commit: str | None = None
 ) -> Laid:
     """Lay out a snapshot in `folder`, which is new or empty; blocks.
 
@@ -101,7 +101,9 @@ def _require_empty(folder: str) -> None:
         raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
 
 
-def _added(group: ProgramGroup, store: Store, folder: str, project: str, commit: str | None) -> str:
+def _added(
+    group: ProgramGroup, store: SnapshotStore, folder: str, project: str, commit: str | None
+) -> str:
     """Make `folder` a work tree of the project at `commit`, without files; return why not."""
     if not project or checkout_at(project) is None:
         return "the project is no git repository here"
@@ -128,7 +130,7 @@ def _added(group: ProgramGroup, store: Store, folder: str, project: str, commit:
     return ""
 
 
-def _removed(store: Store, folder: str, project: str) -> None:
+def _removed(store: SnapshotStore, folder: str, project: str) -> None:
     """Remove a work tree that we have added, with its folder."""
     with (
         suppress(GitError, TimeoutError, AgentStartError, BufferError),
@@ -148,7 +150,7 @@ def _emptied(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-def _checked_out(group: ProgramGroup, store: Store, tree: str, folder: str) -> None:
+def _checked_out(group: ProgramGroup, store: SnapshotStore, tree: str, folder: str) -> None:
     """Write the files of a snapshot."""
     with tempfile.TemporaryDirectory(dir=store.path, prefix="laying") as beside:
         git = store.git(group, work_tree=folder, index=os.path.join(beside, "index"))
@@ -156,7 +158,9 @@ def _checked_out(group: ProgramGroup, store: Store, tree: str, folder: str) -> N
         git.run("checkout-index", "--all", "--quiet")
 
 
-def _absent(group: ProgramGroup, store: Store, tree: str, folder: str, project: str) -> None:
+def _absent(
+    group: ProgramGroup, store: SnapshotStore, tree: str, folder: str, project: str
+) -> None:
     """Mark what a sparse checkout does not have as absent, as it is in the project."""
     checkout, laid = checkout_at(project), checkout_at(folder)
     if checkout is None or laid is None or not _is_sparse(checkout):
