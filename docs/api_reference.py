@@ -136,7 +136,7 @@ ROLES = {
             " stores.Tokens stores.UsageSum stores.UsageSums",
             "Who owns a session": "stores.Whose stores.Owner stores.Free stores.Here stores.At"
             " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
-            "Who may come": "stores.AccessToken stores.Deed stores.Share stores.Rule"
+            "Who may come": "stores.AccessToken stores.Deed stores.Share stores.StandingRule"
             " stores.RuleChange",
             "What files were kept": "stores.TurnSnapshot",
             "What is in a file": "stores.InFile stores.Sizes stores.Large stores.Repaired",

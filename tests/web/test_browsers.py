@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.history.times import now_ms
-from acphold.journal.access import BROWSER_MS, AccessToken
+from acphold.journal.access import BROWSER_MS, SCOPES, AccessToken
 from acphold.presentation.visible_text import iso
 from acphold.web.gate import cookie_name
 from tests.web.in_process import ORIGIN, Answer, Site, answered, site
@@ -50,7 +50,7 @@ class Browser(Struct, kw_only=True):
         return answer
 
     async def pair(self, *, as_user: str | None = None, name: str = "phone") -> Answer:
-        token = await self.web.new_token("watch", "prompt", "answer", "manage")
+        token = await self.web.new_token(*SCOPES)
         said = b"{}" if as_user is None else f'{{"user": "{as_user}"}}'.encode()
         json = {"content-type": "application/json", "host": urlsplit(self.origin).netloc}
         made = await self.web.get("/codes", token, method="POST", body=said, **json)
@@ -209,7 +209,7 @@ async def test_it_is_told_whose_page_it_is(web: Site) -> None:
     await hers.pair(as_user="alice", name="Chrome on Linux")
     told = (await hers.ask("/browser")).json
     assert (told["user"], told["name"]) == ("alice", "Chrome on Linux")
-    assert told["scopes"] == ["watch", "prompt", "answer", "manage"]
+    assert told["scopes"] == ["watch", "prompt", "answer", "manage", "rules"]
     assert told["id"] == hers.told["id"]
     assert "page" not in told
 

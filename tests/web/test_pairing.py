@@ -78,3 +78,12 @@ async def test_a_code_ends_with_the_token_that_has_asked_for_it(tmp_path: Path) 
         refused = await web.post("/pair", "", code=code)
         wrong = await web.post("/pair", "", code="0000000000")
         assert (refused.status, refused.body) == (403, wrong.body)
+
+
+async def test_a_device_paired_by_an_older_token_gets_what_that_has(tmp_path: Path) -> None:
+    async with site(tmp_path) as web:
+        older = await web.new_token("watch", "prompt", "answer", "manage")
+        code = (await web.post("/codes", older)).json["code"]
+        paired = (await web.post("/pair", "", code=code)).json
+        assert paired["scopes"] == ["watch", "prompt", "answer", "manage"]
+        assert (await web.post("/codes", older, scopes=["rules"])).status == 403

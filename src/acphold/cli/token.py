@@ -71,7 +71,7 @@ def add_grant(parser: Parser) -> None:
         dest="scopes",
         action="append",
         choices=SCOPES,
-        help="watch, prompt, answer or manage; repeatable [default: all]",
+        help="watch, prompt, answer, manage or rules; repeatable [default: all]",
     )
 
 
@@ -104,6 +104,9 @@ def token(
       prompt  prompt in them, cancel, close
       answer  answer the agent's questions, set modes and options
       manage  start, copy and delete sessions, sign in
+      rules   make rules that answer questions in advance (`acphold rules`)
+
+    Rules are revoked with the scope answer, too.
     """
     if action != "create" and (name, user, scopes, session, days) != (None,) * 5:
         raise UsageError("--name, --user, --scope, --session and --days go with `create`")

@@ -10,6 +10,7 @@ client from the network has a token (`journal.access`), which names scopes:
 | prompt | to prompt in them, also into a running turn, and to cancel and close |
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
+| rules | to make standing answers for their own sessions; revoking one only needs answer |
 
 A token may be for one session alone; the others then do not exist for it. The same goes for
 sessions of other tenants, except shared ones: in these a tenant may watch, or prompt and answer as

@@ -189,9 +189,9 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
         if given.get("run_in_background"):
             return _BACKGROUND
         return _lines(given, earlier, stays=True)
-    if (
-        tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")
-    ) or (tool == "Write" and _has_only(given, "file_path content")):
+    if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
+        tool == "Write" and _has_only(given, "file_path content")
+    ):
         return _file(given, earlier, "file_path")
     return _OTHER_TOOL
 

@@ -158,7 +158,7 @@ class Application(Struct, frozen=True, kw_only=True):
             raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
         if NODE in asked.scopes:
             raise RefusedError(400, "a device is a person's, and no node")
-        scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
+        scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))
         is_own = asked.user in (None, who.tenant)
         if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
             who.refused("code", None)
