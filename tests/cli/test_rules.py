@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from acphold.hub import standing_answers
 from acphold.journal.stores import open_journal
-from acphold.standing import StandingRule
+from acphold.standing import StandingRule, folders
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
 
@@ -173,7 +172,7 @@ async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(
 async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_answers, "HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(folders, "HOME", str(tmp_path / "home"))
     journal = tmp_path / "kept" / "journal.db"
     journal.parent.mkdir()
 

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
 from acphold.history.times import now_ms
-from acphold.hub import standing_answers
 from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
 from acphold.server.principals import Principal
-from acphold.standing import RuleChange, StandingRule, read_rule
+from acphold.standing import RuleChange, StandingRule, folders, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 
@@ -31,7 +30,7 @@ REFUSED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing_answers, "HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(folders, "HOME", str(tmp_path / "home"))
 
 
 @asynccontextmanager

@@ -23,14 +23,16 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.past_questions import PastQuestion, is_readable, past_questions
+from acphold.reading.rule_offers import (
+    REFUSED_SINCE,
+    AllowsRefusedError,
+    add_rules,
+)
 from acphold.standing import RuleChange, RunAction, StandingRule, read_rule
 from acphold.standing.folders import real
 from acphold.standing.rules import DAY, flaw, typed_words
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
-
-YEAR = 365 * DAY
-"""Questions of this time (ms) are replayed."""
 
 OFTEN = 3
 """A command that was allowed so often, and never refused, is suggested."""
@@ -155,21 +157,12 @@ async def _add(
         if session is not None:
             row = await named(LocalReader(journal), session)
             rule = replace(rule, session=row.session_id, folder=real(row.cwd))
-        refused = [
-            each
-            async for each in past_questions(
-                journal, rule.made_at - YEAR, Whose(rule.person or None)
-            )
-            if each.decided == "refused" and _would(rule, each)
-        ]
-        if refused and not although:
-            for each in refused[:10]:
+        try:
+            [added] = await add_rules(journal, [rule], although=although)
+        except AllowsRefusedError as error:
+            for each in error.questions[:10]:
                 print(_line("you refused", each))
-            raise UsageError(
-                f"this rule would have allowed {counted(len(refused), 'question')} that you "
-                "refused; add it with --although if that is meant"
-            )
-        added = await journal.access.add_rule(rule)
+            raise UsageError(f"{error}; add it with --although if that is meant") from None
         await _note(journal, "add rule", added.text)
         print(_told(added))
         print(f"   {visible(added.meaning)}")
@@ -233,10 +226,12 @@ async def _why(location: str | None, user: str, given: str) -> int:
 async def _try(location: str | None, rule: StandingRule) -> int:
     counts: Counter[str] = Counter()
     async with opened(location) as journal:
-        async for each in past_questions(journal, rule.made_at - YEAR, Whose(rule.person or None)):
+        async for each in past_questions(
+            journal, rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
+        ):
             if not is_readable(each.action):
                 counts["cannot be read"] += 1
-            elif not _would(rule, each):
+            elif not each.allowed_by(rule):
                 counts["asked as before"] += 1
             else:
                 said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
@@ -256,7 +251,7 @@ async def _suggest(location: str | None, user: str) -> int:
     async with opened(location) as journal:
         rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
         now = now_ms()
-        async for each in past_questions(journal, now - YEAR, Whose(user or None)):
+        async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
             if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
                 continue
             key = (real(each.row.cwd), each.action.lines[0])
@@ -278,12 +273,6 @@ async def _suggest(location: str | None, user: str) -> int:
     if not shown:
         print(f"No command was allowed {OFTEN} times and never refused.")
     return Exit.OK
-
-
-def _would(rule: StandingRule, each: PastQuestion) -> bool:
-    """True if the rule alone would have allowed it, had there been one."""
-    alone = replace(rule, number=1, expires_at=0, person=each.row.tenant, session="")
-    return each.judged([alone]).allows
 
 
 def _is_live(rule: StandingRule, now: int) -> bool:

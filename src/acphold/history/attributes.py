@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.history.raw_update import encode_text, members, string
+from acphold.history.raw_update import encode_text, items, members, string
 from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
 
 
@@ -31,6 +31,15 @@ class Attributes(Struct, frozen=True):
     usage: bytes | None = None
     title: str | None = None
     updated_at: str | None = None
+
+    @property
+    def mode_words(self) -> str:
+        """The id of the agent's mode, and its name if it has one; "" without modes."""
+        id_ = self.current_mode_id or ""
+        for mode in map(members, items(self.available_modes or b"")):
+            if string(mode.get("id")) == id_:
+                return f"{id_} {string(mode.get('name')) or ''}"
+        return id_
 
 
 NO_ATTRIBUTES: Final = Attributes()

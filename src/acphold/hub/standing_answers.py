@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import Decision, EditAction, RunAction, StandingRule
 
 log = logging.getLogger(__name__)
-
-HOME = os.path.expanduser("~")
 
 RULE = "acphold/rule"
 """The `_meta` key of an update that says which rule has allowed a call."""
@@ -117,6 +114,7 @@ class StandingAnswers:
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int
     ) -> Considered | None:
         from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
+        from acphold.standing.folders import kept_from_rules
 
         session = self._session
         if await self._has_guests():
@@ -135,8 +133,8 @@ class StandingAnswers:
             session.tenant,
             now_ms(),
             self._answered(before),
-            self._mode(),
-            (HOME,) if file is None else (HOME, file.path),
+            session.attributes.mode_words,
+            kept_from_rules("" if file is None else file.path),
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -210,15 +208,6 @@ class StandingAnswers:
             self.allowed.clear()
             return 0
         return count
-
-    def _mode(self) -> str:
-        """The id of the agent's mode, and its name."""
-        attributes = self._session.attributes
-        id_ = attributes.current_mode_id or ""
-        for mode in _objects(attributes.available_modes):
-            if mode.get("id") == id_:
-                return f"{id_} {mode.get('name')}"
-        return id_
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""

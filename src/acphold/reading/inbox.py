@@ -216,38 +216,44 @@ async def _call(
     journal: Entries, session_id: str, question: AskedQuestion, seq: int
 ) -> dict[str, bytes]:
     """Return the tool call of a permission request: see InboxQuestion; {} for other questions."""
-    return await call_before(journal, session_id, question, seq, overlaid=True)
-
-
-async def call_before(
-    journal: Entries,
-    session_id: str,
-    question: AskedQuestion,
-    seq: int,
-    *,
-    overlaid: bool = False,
-) -> dict[str, bytes]:
-    """Return the tool call in question as updates before `seq` describe it, each field raw; if
-    `overlaid`, with the fields of the request over them."""
     asked = question.tool_call
     if not (id_ := string(asked.get("toolCallId"))):
         return {}
-    told: list[tuple[str, dict[str, bytes]]] = []
+    draft = ToolDraft(id_)
+    for entry in reversed(await call_entries(journal, session_id, id_, seq)):
+        draft.patch(update_kind(entry.update), members(entry.update))
+    draft.patch("tool_call_update", asked)
+    return draft.fields
+
+
+async def call_entries(journal: Entries, session_id: str, call: str, seq: int) -> Sequence[Entry]:
+    """Return the entries before `seq` that describe this tool call, newest first."""
+    found: list[Entry] = []
     looked_at = 0
     async for entry in _back(journal, session_id, (UPDATE, PARAMS, CHILD), seq):
         looked_at += 1
-        if tool_id(update := entry.update) == id_:
-            told.append((update_kind(update), members(update)))
-            if told[-1][0] == "tool_call":
+        if tool_id(update := entry.update) == call:
+            found.append(entry)
+            if update_kind(update) == "tool_call":
                 break
         if looked_at >= CALL_ENTRIES:
             break
-    draft = ToolDraft(id_)
-    for kind, parts in reversed(told):
-        draft.patch(kind, parts)
-    if overlaid:
-        draft.patch("tool_call_update", asked)
-    return draft.fields
+    return found
+
+
+async def question_of(
+    journal: Entries, session_id: str, id_: str
+) -> tuple[Entry, ClosedQuestion | None] | None:
+    """Return the entry of this question, and its end if it has one; None if there is no such
+    question."""
+    closed: ClosedQuestion | None = None
+    async for entry in _back(journal, session_id, (QUESTION, ANSWER)):
+        if entry.kind == QUESTION:
+            if asked_question(entry.raw).id == id_:
+                return entry, closed
+        elif (answer := closed_question(entry.raw)).question == id_:
+            closed = answer
+    return None
 
 
 async def _back(

@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from acphold.journal import SessionRow
+from acphold.history.decisions import AskedQuestion
+from acphold.history.entries import CHILD
+from acphold.history.raw_update import members, string, update_kind
+from acphold.history.timeline import ToolDraft
+from acphold.journal import Entries, Journal, SessionRow
 from acphold.known_agents import short_name
-from acphold.reading.inbox import InboxJournal, InboxQuestion, Whose, call_before, decisions
+from acphold.reading.inbox import InboxQuestion, Whose, call_entries, decisions
 from acphold.standing import (
     Action,
     Circumstances,
@@ -20,6 +25,7 @@ from acphold.standing import (
     decide,
     decoded_call,
 )
+from acphold.standing.folders import kept_from_rules
 
 AT_ONCE: Final = 500
 """Decisions read at once."""
@@ -28,7 +34,7 @@ AT_ONCE: Final = 500
 class PastQuestion(Struct, frozen=True):
     """A question to a person, the `action` that it asked for, and their decision.
 
-    `decided` is "allowed", "refused", or "" if no person decided.
+    `decided` is "allowed", "refused", or "" if no person decided. `kept` is as in Circumstances.
     """
 
     row: SessionRow
@@ -37,6 +43,7 @@ class PastQuestion(Struct, frozen=True):
     title: str
     action: Action
     decided: Literal["allowed", "refused", ""]
+    kept: tuple[str, ...] = ()
 
     def judged(self, rules: Iterable[StandingRule], *, now: int | None = None) -> Decision:
         """Return what these rules say, at the time of the question or at `now`."""
@@ -47,13 +54,16 @@ class PastQuestion(Struct, frozen=True):
             row.session_id,
             row.tenant,
             self.at if now is None else now,
+            kept=self.kept,
         )
         return decide(self.action, rules, at)
 
+    def allowed_by(self, rule: StandingRule) -> bool:
+        """True if the rule alone would have allowed it, had there been one."""
+        return self.judged([replace(rule, number=1, expires_at=0)]).allows
 
-async def past_questions(
-    journal: InboxJournal, since: int, whose: Whose
-) -> AsyncIterator[PastQuestion]:
+
+async def past_questions(journal: Journal, since: int, whose: Whose) -> AsyncIterator[PastQuestion]:
     """Yield the decided permission questions since then (ms since the epoch), newest first."""
     before: int | None = None
     while True:
@@ -66,19 +76,46 @@ async def past_questions(
             return
 
 
-async def _read(journal: InboxJournal, each: InboxQuestion) -> PastQuestion:
+async def _read(journal: Journal, each: InboxQuestion) -> PastQuestion:
     question, row = each.question, each.row
-    earlier = await call_before(journal, row.session_id, question, each.seq)
-    action = asked_action(
-        short_name(row.agent), question.method, question.params, decoded_call(earlier)
-    )
+    action = await action_then(journal, row, question, each.seq)
     how = "" if each.decided is None or each.decided.client is None else each.decided.came.how
     decided: Literal["allowed", "refused", ""] = ""
     if how.startswith("allow"):
         decided = "allowed"
     elif how.startswith("reject"):
         decided = "refused"
-    return PastQuestion(row, question.id, each.at, each.asks, action, decided)
+    kept = kept_paths(journal)
+    return PastQuestion(row, question.id, each.at, each.asks, action, decided, kept)
+
+
+def kept_paths(journal: Journal) -> tuple[str, ...]:
+    """Return the paths around which no rule counts; see `kept_from_rules`."""
+    return kept_from_rules("" if journal.file is None else journal.file.path)
+
+
+async def action_then(
+    journal: Entries, row: SessionRow, question: AskedQuestion, seq: int
+) -> Action:
+    """Return the action that a question asked for; `seq` is that of its entry."""
+    asked = question.tool_call
+    told = await call_entries(journal, row.session_id, string(asked.get("toolCallId")) or "", seq)
+    if any(entry.kind == CHILD for entry in told):
+        return Unclear("a sub-agent asks")
+    draft = ToolDraft("")
+    for entry in reversed(told):
+        parts = members(entry.update)
+        # What the request itself added to its call was published with it, and says nothing more.
+        added = entry.seq == seq - 1 and all(
+            asked.get(name) == value
+            for name, value in parts.items()
+            if name not in ("sessionUpdate", "toolCallId")
+        )
+        if not added:
+            draft.patch(update_kind(entry.update), parts)
+    return asked_action(
+        short_name(row.agent), question.method, question.params, decoded_call(draft.fields)
+    )
 
 
 def is_readable(action: Action) -> bool:

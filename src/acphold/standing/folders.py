@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
+HOME: Final = os.path.expanduser("~")
+
 _PIECES: Final = re.compile(r"[=:,]+")
 
 
@@ -62,6 +64,12 @@ def is_in(path: str, folder: str) -> bool:
 def real(path: str) -> str:
     """The path without links and `..`; what does not exist stays as it is."""
     return os.path.realpath(path)
+
+
+def kept_from_rules(journal: str = "") -> tuple[str, ...]:
+    """Paths that must not lie in a session's folder for rules to count there: the person's home,
+    and the file of the journal, if it is one."""
+    return (HOME, journal) if journal else (HOME,)
 
 
 def leads_out(word: str, cwd: str, folder: str) -> bool:

@@ -1,0 +1,222 @@
+"""Offers to make a yes standing: the rules that would have allowed a question.
+
+An offer is read from the journal: the question as the agent asked it, and the person's rules as
+they are now. It has the rules that the question still needs, mostly one, and there is only one if
+these would have answered it. To accept one reads it again: no client can make any other rule.
+"""
+
+# See docs/decisions.md, 35.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.errors import RuleError
+from acphold.history.decisions import asked_question
+from acphold.history.times import now_ms
+from acphold.journal import Journal
+from acphold.known_agents import short_name
+from acphold.reading.inbox import Whose, question_of
+from acphold.reading.past_questions import PastQuestion, action_then, kept_paths, past_questions
+from acphold.standing import (
+    USUAL,
+    Action,
+    Circumstances,
+    Decision,
+    EditAction,
+    RunAction,
+    StandingRule,
+    UnreadableLine,
+    allow_once,
+    decide,
+    flaw,
+    read_line,
+)
+from acphold.standing.folders import real
+from acphold.standing.programs import row_of
+from acphold.standing.rules import DAY
+
+REFUSED_SINCE: Final = 365 * DAY
+"""A rule must not allow what its person refused in this time (ms)."""
+
+
+class RuleOffer(Struct, frozen=True):
+    """Rules that would have allowed a question, and that nobody has made yet."""
+
+    rules: tuple[StandingRule, ...]
+
+    @property
+    def text(self) -> str:
+        """The rules as they are typed."""
+        return " and ".join(rule.text for rule in self.rules)
+
+    @property
+    def meaning(self) -> str:
+        """Their effect, in plain words."""
+        return "; ".join(dict.fromkeys(rule.meaning for rule in self.rules))
+
+    def for_all_agents(self) -> RuleOffer:
+        """Return the same offer for every agent, and not only for the one that asked."""
+        return RuleOffer(tuple(replace(rule, agent="") for rule in self.rules))
+
+
+class AllowsRefusedError(RuleError):
+    """A rule would have allowed `questions` that its person has refused."""
+
+    def __init__(self, questions: Sequence[PastQuestion]) -> None:
+        many = "1 question" if len(questions) == 1 else f"{len(questions)} questions"
+        super().__init__(f"this rule would have allowed {many} that you refused")
+        self.questions = questions
+
+
+async def rule_offers(
+    journal: Journal, session_id: str, question_id: str, tenant: str | None
+) -> list[RuleOffer]:
+    """Return the offers for a question, open or just allowed, the one that allows least first.
+
+    Each is for the agent that asked, in the session's folder, for USUAL. There are none for guests:
+    `tenant` has to be the session's, or None, which stands for all. Raises UnknownSessionError and
+    JournalError.
+    """
+    row = await journal.session(session_id)
+    if tenant not in (None, row.tenant) or any(row.shared_with.values()):
+        return []
+    if (found := await question_of(journal, session_id, question_id)) is None:
+        return []
+    entry, closed = found
+    question = asked_question(entry.raw)
+    if closed is not None and not closed.came(question).how.startswith("allow"):
+        return []
+    if allow_once(question.params) is None:
+        return []
+    rules = [rule for rule in await journal.access.rules(row.tenant) if not rule.ended_at]
+    if rules and all(rule.is_off for rule in rules):
+        return []  # they were switched off
+    summary = await journal.summary(session_id)
+    now = now_ms()
+    at = Circumstances(
+        short_name(row.agent),
+        row.cwd,
+        session_id,
+        row.tenant,
+        now,
+        mode=summary.attributes.mode_words,
+        kept=kept_paths(journal),
+    )
+    action = await action_then(journal, row, question, entry.seq)
+    offers: list[RuleOffer] = []
+    for reach in _reaches(action, real(row.cwd)):
+        if not all(flaw(rule, is_typed=False) == "" for rule in reach):
+            continue
+        made = tuple(
+            replace(
+                rule,
+                folder=real(row.cwd),
+                agent=at.agent,
+                person=row.tenant,
+                expires_at=now + USUAL,
+                made_at=now,
+            )
+            for rule in reach
+        )
+        offer = RuleOffer(_needed(action, made, rules, at))
+        if offer.rules and offer.text not in [other.text for other in offers]:
+            offers.append(offer)
+    return offers
+
+
+async def accept_offer(
+    journal: Journal,
+    session_id: str,
+    question_id: str,
+    text: str,
+    *,
+    tenant: str | None,
+    all_agents: bool = False,
+    made_with: str = "",
+    although: bool = False,
+) -> list[StandingRule]:
+    """Make the rules of the offer with that text; return them with their numbers.
+
+    Raises RuleError if there is no such offer, and AllowsRefusedError as `add_rules` does.
+    """
+    for offer in await rule_offers(journal, session_id, question_id, tenant):
+        if offer.text == text:
+            chosen = offer.for_all_agents() if all_agents else offer
+            made = [replace(rule, made_with=made_with) for rule in chosen.rules]
+            return await add_rules(journal, made, although=although)
+    raise RuleError("this rule cannot be made from this question, or is there already")
+
+
+async def add_rules(
+    journal: Journal, rules: Sequence[StandingRule], *, although: bool = False
+) -> list[StandingRule]:
+    """Add rules of one person; return them with their numbers.
+
+    Raises AllowsRefusedError if they would have allowed something that the person refused, unless
+    `although` is set.
+    """
+    if not although and (refused := await _refused(journal, rules)):
+        raise AllowsRefusedError(refused)
+    return [await journal.access.add_rule(rule) for rule in rules]
+
+
+async def _refused(journal: Journal, rules: Sequence[StandingRule]) -> list[PastQuestion]:
+    """Return the questions that the rules would have allowed, beside those that there are, and
+    that their person refused."""
+    person = rules[0].person
+    known = [rule for rule in await journal.access.rules(person) if not rule.watches]
+    first = max((rule.number for rule in known), default=0) + 1
+    new = [replace(rule, number=first + at, expires_at=0) for at, rule in enumerate(rules)]
+    return [
+        each
+        async for each in past_questions(journal, now_ms() - REFUSED_SINCE, Whose(person))
+        if each.decided == "refused" and _uses(each.judged([*known, *new]), first)
+    ]
+
+
+def _uses(verdict: Decision, first: int) -> bool:
+    """True if it allows by a rule with this number or a higher one."""
+    return verdict.allows and any(rule.number >= first for rule in verdict.rules)
+
+
+def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
+    """Yield the rules that may allow it, without their scope; those that allow least first."""
+    if isinstance(action, RunAction):
+        argvs: list[tuple[str, ...]] = []
+        for line in map(read_line, action.lines):
+            if isinstance(line, UnreadableLine):
+                return
+            argvs += [command.argv for command in line if command.argv[0] != "cd"]
+        exact = [StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
+        yield tuple(exact)
+        yield tuple(dict.fromkeys(map(_widened, exact)))
+    elif isinstance(action, EditAction):
+        places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
+        below = os.path.relpath(os.path.commonpath(places), folder)
+        for name in dict.fromkeys((below, ".")):
+            yield (StandingRule("allow", "edit", (name,)),)
+
+
+def _widened(exact: StandingRule) -> StandingRule:
+    """The rule for any arguments of its program, if acphold knows it."""
+    row = row_of(exact.argv)
+    return exact if row is None else replace(exact, argv=row.words, is_prefix=True)
+
+
+def _needed(
+    action: Action, made: Sequence[StandingRule], rules: Sequence[StandingRule], at: Circumstances
+) -> tuple[StandingRule, ...]:
+    """Return those of the `made` rules that are used beside the person's own; () if they are not
+    enough."""
+    first = max((rule.number for rule in rules), default=0) + 1
+    numbered = [replace(rule, number=first + place) for place, rule in enumerate(made)]
+    verdict = decide(action, [*(rule for rule in rules if not rule.watches), *numbered], at)
+    if not verdict.allows:
+        return ()
+    return tuple(replace(rule, number=0) for rule in verdict.rules if rule.number >= first)
