@@ -45,6 +45,7 @@ ROWS = {
     "hub": 7,
     "imports": 7,
     "reading": 7,
+    "origins": 8,
     "server": 8,
     "library": 11,
     "client": 9,

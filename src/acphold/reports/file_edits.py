@@ -34,7 +34,8 @@ class Edit(Struct, frozen=True):
 
     `is_piece`: `old` is the text the tool was told to replace, and may begin and end within a line.
     `is_everywhere`: all occurrences were replaced. `deletes`: the file is gone afterwards.
-    `is_over`: the call was reported as completed. `line` is where `old` begins, if reported.
+    `is_over`: the call was reported as completed. `line` is where `old` begins, if reported. `call`
+    is the id of the tool call, "" for that of a sub-agent.
     """
 
     turn: int
@@ -46,6 +47,7 @@ class Edit(Struct, frozen=True):
     deletes: bool = False
     is_over: bool = True
     line: int | None = None
+    call: str = ""
 
 
 class Absent(Struct, frozen=True):
@@ -71,6 +73,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
     calls: list[tuple[int, ToolDraft]] = []
     places: dict[tuple[str, str], int] = {}
+    inner: set[int] = set()
     async for segment in segments:
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
@@ -88,10 +91,12 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
             if place is None or (kind == "tool_call" and calls[place][0] != turn):
                 place = places[call_id] = len(calls)
                 calls.append((turn, ToolDraft(named)))
+                if call_id[0]:
+                    inner.add(place)
             calls[place][1].patch(kind, parts)
 
     found: list[Edit] = []
-    for turn, call in calls:
+    for number, (turn, call) in enumerate(calls):
         fields, status = call.fields, string(call.fields.get("status"))
         if status == "failed":
             continue
@@ -118,6 +123,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
                 deletes=not new and string(fields.get("kind")) == "delete",
                 is_over=status in FINAL_STATUSES,
                 line=lines[place] if len(lines) == len(diffs) else None,
+                call="" if number in inner else call.tool_call_id,
             )
             found.append(edit)
     return found
@@ -178,6 +184,16 @@ def around(
         if before is not None and after is not None:
             return before, after
     return None
+
+
+def between(edits: Sequence[Edit], before: FileText) -> list[FileText]:
+    """Return a file after each of these edits, up to the first one that does not fit."""
+    found: list[FileText] = []
+    for state in _onwards(edits, before)[1:]:
+        if state is None:
+            break
+        found.append(state)
+    return found
 
 
 def behind(edits: Sequence[Edit], before: FileText) -> FileText | None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.git import Git, GitError
 from acphold.snapshots.store import SnapshotStore
 
 SECONDS = 60.0
 """Seconds that a comparison, or reading a file, may take."""
+
+MOST_BYTES = 16 << 20
+"""Longer files are not read as text."""
+
+_FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without files."""
@@ -30,50 +38,121 @@ class FileChange(Struct, frozen=True):
     mode: str
 
 
-def changes(store: SnapshotStore, before: str, after: str) -> list[FileChange]:
-    """Return what differs between two trees, by path; renames are found.
+class SnapshotReader:
+    """Reads snapshots of one store; made by `reading`. All of it blocks, and raises GitError,
+    TimeoutError, BufferError and OSError."""
 
-    Blocks. Raises GitError, TimeoutError and OSError.
-    """
-    if before == after:
-        return []
-    deadline = time.monotonic() + SECONDS
-    with store.used(deadline), ProgramGroup(deadline) as group:
-        said = store.git(group).run(
-            "diff-tree", "-r", "-M", "-z", "--raw", "--no-abbrev", before, after
-        )
-    found = []
-    words = iter(said.split(b"\0"))
-    for head in words:
-        if not head:
-            continue
-        old_mode, mode, old, new, status = head.removeprefix(b":").decode().split()
-        old_path = path = os.fsdecode(next(words))
-        if status[:1] in "RC":
-            path = os.fsdecode(next(words))
-        found.append(
-            FileChange(
-                path,
-                old_path,
-                old if status[:1] != "A" else None,
-                new if status[:1] != "D" else None,
-                mode if status[:1] != "D" else old_mode,
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    def changes(self, before: str, after: str, *, renames: bool = True) -> list[FileChange]:
+        """Return what differs between two trees, by path; with `renames`, former names too."""
+        if before == after:
+            return []
+        moved = "-M" if renames else "--no-renames"
+        said = self._git.run("diff-tree", "-r", moved, "-z", "--raw", "--no-abbrev", before, after)
+        found = []
+        words = iter(said.split(b"\0"))
+        for head in words:
+            if not head:
+                continue
+            old_mode, mode, old, new, status = head.removeprefix(b":").decode().split()
+            old_path = path = os.fsdecode(next(words))
+            if status[:1] in "RC":
+                path = os.fsdecode(next(words))
+            found.append(
+                FileChange(
+                    path,
+                    old_path,
+                    old if status[:1] != "A" else None,
+                    new if status[:1] != "D" else None,
+                    mode if status[:1] != "D" else old_mode,
+                )
             )
+        return found
+
+    def patch(
+        self, before: str, after: str, paths: Sequence[str] = (), *, renames: bool = True
+    ) -> bytes:
+        """Return the differences between two trees as a patch for `git apply`: all, or of these
+        files."""
+        moved = "-M" if renames else "--no-renames"
+        return self._git.run(
+            *("diff-tree", "-r", moved, "-p", "--binary", "--full-index", "--no-ext-diff"),
+            *("--no-textconv", "--no-color", before, after, "--", *paths),
         )
-    return found
+
+    def patches(self, before: str, after: str) -> dict[str, bytes]:
+        """Return a patch for each file that differs, by path; a file that was moved is one that is
+        gone, and a new one."""
+        pieces: list[list[bytes]] = []
+        heads: list[bytes] = []
+        *lines, _ = self.patch(before, after, renames=False).split(b"\n")  # a "\r" ends no line
+        for line in lines:
+            if line.startswith(b"diff --git "):  # no line inside of a patch begins so
+                if heads[-1:] == [line]:  # of another kind now: gone, and made anew
+                    pieces[-1].append(line)
+                    continue
+                heads.append(line)
+                pieces.append([])
+            pieces[-1].append(line)
+        paths = [one.path for one in self.changes(before, after, renames=False)]
+        texts = [b"\n".join([*piece, b""]) for piece in pieces]
+        return dict(zip(paths, texts, strict=True))
+
+    def contents(self, blobs: Iterable[str], most: int = MOST_BYTES) -> dict[str, bytes]:
+        """Return files by the ids of their contents; without those that have more than `most`
+        bytes, or are not there."""
+        wanted = list(dict.fromkeys(blobs))
+        if not wanted:
+            return {}
+        said = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
+        sizes = [line.split() for line in said.decode().splitlines()]
+        kept = [it[0] for it in sizes if it[1:2] == ["blob"] and int(it[2]) <= most]
+        found: dict[str, bytes] = {}
+        rest = memoryview(self._git.run("cat-file", "--batch", stdin=_lines(kept)))
+        for _ in kept:
+            end = bytes(rest[:200]).index(b"\n")
+            blob, _, size = bytes(rest[:end]).decode().split()
+            found[blob] = bytes(rest[end + 1 : end + 1 + int(size)])
+            rest = rest[end + int(size) + 2 :]
+        return found
+
+    def blobs(self, places: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Return the ids of the contents of files, each named by a tree and its path there; None
+        where there is no file."""
+        if not places:
+            return []
+        named = [f"{tree}:{path}" for tree, path in places]
+        said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
+        # A name that is not there is repeated, whatever is in it: only ids begin a line of ours.
+        lines = [it for it in said.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)]
+        if len(lines) != len(named):
+            raise GitError("git cannot read these names")
+        return [
+            None if it.endswith(b" missing") or b" blob " not in it else it.split()[0].decode()
+            for it in lines
+        ]
+
+
+@contextmanager
+def reading(store: SnapshotStore, seconds: float = SECONDS) -> Iterator[SnapshotReader]:
+    """Read snapshots of a store for a block, which may last so many seconds."""
+    deadline = time.monotonic() + seconds
+    with store.used(deadline), ProgramGroup(deadline) as group:
+        yield SnapshotReader(store.git(group))
+
+
+def changes(store: SnapshotStore, before: str, after: str) -> list[FileChange]:
+    """See `SnapshotReader.changes`."""
+    with reading(store) as snapshots:
+        return snapshots.changes(before, after)
 
 
 def patch(store: SnapshotStore, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
-    """Return the differences between two trees as a patch for `git apply`: all, or of these files.
-
-    Blocks. Raises GitError, TimeoutError, BufferError and OSError.
-    """
-    deadline = time.monotonic() + SECONDS
-    with store.used(deadline), ProgramGroup(deadline) as group:
-        return store.git(group).run(
-            *("diff-tree", "-r", "-M", "-p", "--binary", "--full-index", "--no-ext-diff"),
-            *("--no-textconv", "--no-color", before, after, "--", *paths),
-        )
+    """See `SnapshotReader.patch`."""
+    with reading(store) as snapshots:
+        return snapshots.patch(before, after, paths)
 
 
 def content(store: SnapshotStore, blob: str) -> bytes:
@@ -89,3 +168,7 @@ def is_there(store: SnapshotStore, tree: str) -> bool:
     with store.used(deadline), ProgramGroup(deadline) as group:
         said = store.git(group).run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
     return said.split()[1:2] == [b"tree"]
+
+
+def _lines(words: Iterable[str], end: str = "\n") -> bytes:
+    return b"".join(os.fsencode(word + end) for word in words)

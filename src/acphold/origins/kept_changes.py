@@ -1,0 +1,312 @@
+"""All that changed in a folder during a session, from the snapshots that were kept with it.
+
+Each change of a file is one of these:
+
+SHOWN     edits that the agent showed in that turn lead from the file before to the file after
+IN_PART   the agent showed edits of the file in that turn, but they are not the whole change
+OTHER     it changed in a turn, and the agent showed no edit of it: a command, a person, or another
+          session did it; nobody saw which
+BETWEEN   it changed between two turns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from acphold.errors import WorkspaceError
+from acphold.history.turn_spans import TurnSpan
+from acphold.hub.kept_files import stores_of
+from acphold.journal import Journal, Readable, SessionRow, history
+from acphold.journal.location import resolved_folder
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.origins.steps import Numbered, Step, numbered, steps
+from acphold.reports.file_edits import ABSENT, Edit, FileText, behind, edits
+from acphold.reports.session_diff import relative
+from acphold.snapshots.comparison import FileChange, SnapshotReader, reading
+from acphold.workspace.threads import Checkpoint, Threads
+
+
+class How(Enum):
+    """See the module; the value is the mark in JSON."""
+
+    SHOWN = "shown"
+    IN_PART = "in_part"
+    OTHER = "other"
+    BETWEEN = "between"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    How.SHOWN: "shown by the agent",
+    How.IN_PART: "shown in part by the agent",
+    How.OTHER: "changed by something else",
+    How.BETWEEN: "changed",
+}
+
+
+class StepFile(Struct, frozen=True):
+    """A file that a step changed; `patch` is empty unless it was asked for."""
+
+    step: Step
+    path: str
+    how: How
+    patch: bytes = b""
+
+
+class KeptFile(Struct, frozen=True):
+    """A file that is different now, with each step that changed it."""
+
+    path: str
+    patch: bytes
+    parts: tuple[StepFile, ...]
+
+    @property
+    def words(self) -> str:
+        """Its steps in a line: "shown by the agent in turns 1, 3 · changed between turns …"."""
+        said: list[str] = []
+        for how in How:
+            sure = [
+                it.step for it in self.parts if it.how is how and it.step.is_sure and it.step.turns
+            ]
+            if sure:
+                numbers = ", ".join(str(step.turns[0]) for step in sure)
+                said.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
+            for part in self.parts:
+                if part.how is how and part.step not in sure:
+                    word = "" if part.step.words.startswith("between") else "in "
+                    said.append(f"{how.words} {word}{part.step.words}")
+        return " · ".join(said) or "changed"
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The turns in which it changed, or may have."""
+        return tuple(sorted({turn for part in self.parts for turn in part.step.turns}))
+
+
+class Company(Struct, frozen=True):
+    """Another session that was at work in the same folder during a step."""
+
+    step: Step
+    session_id: str
+
+
+class KeptChanges(Struct, frozen=True):
+    """The changes below `root`: of each file, and of each step.
+
+    `others` are the other folders of the session that were kept. `gaps` are lines about snapshots
+    that are missing or late, `left_out` pairs of a file that is in none and the reason;
+    `left_out_count` is their number.
+    """
+
+    root: str
+    files: list[KeptFile]
+    parts: list[StepFile]
+    company: list[Company]
+    others: list[str]
+    gaps: list[str]
+    left_out: list[tuple[str, str]]
+    left_out_count: int
+
+
+async def kept_changes(
+    journal: Journal,
+    row: SessionRow,
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    *,
+    root: str | None = None,
+    by_turn: bool = False,
+    read: Readable | None = None,
+    threads: Threads | None = None,
+) -> KeptChanges | None:
+    """Return what changed in one turn, None for all; None if no files of it were kept here.
+
+    `root` is one of the folders that were kept, by default that around the session's folder. With
+    `by_turn` each step has its patches. The history is read from `read`, by default the journal.
+    Raises GitError, TimeoutError, BufferError and OSError; and WorkspaceError if `root` was not
+    kept.
+    """
+    rows = await journal.snapshots.of(row.session_id)
+    roots = sorted({one.root for one in rows})
+    if not rows:
+        return None
+    if root is None:
+        cwd = resolved_folder(row.cwd)
+        around = [it for it in roots if f"{cwd}/".startswith(f"{it.rstrip('/')}/")]
+        root = max(around, key=len) if around else roots[0]
+    elif root not in roots:
+        raise WorkspaceError(f"no files of {root!r} were kept with this session")
+    here = numbered([one for one in rows if one.root == root], spans)
+    stores = await stores_of(journal)
+    store_id = next((it.snapshot.store for it in reversed(here) if it.snapshot.is_kept), "")
+    store = stores.find(store_id)
+    if store is None:
+        return None
+    found = steps([it for it in here if it.snapshot.store == store_id])
+    if turn is not None:
+        found = [step for step in found if turn in step.turns]
+    if not found:
+        return None
+    shown = await shown_edits(read or journal, row, spans, root)
+
+    def compared(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
+        with reading(store) as snapshots:
+            parts: list[StepFile] = []
+            for step in found:
+                checkpoint()
+                parts += _parts(snapshots, step, shown, by_turn=by_turn)
+            net = snapshots.patches(found[0].before.tree, found[-1].after.tree)
+            files = [
+                KeptFile(path, patch, tuple(part for part in parts if part.path == path))
+                for path, patch in net.items()
+            ]
+        return parts, files
+
+    parts, files = await (threads or Threads(1)).run(compared)
+    left_out = {path: why for it in _ends(found) for path, why in it.left_out}
+    return KeptChanges(
+        root,
+        files,
+        parts,
+        await _company(journal, row.session_id, root, found),
+        [it for it in roots if it != root],
+        [*_gaps(here, spans, turn)],
+        sorted(left_out.items()),
+        max([len(left_out), *(it.left_out_count for it in _ends(found))]),
+    )
+
+
+def _ends(found: Sequence[Step]) -> Iterator[TurnSnapshot]:
+    for step in found:
+        yield step.before
+        yield step.after
+
+
+async def shown_edits(
+    read: Readable, row: SessionRow, spans: Sequence[TurnSpan], root: str
+) -> dict[tuple[int, str], list[Edit]]:
+    """Return the edits that the agent showed, by turn and by path below `root`."""
+    found: dict[tuple[int, str], list[Edit]] = {}
+    for edit in await edits(history(read, row.session_id), spans):
+        path = relative(
+            f"{row.cwd.rstrip('/')}/{edit.path}" if edit.path[:1] != "/" else edit.path, root
+        )
+        found.setdefault((edit.turn, path), []).append(edit)
+    return found
+
+
+def _parts(
+    snapshots: SnapshotReader,
+    step: Step,
+    shown: Mapping[tuple[int, str], list[Edit]],
+    *,
+    by_turn: bool,
+) -> Iterator[StepFile]:
+    changed = snapshots.changes(step.before.tree, step.after.tree, renames=False)
+    theirs = {
+        one.path: [it for turn in step.turns for it in shown.get((turn, one.path), ())]
+        for one in changed
+    }
+    blobs = [
+        blob for one in changed if theirs[one.path] for blob in (one.before, one.after) if blob
+    ]
+    texts = snapshots.contents(blobs)
+    patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
+    for one in changed:
+        how = _how(step, one, theirs[one.path], texts)
+        yield StepFile(step, one.path, how, patches.get(one.path, b""))
+
+
+def _how(step: Step, one: FileChange, theirs: Sequence[Edit], texts: Mapping[str, bytes]) -> How:
+    if not theirs:
+        return How.OTHER if step.turns else How.BETWEEN
+    before, after = text_of(one.before, texts), text_of(one.after, texts)
+    if before is not None and after is not None:
+        for some in (theirs, [it for it in theirs if it.is_over]):
+            if behind(some, before) == after:
+                return How.SHOWN
+    return How.IN_PART
+
+
+def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:
+    """Return a file as text; None if it is none."""
+    if blob is None:
+        return ABSENT
+    raw = texts.get(blob)
+    if raw is None or b"\0" in raw:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_STATES = {
+    ("late", "begin"): "its first snapshot is late and may have its first changes",
+    ("late", "end"): "its last snapshot is late and may have changes of the next turn",
+    ("later", "end"): "acphold ended in it; its last snapshot is from the next start",
+}
+
+
+async def _company(
+    journal: Journal, session_id: str, root: str, found: Iterable[Step]
+) -> list[Company]:
+    """Return the other sessions with a turn in this folder during a step."""
+    begun: dict[tuple[str, int], tuple[int, int | None]] = {}
+    for its, one in await journal.snapshots.named():
+        if its != session_id and one.root == root:
+            first, last = begun.get((its, one.turn), (one.at, None))
+            begun[its, one.turn] = (
+                min(first, one.at),
+                one.at if one.edge == "end" else last,
+            )
+    seen: dict[tuple[int, str], Company] = {}
+    for number, step in enumerate(found):
+        for (its, _), (first, last) in begun.items():
+            if first <= step.after.at and (last is None or last >= step.before.at):
+                seen[number, its] = Company(step, its)
+    return [*seen.values()]
+
+
+def _gaps(here: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None) -> Iterator[str]:
+    """Yield a line for each turn whose snapshots are missing or late."""
+    by_turn: dict[int, dict[str, TurnSnapshot]] = {}
+    for it in here:
+        by_turn.setdefault(it.turn, {})[it.snapshot.edge] = it.snapshot
+    without: list[int] = []
+    for span in spans:
+        if turn is not None and span.number != turn:
+            continue
+        its = by_turn.get(span.number, {})
+        if not its:
+            without.append(span.number)
+            continue
+        for edge, place in (("begin", "beginning"), ("end", "end")):
+            one = its.get(edge)
+            if one is None:
+                if not span.is_open:
+                    yield f"turn {span.number}: there is no snapshot of its {place}"
+            elif one.state == "refused":
+                yield f"turn {span.number}: no snapshot of its {place}: {one.reason}"
+            elif one.state != "whole":
+                yield f"turn {span.number}: {_STATES.get((one.state, edge), one.state)}"
+    if without:
+        numbers = _ranges(without)
+        yield f"turn{'s' if len(without) > 1 else ''} {numbers}: no files were kept"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return numbers in order as text: "1-3, 7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,0 +1,168 @@
+"""`acphold diff` of a session whose files are kept: all that changed, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.origins.kept import KeptSession, edit
+from tests.snapshots.conftest import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Project(folder)
+    made.git("init", "-q", "-b", "main")
+    made.write("a.txt", "one\ntwo\n")
+    made.write("gone.txt", "old\n")
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def session(journal: Path, project: Project) -> KeptSession:
+    """Two turns: an edit that is shown, beside a command; then an edit that a command goes over."""
+    made = KeptSession(journal, project)
+
+    def first() -> None:
+        project.write("a.txt", "one\nTWO\n")
+        project.write("made by command.txt", "x\r\ny")
+        project.write("picture.bin", b"\0\1\2" * 50)
+        project.write(".env", "TOKEN=x")
+
+    def second() -> None:
+        project.write("a.txt", "ONE\nTWO\nformatted\n")
+        (project.top / "gone.txt").unlink()
+
+    made.turn("Louder", edit("1", str(project.top / "a.txt"), "two\n", "TWO\n"), does=first)
+    project.write("mine.txt", "by hand\n")
+    made.turn("More", edit("2", "a.txt", "one\n", "ONE\n"), does=second)
+    return made
+
+
+def words(text: str) -> list[str]:
+    return [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
+
+
+def test_every_change_is_in_the_patch_with_what_was_seen_of_it(
+    acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
+) -> None:
+    done = acphold.run("diff", "aa")
+    assert done.code == 0, done.err
+    assert words(done.out) == [
+        "a.txt: shown by the agent in turn 1 · shown in part by the agent in turn 2",
+        "gone.txt: changed by something else in turn 2",
+        "made by command.txt: changed by something else in turn 1",
+        "mine.txt: changed between turns 1 and 2",
+        "picture.bin: changed by something else in turn 1",
+    ]
+    assert "not kept, so not shown: .env (may hold a secret); and ignored files" in done.err
+    assert "a command of the agent, you, or another session" in done.err
+    project.git("worktree", "add", "-q", str(tmp_path / "clean"), "HEAD")
+    (tmp_path / "patch").write_bytes(done.raw)
+    project.git("apply", str(tmp_path / "patch"), at=tmp_path / "clean")
+    for name in ("a.txt", "made by command.txt", "mine.txt", "picture.bin"):
+        assert (tmp_path / "clean" / name).read_bytes() == (project.top / name).read_bytes()
+    assert not (tmp_path / "clean" / "gone.txt").exists()
+    project.git("apply", "-R", str(tmp_path / "patch"), at=tmp_path / "clean")
+    assert project.status(tmp_path / "clean") == ""
+
+
+def test_by_turn_the_patches_follow_one_another(
+    acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
+) -> None:
+    done = acphold.run("diff", "aa", "--by-turn")
+    assert words(done.out) == [
+        "Turn 1",
+        "a.txt: shown by the agent",
+        "made by command.txt: changed by something else",
+        "picture.bin: changed by something else",
+        "Between turns 1 and 2",
+        "mine.txt",
+        "Turn 2",
+        "a.txt: shown in part by the agent",
+        "gone.txt: changed by something else",
+    ]
+    project.git("worktree", "add", "-q", str(tmp_path / "clean"), "HEAD")
+    (tmp_path / "patch").write_bytes(done.raw)
+    project.git("apply", str(tmp_path / "patch"), at=tmp_path / "clean")
+    assert (tmp_path / "clean" / "a.txt").read_text() == "ONE\nTWO\nformatted\n"
+    assert words(acphold.run("diff", "aa", "--turn", "-1").out) == [
+        "a.txt: shown in part by the agent in turn 2",
+        "gone.txt: changed by something else in turn 2",
+    ]
+
+
+def test_json_has_a_line_for_each_change_of_a_file(
+    acphold: CommandLine, session: KeptSession
+) -> None:
+    done = acphold.run("diff", "aa", "--json")
+    facts = [json.loads(line) for line in done.out.splitlines()]
+    assert [(it["path"], it["how"], it["turns"]) for it in facts if it["path"] == "a.txt"] == [
+        ("a.txt", "shown", [1]),
+        ("a.txt", "in_part", [2]),
+    ]
+    [mine] = [it for it in facts if it["path"] == "mine.txt"]
+    assert (mine["how"], mine["between"], mine["turns"]) == ("between", [1, 2], [])
+    assert mine["patch"].startswith("diff --git a/mine.txt b/mine.txt\nnew file mode 100644\n")
+
+
+def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to_one_turn(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    session = KeptSession(journal, project)
+    session.turn("1", does=lambda: project.write("a.txt", "1\n"), end="refused")
+    session.turn("2", does=lambda: project.write("b.txt", "2\n"), begin="late", end="later")
+    session.turn("3", begin="missing", end="missing")
+    project.write("c.txt", "3\n")
+    session.turn("4")
+    done = acphold.run("diff", "aa")
+    assert words(done.out) == [
+        "a.txt: changed by something else in turns 1 to 2, or between them",
+        "b.txt: changed by something else in turn 2, or before or after it",
+        "c.txt: changed by something else in turn 3, or before or after it",
+    ]
+    assert "turn 1: no snapshot of its end: it is full" in done.err
+    assert "turn 2: its first snapshot is late and may have its first changes" in done.err
+    assert "turn 2: acphold ended in it; its last snapshot is from the next start" in done.err
+    assert "turn 3: no files were kept" in done.err
+
+
+def test_sessions_at_work_in_one_folder_at_the_same_time_name_each_other(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    one = KeptSession(journal, project, "aa-1")
+    other = KeptSession(journal, project, "bb-1")
+
+    def meanwhile() -> None:
+        project.write("x.txt", "x")
+
+    one.turn("go", does=meanwhile)
+    other.turn("go", does=lambda: project.write("y.txt", "y"))
+    for session, its in ((one, "bb-1"), (other, "aa-1")):
+        done = acphold.run("diff", session.id)
+        assert f"turn 1: session {its} was at work in this folder, too" in done.err
+
+
+def test_without_kept_files_it_says_that_only_reported_edits_are_shown(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    session = KeptSession(journal, project)
+    session.turn(
+        "go",
+        edit("1", "a.txt", "two\n", "TWO\n"),
+        does=lambda: project.write("a.txt", "one\nTWO\n"),
+        begin="refused",
+        end="missing",
+    )
+    done = acphold.run("diff", "aa")
+    assert done.out.startswith("diff --git a/a.txt b/a.txt\n")
+    assert "Only edits that the agent reported are shown: no files were kept." in done.err
+    assert acphold.run("diff", "aa", "--root", str(project.top)).code == 2
+    [facts] = map(json.loads, acphold.run("diff", "aa", "--json").out.splitlines())
+    assert (facts["how"], facts["turns"]) == ("reported", [1])

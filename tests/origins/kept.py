@@ -1,0 +1,114 @@
+"""A session whose files are kept: a test says what is done in each turn and between two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from acphold.hub.kept_files import stores_of
+from acphold.journal import Lease, NewSession, RowChange
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.stores import open_journal
+from tests.cli.conversation import Raw, ended, prompt, update
+from tests.snapshots.conftest import Project
+
+State = Literal["whole", "late", "later", "refused", "missing"]
+
+
+class KeptSession:
+    """Turns are written into the journal as acphold writes them, with a snapshot at both ends."""
+
+    def __init__(
+        self, journal: Path, project: Project, session_id: str = "aa-1", *, cwd: Path | None = None
+    ) -> None:
+        self.project = project
+        self._path = journal
+        self.id = session_id
+        self.at = 0
+        asyncio.run(self._create(str(cwd or project.top)))
+
+    async def _create(self, cwd: str) -> None:
+        journal = open_journal(self._path)
+        self._lease: Lease = await journal.create(NewSession(self.id, "claude", cwd))
+        await journal.change(self._lease, RowChange(prompted=True))
+        self.project.stores = await stores_of(journal)
+        await journal.aclose()
+
+    def turn(
+        self,
+        text: str,
+        *raws: Raw,
+        does: Callable[[], object] | None = None,
+        begin: State = "whole",
+        end: State = "whole",
+    ) -> None:
+        """One turn: its prompt, a snapshot, what the agent says and `does`, a snapshot."""
+        asyncio.run(self._turn(text, raws, does, begin, end))
+
+    async def _turn(
+        self,
+        text: str,
+        raws: tuple[Raw, ...],
+        does: Callable[[], object] | None,
+        begin: State,
+        end: State,
+    ) -> None:
+        journal = open_journal(self._path)
+        lease, before = self._lease, self._lease.next_seq - 1
+        rows = []
+        for kind, raw in (prompt(text),):
+            await journal.append(lease, [(kind, [raw])])
+        rows += self.snapshot(before, "begin", begin)
+        if does is not None:
+            does()
+        for kind, raw in (*raws, ended()):
+            await journal.append(lease, [(kind, [raw])])
+        await journal.settle(lease, lease.next_seq - 1)
+        rows += self.snapshot(before, "end", end)
+        await journal.snapshots.keep(self.id, rows)
+        await journal.aclose()
+
+    def snapshot(
+        self, turn: int, edge: Literal["begin", "end"], state: State
+    ) -> list[TurnSnapshot]:
+        self.at += 1
+        top = str(self.project.top)
+        if state == "missing":
+            return []
+        if state == "refused":
+            return [
+                TurnSnapshot(
+                    turn=turn, edge=edge, root=top, at=self.at, state=state, reason="it is full"
+                )
+            ]
+        taken = self.project.take()
+        return [
+            TurnSnapshot(
+                turn=turn,
+                edge=edge,
+                root=top,
+                at=self.at,
+                state=state,
+                store=taken.store,
+                tree=taken.tree,
+                commit=taken.head.commit,
+                left_out=tuple((one.path, one.why) for one in taken.left_out),
+                left_out_count=taken.left_out_count,
+            )
+        ]
+
+
+def edit(call: str, path: str, old: str | None, new: str, **fields: object) -> Raw:
+    """A tool call that shows an edit and is over."""
+    diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
+    return update(
+        "tool_call",
+        toolCallId=call,
+        kind="edit",
+        title=f"Edit {path}",
+        status="completed",
+        content=[diff],
+        **fields,
+    )
