@@ -34,6 +34,7 @@ from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
 from acphold.web.reports import Reports
+from acphold.web.rule_requests import RuleRequests
 from acphold.web.sockets import Asgi
 from tests.journal.conversations import Pieces, append
 
@@ -199,6 +200,7 @@ async def site(
                 metrics=Metrics(reader, http, feed),
                 page=page or PageFiles(folder / "no page"),
                 reports=Reports(reader, exported),
+                rules=RuleRequests(reader),
                 notices=notices,
             )
             found = Site(app, journal, gate, feed, endpoints, stirrings, notices=notices)

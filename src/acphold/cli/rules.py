@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_text
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -16,10 +15,10 @@ from acphold.cli.places import named
 from acphold.cli.terminal_text import counted, local, on_one_line, visible
 from acphold.errors import RuleError
 from acphold.history.times import now_ms
-from acphold.hub.annotations import iso_time
 from acphold.journal import Journal
 from acphold.journal.access import Deed
 from acphold.known_agents import KNOWN_AGENTS
+from acphold.presentation.json_facts import rule_json
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.past_questions import PastQuestion, is_readable, past_questions
@@ -195,10 +194,10 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
     async with opened_if_any(location) as journal:
         found = [] if journal is None else await journal.access.rules(user)
         now = now_ms()
-        live = [rule for rule in found if _is_live(rule, now)]
+        live = [rule for rule in found if rule.is_live(now)]
         for rule in live:
             if json:
-                print(json_text.dumps(_json(rule)))
+                print(rule_json(rule))
             else:
                 print(_told(rule))
         if journal is not None and (new := [rule.number for rule in live if not rule.is_seen]):
@@ -275,10 +274,6 @@ async def _suggest(location: str | None, user: str) -> int:
     return Exit.OK
 
 
-def _is_live(rule: StandingRule, now: int) -> bool:
-    return not rule.ended_at and (not rule.expires_at or now < rule.expires_at)
-
-
 def _numbers(words: Sequence[str]) -> list[int]:
     if not words or not all(word.isdecimal() for word in words):
         raise UsageError("name rules by their numbers: acphold rules rm 3")
@@ -313,22 +308,3 @@ def _told(rule: StandingRule) -> str:
 def _line(said: str, each: PastQuestion) -> str:
     asked = " ; ".join(each.action.lines) if isinstance(each.action, RunAction) else each.title
     return visible(on_one_line(f"{local(each.at)}  {said:<12} {asked}"))
-
-
-def _json(rule: StandingRule) -> Mapping[str, object]:
-    return {
-        "number": rule.number,
-        "text": rule.text,
-        "meaning": rule.meaning,
-        "folder": rule.folder,
-        "agent": rule.agent,
-        "sessionId": rule.session,
-        "user": rule.person,
-        "watches": rule.watches,
-        "isOff": rule.is_off,
-        "madeAt": iso_time(rule.made_at),
-        "madeWith": rule.made_with,
-        "expiresAt": iso_time(rule.expires_at) if rule.expires_at else None,
-        "uses": rule.uses,
-        "usedAt": iso_time(rule.used_at) if rule.used_at else None,
-    }

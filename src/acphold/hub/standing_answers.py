@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # imported late: most sessions never see a rule
 log = logging.getLogger(__name__)
 
 RULE = "acphold/rule"
-"""The `_meta` key of an update that says which rule has allowed a call."""
+"""The `_meta` key of an update that says which rules have allowed a call, and whose they are."""
 
 RESTS = "Your standing answers rest in this session"
 RESTS_HOW = (
@@ -177,13 +177,12 @@ class StandingAnswers:
         call = question.tool_call
         if (id_ := string(call.get("toolCallId"))) is not None:
             self.allowed[id_] = (action, spoken)
+        facts = {"numbers": numbers, "user": self._session.tenant}
         return GivenAnswer(
             b'{"outcome":{"outcome":"selected","optionId":%b}}' % option,
             verdict.why.removeprefix("allowed by "),
-            encode(
-                {"numbers": numbers, "texts": [rule.text for rule in used], "at": now},
-            ),
-            _allowed_update(id_, call, UNDO.format(verdict.why, numbers[0])),
+            encode({**facts, "texts": [rule.text for rule in used], "at": now}),
+            _allowed_update(id_, call, facts, UNDO.format(verdict.why, numbers[0])),
         )
 
     async def look(self, update: bytes) -> None:
@@ -234,7 +233,9 @@ def _objects(raw: bytes | None) -> list[dict[str, object]]:
     return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
 
 
-def _allowed_update(id_: str | None, call: Mapping[str, bytes], words: str) -> bytes:
+def _allowed_update(
+    id_: str | None, call: Mapping[str, bytes], facts: Mapping[str, object], words: str
+) -> bytes:
     """Return an update that adds a line to what is shown of the call; b"" if it has no id."""
     if id_ is None:
         return b""
@@ -244,6 +245,6 @@ def _allowed_update(id_: str | None, call: Mapping[str, bytes], words: str) -> b
             "sessionUpdate": "tool_call_update",
             "toolCallId": id_,
             "content": [*_objects(call.get("content")), line],
-            "_meta": {RULE: words},
+            "_meta": {RULE: {**facts, "words": words}},
         }
     )

@@ -21,7 +21,9 @@ from acphold.schema import REQUEST_PERMISSION
 
 if TYPE_CHECKING:
     from acphold.reading.inbox import InboxQuestion
+    from acphold.reading.rule_offers import RuleOffer
     from acphold.reading.session_reader import ListedSession
+    from acphold.standing import StandingRule
 
 
 def session_json(session: ListedSession) -> str:
@@ -111,6 +113,41 @@ def question_json(found: InboxQuestion) -> str:
             "client": decided.client,
         }
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
+
+
+def rule_json(rule: StandingRule) -> str:
+    """Return a standing answer."""
+    facts = {
+        "number": rule.number,
+        "text": rule.text,
+        "meaning": rule.meaning,
+        "folder": rule.folder,
+        "agent": rule.agent,
+        "sessionId": rule.session,
+        "user": rule.person,
+        "watches": rule.watches,
+        "isOff": rule.is_off,
+        "isNew": not rule.is_seen,
+        "madeAt": iso(rule.made_at),
+        "madeWith": rule.made_with,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+        "uses": rule.uses,
+        "usedAt": iso(rule.used_at) if rule.used_at else None,
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
+
+
+def offer_json(offer: RuleOffer) -> str:
+    """Return an offer to make a yes standing."""
+    rule = offer.rules[0]
+    facts = {
+        "text": offer.text,
+        "meaning": offer.meaning,
+        "agent": rule.agent,
+        "folder": rule.folder,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
 
 
 def exact_entry_json(entry: Entry) -> str:

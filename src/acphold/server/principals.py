@@ -119,6 +119,13 @@ class Principal(Struct, frozen=True, kw_only=True):
             raise ValueError("sees_all goes with neither tenant nor session_id")
 
     @property
+    def person(self) -> str | None:
+        """The person whose standing answers are theirs; None for one session's guest."""
+        if not self.is_known or self.session_id is not None:
+            return None
+        return self.tenant or ""
+
+    @property
     def is_known(self) -> bool:
         """True if it is known which sessions they may use."""
         return self.sees_all or self.tenant is not None or self.session_id is not None

@@ -82,16 +82,19 @@ class StandingRule(Struct, frozen=True):
             return MEANS[row.means]
         return "exactly this command"
 
+    def is_live(self, now: int) -> bool:
+        """True if it has not ended, at `now` (ms since the epoch); it may be off."""
+        return not self.ended_at and (not self.expires_at or now < self.expires_at)
+
     def is_for(self, agent: str, folder: str, session: str, person: str, now: int) -> bool:
         """True if it counts for this session, at `now` (ms since the epoch)."""
         return (
             self.person == person
-            and not self.ended_at
+            and self.is_live(now)
             and not self.is_off
             and self.agent in ("", agent)
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
-            and (not self.expires_at or now < self.expires_at)
         )
 
 

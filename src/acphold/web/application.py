@@ -11,6 +11,7 @@
                       it changes: see `web.list_feed`
     GET /inbox …      pending questions of all sessions, and past decisions: see there
     GET /             the page for a browser, and its files: see `web.page_files`
+    /rules …          standing answers: see `web.rule_requests`
     GET /usage        usage reported by agents, and a session as a file: see `web.reports`
     /notices …        the browsers notified of pending questions: see `web.notices`
     GET /metrics      metrics for monitoring: see `web.metrics`
@@ -54,6 +55,7 @@ from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.reports import Reports
+from acphold.web.rule_requests import RuleRequests
 from acphold.web.sockets import AsgiSocket, Receive, Scope, Send, whole
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class Application(Struct, frozen=True, kw_only=True):
     metrics: Metrics
     page: PageFiles
     reports: Reports
+    rules: RuleRequests
     notices: Notices | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,6 +137,8 @@ class Application(Struct, frozen=True, kw_only=True):
                 await self.metrics.answer(exchange, (await self._admitted(exchange)).principal)
             case _, path if self.reports.has(path):
                 await self.reports.answer(exchange, (await self._admitted(exchange)).principal)
+            case _, path if self.rules.has(path):
+                await self.rules.answer(exchange, await self._admitted(exchange))
             case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
                 await self.pages.answer(exchange, (await self._admitted(exchange)).principal)
             case _:

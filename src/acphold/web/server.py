@@ -52,6 +52,7 @@ from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.push_sender import PushSender
 from acphold.web.reports import Export, Reports
+from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
 from acphold.web.socket_transport import DirectSocketProtocol
 from acphold.web.sockets import Asgi
@@ -251,6 +252,7 @@ async def serve(
                     metrics=Metrics(reader, http, feed),
                     page=page,
                     reports=Reports(reader, export),
+                    rules=RuleRequests(reader),
                     notices=notices,
                 )
                 limit = max(service.options.max_message for service in services.values())

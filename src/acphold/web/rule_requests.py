@@ -1,0 +1,212 @@
+"""Standing answers over plain HTTP: for the page, and for commands with `--server`.
+
+    GET /rules           {"rules": [RULE…]}: those that have not ended
+    GET /rules/offers    {"offers": [OFFER…]}, of the question `question` in `session`: the rules
+                         that would have allowed it, smallest reach first
+    POST /rules          {"sessionId", "questionId", "text", "allAgents"} → {"rules"}: make the
+                         offer with this text; 409 if there is no such offer any more
+    DELETE /rules/N      revoke a rule → {"rules"}
+    POST /rules/off, on  switch all of them → {"rules"}
+    POST /rules/seen     {"numbers"}: a person was shown these on this device
+
+RULE is as `acphold rules --json` prints it. Everybody has their own rules alone: those of the
+token's user, or of nobody in particular; a token for one session has none. Making a rule, also by
+switching them on, needs the scope rules; revoking and switching off, answer; reading, watch.
+"""
+
+# See docs/decisions.md, 35.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeVar
+
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import Decoder
+
+from acphold.errors import JournalError, RuleError, UnknownSessionError
+from acphold.history.times import now_ms
+from acphold.journal import Journal
+from acphold.journal.access import Scope
+from acphold.presentation.json_facts import offer_json, rule_json
+from acphold.reading.rule_offers import accept_offer, rule_offers
+from acphold.standing import RuleChange, StandingRule
+from acphold.web.exchange import HttpExchange
+from acphold.web.gate import Admitted, RefusedError
+from acphold.web.journal_reader import JournalReader
+from acphold.web.parameters import Parameters
+
+T = TypeVar("T")
+
+RULES: Final = "/rules"
+OFFERS: Final = "/rules/offers"
+OFF: Final = "/rules/off"
+ON: Final = "/rules/on"
+SEEN: Final = "/rules/seen"
+
+LARGEST: Final = 65_536
+"""Largest request, in bytes."""
+
+MOST_NUMBERS: Final = 1000
+
+NO_RULE: Final = "there is no such rule of yours"
+
+
+class AcceptedOffer(Struct, frozen=True, rename="camel"):
+    """The offer that a person accepts, by its text."""
+
+    session_id: str
+    question_id: str
+    text: str
+    all_agents: bool = False
+
+
+class SeenRules(Struct, frozen=True):
+    """The rules that a person was shown."""
+
+    numbers: Annotated[list[int], Meta(max_length=MOST_NUMBERS)]
+
+
+class RuleRequests:
+    """Answers requests about standing answers; see the module."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+
+    @staticmethod
+    def has(path: str) -> bool:
+        """Return True if `path` is answered here."""
+        return path == RULES or path.startswith(f"{RULES}/")
+
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        """Answer a request to an address below RULES; raises RefusedError."""
+        try:
+            await self._answer(exchange, admitted)
+        except UnknownSessionError:
+            raise RefusedError(404, "there is no such session") from None
+        except RuleError as exc:
+            raise RefusedError(409, str(exc)) from None
+        except JournalError as exc:
+            raise RefusedError(503, str(exc)) from None
+
+    async def _answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        match exchange.method, exchange.path:
+            case (("GET" | "HEAD"), path) if path == RULES:
+                person = _person(admitted, "watch", "list rules")
+                found = await self._reader.ask(lambda it: it.access.rules(person))
+                await _tell(exchange, found)
+            case (("GET" | "HEAD"), path) if path == OFFERS:
+                await self._offers(exchange, _person(admitted, "rules", "add rule"))
+            case "POST", path if path == RULES:
+                await self._add(exchange, admitted, _person(admitted, "rules", "add rule"))
+            case "POST", path if path == SEEN:
+                person = _person(admitted, "answer", "see rules")
+                numbers = (await _said(exchange, SeenRules)).numbers
+                await self._see(person, numbers, device_of(admitted))
+                await exchange.answer(200, {})
+            case "POST", path if path in (OFF, ON):
+                is_off = path == OFF
+                deed = "rules off" if is_off else "rules on"
+                person = _person(admitted, "answer" if is_off else "rules", deed)
+                change = RuleChange(is_off=is_off)
+                found = await self._change(person, None, change)
+                admitted.principal.note(deed, None)
+                await _tell(exchange, found)
+            case "DELETE", path:
+                person = _person(admitted, "answer", "revoke rule")
+                number = _number_in(path)
+                change = RuleChange(ended_at=now_ms())
+                if not (found := await self._change(person, [number], change)):
+                    raise RefusedError(404, NO_RULE)
+                admitted.principal.note(f"revoke rule {number}", None)
+                await exchange.answer(200, raw=_rules(found))
+            case _:
+                raise RefusedError(404, "there is nothing at this address")
+
+    async def _offers(self, exchange: HttpExchange, person: str) -> None:
+        asked = Parameters(exchange.scope.get("query_string", b""), ("session", "question"))
+        session, question = asked.text("session") or "", asked.text("question") or ""
+        found = await self._reader.ask(lambda it: rule_offers(it, session, question, person))
+        offers = ",".join(map(offer_json, found))
+        await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
+
+    async def _add(self, exchange: HttpExchange, admitted: Admitted, person: str) -> None:
+        said = await _said(exchange, AcceptedOffer)
+
+        async def accept(journal: Journal) -> Sequence[StandingRule]:
+            return await accept_offer(
+                journal,
+                said.session_id,
+                said.question_id,
+                said.text,
+                tenant=person,
+                all_agents=said.all_agents,
+                made_with=device_of(admitted),
+            )
+
+        made = await self._reader.ask(accept)
+        for rule in made:
+            admitted.principal.note(f"add rule {rule.number}", said.session_id)
+        await exchange.answer(200, raw=_rules(made))
+
+    async def _see(self, person: str, numbers: Sequence[int], device: str) -> None:
+        """Note that this device has shown rules, for those that were not made on it."""
+
+        async def see(journal: Journal) -> None:
+            found = await journal.access.rules(person)
+            new = [
+                rule.number
+                for rule in found
+                if rule.number in numbers and not rule.is_seen and rule.made_with != device
+            ]
+            if new:
+                await journal.access.change_rules(person, new, RuleChange(is_seen=True))
+
+        await self._reader.ask(see)
+
+    async def _change(
+        self, person: str, numbers: Sequence[int] | None, change: RuleChange
+    ) -> Sequence[StandingRule]:
+        return await self._reader.ask(lambda it: it.access.change_rules(person, numbers, change))
+
+
+def device_of(admitted: Admitted) -> str:
+    """Return the device that a rule is made with, or shown on: its token's name and id."""
+    return f"{admitted.principal.name} ({admitted.token})"
+
+
+def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
+    """Return whose rules this request is about; raises RefusedError."""
+    who = admitted.principal
+    person = who.person
+    if person is None or scope not in who.scopes:
+        who.refused(deed, None)
+        lacking = "a token for all sessions" if person is None else f"the scope {scope}"
+        raise RefusedError(403, f"this needs {lacking}, which this token has not")
+    return person
+
+
+async def _said(exchange: HttpExchange, kind: type[T]) -> T:
+    if not exchange.is_json:
+        raise RefusedError(415, "application/json is wanted")
+    try:
+        return Decoder(kind).decode(await exchange.body(LARGEST))
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RefusedError(400, "the request cannot be read; see docs/serve.md") from None
+
+
+def _number_in(path: str) -> int:
+    given = path.removeprefix(f"{RULES}/")
+    if not (given.isascii() and given.isdecimal() and 0 < len(given) < 10):
+        raise RefusedError(404, NO_RULE)
+    return int(given)
+
+
+async def _tell(exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
+    """Answer with the rules that have not ended."""
+    now = now_ms()
+    await exchange.answer(200, raw=_rules([rule for rule in found if rule.is_live(now)]))
+
+
+def _rules(found: Sequence[StandingRule]) -> bytes:
+    return f'{{"rules":[{",".join(map(rule_json, found))}]}}'.encode()
