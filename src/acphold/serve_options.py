@@ -67,10 +67,12 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     snapshots: Annotated[
-        bool,
+        bool | Literal["all"],
         OptionHelp(
             "experimental: keep the files of a git repository at the beginning and the end of "
-            "each turn, for `acphold fork --files`"
+            'each turn, for `acphold fork --files`; `"all"`: of any folder but the home folder',
+            value="true|all",
+            otherwise="false",
         ),
     ] = False
     answer_timeout: Annotated[

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import COLUMNS, fitted, short_id, styled
+from acphold.cli.list import COLUMNS, IF_ANY, fitted, short_id, styled
 from acphold.cli.terminal_text import STYLES, day
 from acphold.errors import AmbiguousIdError
 from acphold.history.times import now_ms
@@ -121,6 +121,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "queued": 0,
         "held": None,
         "heldUntil": None,
+        "files": None,
         "live": None,
     }
 
@@ -129,7 +130,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
 @pytest.mark.usefixtures("three")
 def test_without_a_terminal_the_table_is_aligned_and_plain(acphold: CommandLine) -> None:
     heading, second, first = acphold.run("list").out.splitlines()
-    assert heading.split() == [item.heading for item in COLUMNS if item.heading != "STATE"]
+    assert heading.split() == [item.heading for item in COLUMNS if item.heading not in IF_ANY]
     assert second.index("Second") == first.index("First") == heading.index("TITLE") == 0
     assert second.index("/else") == first.index("/home/me") == heading.index("FOLDER")
 
@@ -186,7 +187,7 @@ def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journa
     assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out
 
 
-ROW = ["A title of some length", "3f9a", "", "3m", "acphold", "an-agent-of-some-length", "7"]
+ROW = ["A title of some length", "3f9a", "", "3m", "acphold", "an-agent-of-some-length", "7", ""]
 
 
 def test_a_narrow_terminal_has_less_columns_and_then_shorter_titles() -> None:

@@ -99,6 +99,24 @@ async def test_where_no_files_are_kept_nothing_is_started(
             os.listdir((await stores_of(house.journal)).folder)
 
 
+async def test_all_folders_are_kept_if_all_are_wanted_and_the_person_is_told_once(
+    journal: Path, project: Project
+) -> None:
+    shutil.rmtree(project.top / ".git")
+    async with shared(journal, snapshots="all") as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, number * 2)
+        assert {row.state for row in rows} == {"whole"}
+        assert await names(house, rows[3]) == {"a.txt"}
+        told = [line for line in client.lines if b"Files are kept" in line]
+        assert len(told) == 1
+
+
 async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_was_late(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,15 @@ def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] 
         if not about.value:
             parser.add_argument(flag, action="store_true", help=about.meaning)
             continue
+        if about.value.startswith("true|"):
+            parser.add_argument(
+                flag,
+                metavar=about.value,
+                type=partial(_true_or, about.value.removeprefix("true|")),
+                default=field.default,
+                help=f"{about.meaning} [default: {about.otherwise}]",
+            )
+            continue
         choices = about.value.split("|")
         otherwise = about.otherwise or (
             f"{field.default:g}" if isinstance(field.default, float) else field.default
@@ -333,6 +342,12 @@ def seconds_above_zero(text: str) -> float:
     if not 0 < value < float("inf"):
         raise _refused(text, "a number of seconds above 0 is required, such as 2.5")
     return value
+
+
+def _true_or(word: str, text: str) -> bool | str:
+    if text not in ("true", "false", word):
+        raise _refused(text, f"true, false or {word} is required")
+    return text if text == word else text == "true"
 
 
 def _size(text: str) -> int:

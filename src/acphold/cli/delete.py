@@ -7,10 +7,10 @@ import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
 from acphold.cli.journals import opened
+from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
-from acphold.hub.kept_files import tidy
 from acphold.journal import At, Silent
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import tell_owner
@@ -70,4 +70,4 @@ async def _delete(location: str | None, session_ids: list[str]) -> None:
             whose = await journal.owner(session_id)
             await journal.delete(session_id)
             await tell_owner(whose, session_id)  # and through it every client that has it open
-        await tidy(journal)
+        await removed_from_disk(journal)

@@ -30,6 +30,7 @@ from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.findings import Diagnosis, DiagnosisReport
 from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import opened_if_any
+from acphold.cli.kept_findings import checked_files, removed_files
 from acphold.cli.settings import (
     NamedAgent,
     agent_name,
@@ -80,7 +81,8 @@ def parser() -> Parser:
     made.add_argument(
         "--repair",
         action="store_true",
-        help="first rebuild the journal's counts, sums and search index",
+        help="first rebuild the journal's counts, sums and search index, and remove kept files "
+        "if `snapshots` is false",
     )
     add_journal(made)
     return made
@@ -109,9 +111,10 @@ def doctor(
         report.section("Processes", asyncio.run(checked_processes()))
         if repair:
             report.wait("counting every session anew, and making the search index anew")
-            report.section("Repair", repaired_journal(journal))
+            report.section("Repair", [*repaired_journal(journal), *removed_files(journal)])
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
+        report.section("Files of conversations", checked_files(journal))
         if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:

@@ -39,11 +39,16 @@ from acphold.cli.terminal_text import (
 from acphold.errors import NoJournalError
 from acphold.history.queue_words import moment
 from acphold.history.times import now_ms
-from acphold.journal import ListFilter, SessionRow, Sessions
+from acphold.journal import ListFilter, Sessions
 from acphold.presentation.json_facts import session_json
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.neighbours import LiveSession
-from acphold.reading.session_reader import SHORT_ID, SessionReader, Wanted, session_pages
+from acphold.reading.session_reader import (
+    SHORT_ID,
+    ListedSession,
+    SessionReader,
+    Wanted,
+    session_pages,
+)
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal by default: people mostly look for the newest."""
@@ -71,7 +76,11 @@ COLUMNS = (
     Column("FOLDER", "faint", most=16, least=8),
     Column("AGENT", "agent", from_width=72, most=18, least=8),
     Column("MESSAGES", "faint", from_width=96),
+    Column("FILES", "faint", from_width=96),
 )
+
+IF_ANY = ("STATE", "FILES")
+"""Columns that are shown only if something stands in them."""
 
 GAP = "  "
 """The space between two columns."""
@@ -156,12 +165,15 @@ def list_sessions(
     session's id as `show` and `delete` need. STATE is running while a turn runs, waiting while the
     agent waits for your answer, live when the session is open in an acphold process, followed by
     the number of clients if there are several. A session that an import has only listed is unread
-    until its transcript is read, or the session is opened.
+    until its transcript is read, or the session is opened. FILES is there if `snapshots` is on: the
+    files of the last turn are kept, or were refused, which `show` explains.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while nobody was
     there), unread, archived, origins and live: null, or an object with state (live, running or
-    waiting), clients, questions (ids of the pending questions), background and pid.
+    waiting), clients, questions (ids of the pending questions), background and pid. files
+    is null, or an object about the last snapshot of the files, with state (whole, late, later or
+    refused), at and reason.
 
     With --follow, lines are added as sessions start, run, wait for you, end and disappear, in any
     process. With --json each is an event: the first line has all `sessions` (200 of them, or
@@ -230,7 +242,7 @@ async def _print_table(
         short_ids = await reader.short_ids([it.row.session_id for it in page])
         is_unread = is_unread or any(it.row.is_unread for it in page)
         for it, short in zip(page, short_ids, strict=True):
-            table.add(cells(it.row, short, now, it.live, whole_folder=not on_terminal))
+            table.add(cells(it, short, now, whole_folder=not on_terminal))
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
     found = len(table.lines)
@@ -261,21 +273,22 @@ class _Table:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._widths = [len(column.heading) for column in COLUMNS]
-        self._has_state = False
+        self._filled = dict.fromkeys(IF_ANY, False)
 
     def add(self, cells: Sequence[str]) -> None:
         """Add a line."""
         self.lines.append("\0".join(cells))  # no cell contains it
         self._widths = [*map(max, self._widths, map(cell_width, cells))]
-        self._has_state = self._has_state or bool(cells[_STATE])
+        for place, name in _IF_ANY:
+            self._filled[name] |= bool(cells[place])
 
     def rows(self) -> list[list[str]]:
         """Return the cells of the lines."""
         return [line.split("\0") for line in self.lines]
 
     def print(self) -> None:
-        """Print headings and lines, each cell as wide as its column; states if there are any."""
-        shown = [n for n in range(len(COLUMNS)) if n != _STATE or self._has_state]
+        """Print headings and lines, each cell as wide as its column."""
+        shown = [n for n, it in enumerate(COLUMNS) if self._filled.get(it.heading, True)]
         for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
             row = line.split("\0")
             if line.isascii():  # most are: no cell has to be measured
@@ -285,7 +298,7 @@ class _Table:
             sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
 
 
-_STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE")
+_IF_ANY = [(n, column.heading) for n, column in enumerate(COLUMNS) if column.heading in IF_ANY]
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:
@@ -293,10 +306,9 @@ async def short_id(journal: Sessions, session_id: str) -> str:
     return (await journal.short_ids([session_id], SHORT_ID))[0]
 
 
-def cells(
-    row: SessionRow, short: str, now: int, live: LiveSession | None = None, *, whole_folder: bool
-) -> list[str]:
+def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) -> list[str]:
     """Return the line of a session, by COLUMNS."""
+    row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
@@ -313,16 +325,19 @@ def cells(
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(agent_name(row.agent)),
         f"{row.message_count:,}",
+        "" if files is None else "kept" if files.state == "whole" else files.state,
     ]
 
 
-def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return headings and rows, without the column of states when nothing is live."""
-    table = [[column.heading for column in COLUMNS], *map(list, rows)]
-    place = table[0].index("STATE")
-    if not any(row[place] for row in table[1:]):
-        table = [[*row[:place], *row[place + 1 :]] for row in table]
-    return table
+def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return headings and rows, without the columns of IF_ANY in which nothing stands."""
+    shown = [
+        n
+        for n, column in enumerate(COLUMNS)
+        if column.heading not in IF_ANY or any(row[n] for row in rows)
+    ]
+    table = [[column.heading for column in COLUMNS], *rows]
+    return [[row[n] for n in shown] for row in table]
 
 
 def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
@@ -353,7 +368,7 @@ def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
 
 def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
-    headings, *lines = with_states_if_any(rows)
+    headings, *lines = without_empty(rows)
     known = {column.heading: column for column in COLUMNS}
     shown = [place for place, name in enumerate(headings) if width >= known[name].from_width]
     table = [

@@ -19,11 +19,11 @@ from acphold.cli.command_line import (
     is_confirmed,
 )
 from acphold.cli.journals import is_live, opened, sessions
+from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
-from acphold.hub.kept_files import tidy
 from acphold.journal import ListFilter, SessionRow
 
 SHOWN = 20
@@ -132,7 +132,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
                 f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that, "
                 "and what is left of these is overwritten by the next turn, or `acphold compact`"
             ) from error
-        await tidy(journal)
+        await removed_from_disk(journal)
         return len(ids)
 
 

@@ -332,6 +332,21 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
     return value
 
 
+def snapshot_settings() -> dict[str, object]:
+    """Return the values of `snapshots` in the file: by agent, and as "" that for all others.
+
+    Agents without one have that of all. Raises SettingsError.
+    """
+    path = settings_path()
+    settings = read_settings(path) or {}
+    tables = {"": table_of(settings, "defaults", path), **table_of(settings, "agents", path)}
+    return {
+        name: table["snapshots"]
+        for name, table in tables.items()
+        if isinstance(table, dict) and "snapshots" in table
+    }
+
+
 def near_to(word: str, words: Iterable[str]) -> str:
     """Return the most similar of these words, in brackets; "" for none."""
     from difflib import get_close_matches
@@ -389,6 +404,8 @@ def _argument(key: str, value: object, parser: Parser, place: str) -> str | None
             raise SettingsError(f"{place} {key}: true or false is required")
         no = f"--no-{flag[2:]}"
         return flag if value else no if no in flags else None
+    if isinstance(value, bool) and str(flags[flag].metavar).startswith("true|"):
+        value = str(value).lower()
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingsError(f"{place} {key}: a text or a number is required")
     word = f"{flag}={value}"

@@ -26,6 +26,7 @@ from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.presentation.json_facts import entry_json, place_name
+from acphold.reading.local_reader import LocalReader
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -113,19 +114,25 @@ async def _show(
         row, seq = await place(reader, given, "shows it")
         runs = await reader.is_live(row.session_id)
         told = reader.entries(row.session_id)
+        facts = _facts(row)
+        if isinstance(reader, LocalReader):
+            from acphold.cli.kept_findings import files_of  # late: JSON does without it
+
+            facts += await files_of(reader.journal, row)
         if seq is not None:
-            await _show_place(row, seq, told, full=full, as_json=as_json, runs=runs)
+            await _show_place(row, seq, told, facts, full=full, as_json=as_json, runs=runs)
         elif as_json:
             async for entry in told:
                 sys.stdout.buffer.write(_json_line(entry))
         else:
-            await _print_transcript(row, told, full=full, runs=runs)
+            await _print_transcript(row, told, facts, full=full, runs=runs)
 
 
 async def _show_place(
     row: SessionRow,
     seq: int,
     told: AsyncIterator[Entry],
+    facts: list[str],
     *,
     full: bool,
     as_json: bool,
@@ -144,7 +151,7 @@ async def _show_place(
         return
     layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
-    layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
+    layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
     scenes = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
     found = scene_at(turn, seq)
     shown = [
@@ -161,13 +168,13 @@ def _json_line(entry: Entry) -> bytes:
 
 
 async def _print_transcript(
-    row: SessionRow, told: AsyncIterator[Entry], *, full: bool, runs: bool
+    row: SessionRow, told: AsyncIterator[Entry], facts: list[str], *, full: bool, runs: bool
 ) -> None:
     from acphold.reports.transcript import scenes
     from acphold.screen.layout import Gutter, LabelledText, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
-    layout.head(_title(row), _facts(row))
+    layout.head(_title(row), facts)
     is_empty = True
     async for scene in scenes(told):
         layout.put(passage(_told(scene, runs=runs), full=full))

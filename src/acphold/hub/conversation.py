@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -128,7 +129,7 @@ class Conversation:
             release,
             tasks,
             options,
-            TurnFiles(files, session.id),
+            TurnFiles(files, session.id, partial(session.publish, "update")),
         )
         self.waiting = WaitingPrompts(session, turns, self.questions)
 

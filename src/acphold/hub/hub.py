@@ -103,7 +103,7 @@ class Hub:
         self.whereabouts = Whereabouts(journal)
         self._release = CommonRelease(journal, self._tasks)
         self._options = options
-        self._files = FileKeeper(journal, is_on=options.snapshots)
+        self._files = FileKeeper(journal, options.snapshots)
         self._alerts = alerts
         self._stirred = stirred
         self._offered = ClientCapabilities()

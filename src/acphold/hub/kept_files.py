@@ -56,12 +56,18 @@ async def stores_of(journal: Journal) -> Stores:
     return Stores(os.path.join(state_folder(), "files", name))
 
 
-async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None = None) -> None:
-    """Drop old snapshots, and remove from the disk what no session names any more.
+async def tidy(
+    journal: Journal,
+    *,
+    most: int = KEPT_BYTES,
+    before: int | None = None,
+    all_of_them: bool = False,
+) -> None:
+    """Drop old snapshots, or all of them, and remove from the disk what no session names any more.
 
     `before` is the time (ms since the epoch) from which on they are old. May take seconds for each
     store; does nothing if there are none. A store in which something fails is left for the next
-    time.
+    time. What another process takes meanwhile stays.
     """
     stores = await stores_of(journal)
     threads = Threads(1)
@@ -73,8 +79,12 @@ async def tidy(journal: Journal, *, most: int = KEPT_BYTES, before: int | None =
     since = _noted(os.path.join(stores.folder, ".tidied"))
     before = now_ms() - KEPT_MS if before is None else before
     rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
-    spared = _first_and_last(rows)
-    old = [(its, one) for its, one in rows if one.at < before and (its, one.turn) not in spared]
+    spared = set() if all_of_them else _first_and_last(rows)
+    old = [
+        (its, one)
+        for its, one in rows
+        if all_of_them or (one.at < before and (its, one.turn) not in spared)
+    ]
     await _drop(journal, old)
     gone = {id(one) for _, one in old}
     kept = [(its, one) for its, one in rows if id(one) not in gone]

@@ -5,7 +5,8 @@
     end     after the answer has gone out, beside everything else; late if the next turn is with
             the agent before it is taken
 
-Only for folders in git repositories. The row is written once the files are in the store.
+Only for folders in git repositories, unless all folders are wanted. The row is written once the
+files are in the store. The first time in a project, a notice says so.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
 from acphold.history.times import now_ms
+from acphold.hub.annotations import notice
 from acphold.journal import Journal
 from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.tasks import TaskSet
@@ -33,7 +35,15 @@ if TYPE_CHECKING:  # late below: an editor waits for the start, and most session
 
 Edge: TypeAlias = Literal["begin", "end"]
 
+Tell: TypeAlias = Callable[[list[bytes]], Awaitable[object]]
+
 log = logging.getLogger(__name__)
+
+KEPT = "Files are kept with the conversation"
+KEPT_HOW = (
+    "From now on, the files in {} are kept at both ends of each turn, in {}. `acphold fork ID "
+    "--files` continues with the files of then; `snapshots = false` in the settings ends it."
+)
 
 HOLD_SECONDS = 0.3
 """Seconds that a prompt waits for its snapshot."""
@@ -49,11 +59,11 @@ FAILURES = 2
 
 
 class FileKeeper:
-    """Takes the snapshots of all sessions of a process; without `is_on` none."""
+    """Takes the snapshots of all sessions of a process: `wanted` is the option `snapshots`."""
 
-    def __init__(self, journal: Journal, *, is_on: bool) -> None:
+    def __init__(self, journal: Journal, wanted: bool | Literal["all"]) -> None:
         self._journal = journal
-        self._is_on = is_on
+        self._wanted = wanted
         self._threads = Threads(AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
@@ -62,16 +72,20 @@ class FileKeeper:
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; looks at the disk for a moment."""
-        if not self._is_on:
+        if not self._wanted:
             return []
-        from acphold.snapshots.checkouts import checkout_of
+        from acphold.snapshots.checkouts import Checkout, checkout_of
         from acphold.snapshots.git import program
 
         if program() is None:
             return []
         found = {
             checkout.top: checkout
-            for checkout in map(checkout_of, folders)
+            for folder in folders
+            for checkout in [
+                checkout_of(folder)
+                or (Checkout(os.path.realpath(folder)) if self._wanted == "all" else None)
+            ]
             if checkout is not None and self._failures[checkout.top] < FAILURES
         }
         return [*found.values()]
@@ -104,9 +118,10 @@ class FileKeeper:
         roots: list[Checkout],
         since: float,
         is_late: Callable[[], bool],
+        tell: Tell,
     ) -> None:
         """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
-        true once the agent is at work behind it."""
+        true once the agent is at work behind it. `tell` shows the person a notice."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
@@ -139,6 +154,8 @@ class FileKeeper:
             for row in rows:
                 if row.is_kept and (store := stores.find(row.store)) is not None:
                     store.was_named(row.tree)
+                    if store.is_news():
+                        await tell([notice(KEPT, KEPT_HOW.format(row.root, stores.folder))])
             if is_full or (edge == "end" and is_due(stores)):
                 self.tidy()
         except (AcpholdError, OSError) as exc:
@@ -195,9 +212,10 @@ class FileKeeper:
 class TurnFiles:
     """The files of one session, whose turns run one after the other."""
 
-    def __init__(self, keeper: FileKeeper, session_id: str) -> None:
+    def __init__(self, keeper: FileKeeper, session_id: str, tell: Tell) -> None:
         self._keeper = keeper
         self._session_id = session_id
+        self._tell = tell
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
         self._at_work = -1  # the turn that the agent has got last
@@ -230,6 +248,6 @@ class TurnFiles:
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            await self._keeper.take(self._session_id, turn, edge, roots, since, is_late)
+            await self._keeper.take(self._session_id, turn, edge, roots, since, is_late, self._tell)
 
         self._last = self._keeper.start(work())

@@ -46,6 +46,12 @@ def session_json(session: ListedSession) -> str:
         "queued": row.queued,
         "held": row.held or None,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
+        "files": session.files
+        and {
+            "state": session.files.state,
+            "at": iso(session.files.at),
+            "reason": session.files.reason,
+        },
         "live": live
         and {
             "state": live.state,

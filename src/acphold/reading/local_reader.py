@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
     Described,
+    FilesOfSession,
     ListedSession,
     News,
     SessionPage,
@@ -135,7 +137,13 @@ class LocalReader:
         """Return these sessions with their live states and outcomes."""
         outcomes = await self.journal.outcomes([row.session_id for row in rows])
         now = await self.live() if live is None else live
-        return [as_listed(row, now, outcomes) for row in rows]
+        files = await self._files(rows)
+        return [as_listed(row, now, outcomes, files) for row in rows]
+
+    async def _files(self, rows: Sequence[SessionRow]) -> dict[str, FilesOfSession]:
+        """The newest snapshots of these sessions."""
+        newest = await self.journal.snapshots.newest([row.session_id for row in rows])
+        return {its: FilesOfSession(one.state, one.at, one.reason) for its, one in newest.items()}
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         return await self.journal.resolve(given, cwd)
@@ -212,12 +220,18 @@ class LocalReader:
 
             for question in await open_questions(self.journal, waiting):
                 asked.setdefault(question.row.session_id, []).append(question)
-        listed = [as_listed(row, found.live, found.outcomes) for row in found.rows]
+        files = await self._files(found.rows)
+        listed = [as_listed(row, found.live, found.outcomes, files) for row in found.rows]
         return [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
 
 
-def as_listed(row: SessionRow, live: Live, outcomes: Mapping[str, bytes | None]) -> ListedSession:
-    """Return a session with its live state and outcome; see `Sessions.outcomes`."""
+def as_listed(
+    row: SessionRow,
+    live: Live,
+    outcomes: Mapping[str, bytes | None],
+    files: Mapping[str, FilesOfSession] = MappingProxyType({}),
+) -> ListedSession:
+    """Return a session with its live state, outcome and files; see `Sessions.outcomes`."""
     session, process = live.get(row.session_id, (None, None))
     outcome: TurnOutcome | None = None
     if row.session_id in outcomes:
@@ -226,8 +240,15 @@ def as_listed(row: SessionRow, live: Live, outcomes: Mapping[str, bytes | None])
         elif session is None:  # nobody is left to end it
             outcome = "interrupted"
     if process is None:
-        return ListedSession(row, outcome)
-    return ListedSession(row, outcome, session, process.pid, process.is_background)
+        return ListedSession(row, outcome, files=files.get(row.session_id))
+    return ListedSession(
+        row,
+        outcome,
+        session,
+        process.pid,
+        process.is_background,
+        files=files.get(row.session_id),
+    )
 
 
 async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:

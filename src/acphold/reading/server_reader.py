@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -42,6 +42,7 @@ from acphold.reading.neighbours import LiveSession
 from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
+    FilesOfSession,
     ListedSession,
     News,
     SessionPage,
@@ -101,6 +102,12 @@ class _RemoteQuestion(Struct, rename="camel"):
     client: str | None = None
 
 
+class _RemoteFiles(Struct):
+    state: Literal["whole", "late", "later", "refused"]
+    at: str
+    reason: str = ""
+
+
 class _RemoteRow(Struct, rename="camel"):
     session_id: str
     agent: str
@@ -119,6 +126,7 @@ class _RemoteRow(Struct, rename="camel"):
     held_until: str | None = None
     live: _Live | None = None
     open_questions: list[_RemoteQuestion] = []
+    files: _RemoteFiles | None = None
 
 
 class _Hit(Struct, rename="camel"):
@@ -466,8 +474,11 @@ def _iso(at: int) -> str:
 
 
 def _session(row: _RemoteRow) -> ListedSession:
+    files = None
+    if (it := row.files) is not None:
+        files = FilesOfSession(it.state, milliseconds(it.at), it.reason)
     if (live := row.live) is None:
-        return ListedSession(_row(row), row.outcome)
+        return ListedSession(_row(row), row.outcome, files=files)
     session = LiveSession(
         row.session_id,
         live.clients,
@@ -476,7 +487,9 @@ def _session(row: _RemoteRow) -> ListedSession:
         questions=live.questions,
     )
     questions = [_question(it) for it in row.open_questions]
-    return ListedSession(_row(row), row.outcome, session, live.pid, live.background, questions)
+    return ListedSession(
+        _row(row), row.outcome, session, live.pid, live.background, questions, files
+    )
 
 
 def _row(row: _RemoteRow) -> SessionRow:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,11 +32,21 @@ READINGS: Final = 5
 """Times the end of a session is read again because a turn was settled meanwhile."""
 
 
+class FilesOfSession(Struct, frozen=True):
+    """The newest snapshot of a session's files: `state` and `reason` are those of
+    `journal.snapshots.TurnSnapshot`, `at` is in ms since the epoch."""
+
+    state: Literal["whole", "late", "later", "refused"]
+    at: int
+    reason: str = ""
+
+
 class ListedSession(Struct, frozen=True):
     """A session of the list; `live` is set while a process has it in memory, which is `pid`.
 
     `outcome` is that of its last turn; None if there is none, or if it may still end. `questions`
-    are the open ones, told with changes only (see `SessionReader.changes`).
+    are the open ones, told with changes only (see `SessionReader.changes`). `files` is None if none
+    were ever kept with it.
     """
 
     row: SessionRow
@@ -45,6 +55,7 @@ class ListedSession(Struct, frozen=True):
     pid: int = 0
     is_background: bool = False
     questions: Sequence[InboxQuestion] = ()
+    files: FilesOfSession | None = None
 
     @property
     def state(self) -> str:

@@ -9,6 +9,7 @@ names.
     FOLDER/ID/project      the folder that all work trees of the project share
     FOLDER/ID/roots/KEY/   for each work tree: its index, what is known of it, its lock
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
+    FOLDER/ID/told         there once the person has been told that files are kept
 """
 
 # See docs/decisions.md, 36.
@@ -116,6 +117,14 @@ class SnapshotStore:
         os.makedirs(folder, 0o700, exist_ok=True)
         with open(os.path.join(folder, tree), "w"):
             pass
+
+    def is_news(self) -> bool:
+        """True once, for one of all processes: the person is told of this store then."""
+        try:
+            os.close(os.open(os.path.join(self.path, "told"), os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError:
+            return False
+        return True
 
     def was_named(self, tree: str) -> None:
         """Note that the journal names a snapshot."""

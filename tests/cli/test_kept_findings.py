@@ -1,0 +1,135 @@
+"""`doctor`, `list` and `show` say which files are kept, and why others are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from acphold.hub.kept_files import stores_of
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.stores import open_journal
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+from tests.snapshots.conftest import Project
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "settings.toml"
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(path))
+    return path
+
+
+@pytest.fixture
+def project(journal: Path, tmp_path: Path) -> Project:
+    """One session with files, one whose files were refused, one of which nothing is known."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Project(folder)
+    made.git("init", "-q")
+    made.write("a.txt")
+    for name in ("kept", "refused", "unknown"):
+        remember(journal, name, *CONVERSATION, cwd=str(made.top), title=name)
+    asyncio.run(keep(journal, made))
+    return made
+
+
+async def keep(journal: Path, project: Project) -> None:
+    opened = open_journal(journal)
+    project.stores = await stores_of(opened)
+    taken = project.take()
+    project.store(taken).note_fresh(taken.tree)
+    row = TurnSnapshot(turn=0, edge="end", root=str(project.top), at=1, state="refused", reason="x")
+    await opened.snapshots.keep("refused", [row])
+    row = TurnSnapshot(
+        turn=0,
+        edge="end",
+        root=str(project.top),
+        at=1,
+        state="late",
+        store=taken.store,
+        tree=taken.tree,
+        left_out_count=2,
+    )
+    await opened.snapshots.keep("kept", [row])
+    project.store(taken).was_named(taken.tree)
+    await opened.aclose()
+
+
+def doctor(acphold: CommandLine, *options: str) -> str:
+    """Its words, without the ends of lines."""
+    return " ".join(acphold.run("doctor", *options).out.split())
+
+
+@pytest.mark.usefixtures("project")
+def test_the_list_says_what_became_of_the_last_files(acphold: CommandLine) -> None:
+    rows = [json.loads(line) for line in acphold.run("list", "--json").out.splitlines()]
+    files = {row["sessionId"]: row["files"] for row in rows}
+    at = "1970-01-01T00:00:00.001Z"
+    assert files == {
+        "kept": {"state": "late", "at": at, "reason": ""},
+        "refused": {"state": "refused", "at": at, "reason": "x"},
+        "unknown": None,
+    }
+    heading, *lines = acphold.run("list").out.splitlines()
+    assert heading.endswith("FILES")
+    assert {line.split()[0]: line[heading.index("FILES") :] for line in lines} == {
+        "kept": "late",
+        "refused": "refused",
+        "unknown": "",
+    }
+
+
+def test_a_session_says_if_its_files_are_kept_or_why_not(
+    acphold: CommandLine, project: Project, settings: Path, tmp_path: Path, journal: Path
+) -> None:
+    kept = acphold.run("show", "kept").out
+    assert "files kept, " in kept
+    assert "the agent was at work already; 2 files left out" in kept
+    assert "files not kept: x" in acphold.run("show", "refused").out
+    assert "files" not in acphold.run("show", "unknown").out.partition("Make it")[0]
+    settings.write_text("[defaults]\nsnapshots = true\n")
+    assert "since `snapshots` is on" in acphold.run("show", "unknown").out
+    (tmp_path / "plain").mkdir()
+    remember(journal, "plain", *CONVERSATION, cwd=str(tmp_path / "plain"))
+    assert "files not kept: its folder is in no git" in acphold.run("show", "plain").out
+    settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = "all"\n')
+    assert "since `snapshots` is on" in acphold.run("show", "plain").out
+    remember(journal, "home", *CONVERSATION, cwd="/")
+    assert "files not kept: it is your home folder" in acphold.run("show", "home").out
+
+
+def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false(
+    acphold: CommandLine, project: Project, settings: Path
+) -> None:
+    told = doctor(acphold)
+    assert "`snapshots = true` in the settings keeps them" in told
+    assert "1 project, " in told
+    assert "work/project: x (1 session)" in told
+    settings.write_text("[defaults]\nsnapshots = true\n")
+    assert "at both ends of each turn: all other agents" in doctor(acphold)
+    settings.write_text("[defaults]\nsnapshots = false\n")
+    assert "`acphold doctor --repair` removes them" in doctor(acphold)
+    assert len(list(project.stores)) == 1
+    assert "kept files were removed" in doctor(acphold, "--repair")
+    assert list(project.stores) == []
+    assert "files" not in acphold.run("show", "kept").out.partition("Make it")[0]
+
+
+@pytest.mark.parametrize("others", ["", '[agents.x]\ncommand = ["x"]\nsnapshots = true\n'])
+def test_a_deletion_removes_all_files_if_they_are_kept_for_no_agent_any_more(
+    acphold: CommandLine, project: Project, settings: Path, others: str
+) -> None:
+    settings.write_text(f"[defaults]\nsnapshots = false\n{others}")
+    assert acphold.run("delete", "--yes", "unknown").code == 0
+    assert len(list(project.stores)) == bool(others)
+
+
+def test_a_wrong_value_of_the_setting_is_told(acphold: CommandLine, settings: Path) -> None:
+    settings.write_text('[defaults]\nsnapshots = "some"\n')
+    told = doctor(acphold)
+    assert "snapshots" in told
+    assert "true, false or all is required" in told
