@@ -166,7 +166,7 @@ class RuleRequests:
 
     async def _change(
         self, person: str, numbers: Sequence[int] | None, change: RuleChange
-    ) -> Sequence[StandingRule]:
+    ) -> list[StandingRule]:
         return await self._reader.ask(lambda it: it.access.change_rules(person, numbers, change))
 
 
