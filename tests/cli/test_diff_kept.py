@@ -61,7 +61,7 @@ def test_every_change_is_in_the_patch_with_what_was_seen_of_it(
         "mine.txt: changed between turns 1 and 2",
         "picture.bin: changed by something else in turn 1",
     ]
-    assert "not kept, so not shown: .env (may hold a secret); and ignored files" in done.err
+    assert "not kept, so not shown: .env (may hold a secret)" in done.err
     assert "a command of the agent, you, or another session" in done.err
     project.git("worktree", "add", "-q", str(tmp_path / "clean"), "HEAD")
     (tmp_path / "patch").write_bytes(done.raw)

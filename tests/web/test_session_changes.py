@@ -12,6 +12,9 @@ import pytest
 from acphold.reports.session_diff import session_diff
 from acphold.web import session_changes
 from tests.journal.conversations import Pieces, turn
+from tests.origins.kept import KeptSession
+from tests.origins.kept import edit as shown
+from tests.snapshots.conftest import Project
 from tests.web.in_process import Site, site
 
 
@@ -183,3 +186,43 @@ async def test_changes_are_computed_one_after_the_other_and_only_so_many_wait(
     assert running[1] == 1
     assert statuses.count(200) == session_changes.WAITING + 1
     assert set(statuses) == {200, 503}
+
+
+async def test_kept_files_show_all_that_changed_and_only_to_those_who_see_all(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    project.write("a.txt", "one\n")
+
+    def keep() -> None:
+        session = KeptSession(tmp_path / "journal.db", project, "one")
+
+        def work() -> None:
+            project.write("a.txt", "ONE\n")
+            project.write("b.bin", b"\0\1")
+            project.write(".env")
+
+        session.turn("Louder", shown("1", "a.txt", "one\n", "ONE\n"), does=work, end="late")
+
+    await asyncio.to_thread(keep)
+    async with site(tmp_path) as served:
+        told = await changes(served)
+        assert told["kept"]
+        assert told["notes"] == [
+            "turn 1: its last snapshot is late and may have changes of the next turn",
+            "not kept, so not shown: .env (may hold a secret)",
+        ]
+        first, second = told["files"]
+        assert (first["path"], first["added"], first["removed"]) == ("a.txt", 1, 1)
+        assert first["how"] == "shown by the agent in turn 1, or before or after it"
+        how = "changed by something else in turn 1, or before or after it"
+        assert (second["how"], second["patch"]) == (how, "")
+        assert (second["gap"], second["turns"]) == ("it is no text", [1])
+        assert [it["text"] for it in told["prompts"]] == ["Louder"]
+        assert (await changes(served, turn="last"))["files"] == told["files"]
+        assert (await changes(served, path="a.txt"))["files"] == [first]
+        guest = await served.new_token("watch", session_id="one")
+        told = (await served.get("/sessions/one/changes", guest)).json
+        assert (told["kept"], [it["path"] for it in told["files"]]) == (False, ["a.txt"])

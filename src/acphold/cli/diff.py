@@ -16,7 +16,7 @@ from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import Journal, SessionRow, history
-from acphold.origins.kept_changes import How, KeptChanges, kept_changes
+from acphold.origins.kept_changes import How, KeptChanges, kept_changes, some
 from acphold.presentation.visible_text import visible_json
 from acphold.reading.local_reader import LocalReader
 from acphold.reports.session_diff import FileDiff, on_disk, session_diff
@@ -172,17 +172,11 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
         _note("No files changed.")
     gone = sorted({it.path for it in kept.parts} - {it.path for it in kept.files})
     if gone and not (by_turn or as_json):
-        _note(f"changed and changed back: {_some(gone)}")
+        _note(f"changed and changed back: {some(gone)}")
     if any(part.how in (How.OTHER, How.IN_PART) for part in kept.parts):
         _note('"something else" is a command of the agent, you, or another session')
-    for company in kept.company:
-        its = company.session_id
-        _note(f"{company.step.words}: session {its} was at work in this folder, too")
-    for gap in kept.gaps:
-        _note(gap)
-    if kept.left_out_count:
-        named = [f"{path} ({why})" for path, why in kept.left_out]
-        _note(f"not kept, so not shown: {_some(named, kept.left_out_count)}; and ignored files")
+    for note in kept.notes:
+        _note(note)
     for other in kept.others:
         _note(f"files in {other} were kept, too: `--root {other}` shows them")
 
@@ -204,15 +198,6 @@ def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:
         _note("The agent reported no changed files.")
     _note("Only edits that the agent reported are shown: no files were kept.")
     return Exit.ERROR if any(file.is_missing for file in files) else Exit.OK
-
-
-SHOWN_NAMES = 5
-"""Files that a line names; the others are counted."""
-
-
-def _some(names: Sequence[str], count: int | None = None) -> str:
-    more = (len(names) if count is None else count) - len(names[:SHOWN_NAMES])
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {counted(more, 'more file')}" if more else "")
 
 
 def _note(text: str) -> None:

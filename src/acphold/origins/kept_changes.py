@@ -113,6 +113,19 @@ class KeptChanges(Struct, frozen=True):
     left_out: list[tuple[str, str]]
     left_out_count: int
 
+    @property
+    def notes(self) -> list[str]:
+        """Lines about the company, the gaps and what was left out."""
+        found = [
+            f"{it.step.words}: session {it.session_id} was at work in this folder, too"
+            for it in self.company
+        ]
+        found += self.gaps
+        if self.left_out_count:
+            named = [f"{path} ({why})" for path, why in self.left_out]
+            found.append(f"not kept, so not shown: {some(named, self.left_out_count)}")
+        return found
+
 
 async def kept_changes(
     journal: Journal,
@@ -148,7 +161,7 @@ async def kept_changes(
     store = stores.find(store_id)
     if store is None:
         return None
-    found = steps([it for it in here if it.snapshot.store == store_id])
+    found = steps([it for it in here if it.snapshot.store == store_id], len(spans))
     if turn is not None:
         found = [step for step in found if turn in step.turns]
     if not found:
@@ -180,6 +193,16 @@ async def kept_changes(
         sorted(left_out.items()),
         max([len(left_out), *(it.left_out_count for it in _ends(found))]),
     )
+
+
+SHOWN_NAMES = 5
+"""Names in a line; the others are counted."""
+
+
+def some(names: Sequence[str], count: int | None = None) -> str:
+    """Return the first names in a line, and the number of the others."""
+    more = (len(names) if count is None else count) - len(names[:SHOWN_NAMES])
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more else "")
 
 
 def _ends(found: Sequence[Step]) -> Iterator[TurnSnapshot]:

@@ -59,18 +59,19 @@ def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Nu
     return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]
 
 
-def steps(rows: Sequence[Numbered]) -> list[Step]:
-    """Return the steps between the kept snapshots of one folder and one store."""
-    return [_step(*pair) for pair in pairwise(it for it in rows if it.snapshot.is_kept)]
+def steps(rows: Sequence[Numbered], count: int) -> list[Step]:
+    """Return the steps between the kept snapshots of one folder and one store; the session has so
+    many turns."""
+    return [_step(*pair, count) for pair in pairwise(it for it in rows if it.snapshot.is_kept)]
 
 
-def _step(one: Numbered, two: Numbered) -> Step:
+def _step(one: Numbered, two: Numbered, count: int) -> Step:
     before, after = one.snapshot, two.snapshot
     ends = (one.turn, two.turn)
     # A late snapshot was taken when the agent was at work again already.
     is_late = after.state == "late"
     if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
-        last = one.turn + is_late
+        last = min(one.turn + is_late, count)
         return Step(before, after, tuple(range(one.turn, last + 1)), ends, after.state == "whole")
     if (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
         turns = (two.turn,) if is_late else ()

@@ -29,6 +29,7 @@ class Gap(Enum):
     OUTSIDE = "it is outside of the session's folder"
     GIT = "it belongs to git itself, which patches nothing there"
     UNFINISHED = "a change was begun and never reported as done; it is left out"
+    BINARY = "it is no text"
     PLACE = "the journal has only these lines of it, and does not say where they stand"
 
 

@@ -2,19 +2,25 @@
 
     GET /sessions/ID/changes?turn=N|last&path=PATH
 
-    {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…]}
-    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns"}
+    {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…],
+     "kept": false, "notes": []}
+    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns", "how"}
     PROMPT  {"turn", "seq", "text"}
 
 `turn` selects one turn: its number, or `last`; without it, all turns. `turns` of the answer is
 their number, `turns` of a file has those that changed it, and PROMPT is what was said to begin one
 of these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
 alone, and much more of it. `more` counts the files left out.
+
+`kept`: the session's files were kept, and these are all changes; `how` is a line of what is known
+of them, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
+the agent reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,11 +31,15 @@ from acphold.history.turn_spans import TurnSpan, turn_spans
 from acphold.history.words import document
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import READ_BYTES, Readable, history
+from acphold.origins.kept_changes import KeptChanges, kept_changes
 from acphold.presentation.visible_text import visible_json
 from acphold.reports.file_edits import FileText
-from acphold.reports.session_diff import FileDiff, on_disk, session_diff
+from acphold.reports.session_diff import FileDiff, Gap, on_disk, session_diff
+from acphold.snapshots.git import GitError
 from acphold.web.gate import RefusedError
 from acphold.workspace.threads import Threads
+
+log = logging.getLogger(__name__)
 
 MOST_FILES: Final = 500
 MOST_PROMPTS: Final = 50
@@ -106,8 +116,17 @@ class SessionChanges:
         def look(path: str) -> FileText | None:
             return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
 
-        found = await session_diff(bounded, row, spans, turn, look, self._threads)
-        found = [file for file in found if file.patch or file.gap]
+        # The kept files are the disk of an earlier time.
+        kept = await self._kept(journal, bounded, row, spans, turn) if reads_disk else None
+        how: dict[str, str] = {}
+        if kept is not None:
+            how = {file.path: file.words for file in kept.files}
+            found = [
+                FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
+            ]
+        else:
+            found = await session_diff(bounded, row, spans, turn, look, self._threads)
+            found = [file for file in found if file.patch or file.gap]
         if path is not None and not (found := [file for file in found if file.path == path]):
             raise RefusedError(404, "the session changed no such file")
         shown = found[:MOST_FILES]
@@ -122,8 +141,32 @@ class SessionChanges:
         for file in shown:
             facts, used = _file(file, min(room, most))
             room -= used
-            files.append(facts)
-        return _json(spans, turn, files, len(found) - len(shown), prompts)
+            files.append({**facts, "how": how.get(file.path)})
+        notes = None if kept is None else kept.notes
+        return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
+
+    async def _kept(
+        self,
+        journal: Journal,
+        read: Readable,
+        row: SessionRow,
+        spans: Sequence[TurnSpan],
+        turn: int | None,
+    ) -> KeptChanges | None:
+        """Return the changes by the kept files; None if there are none, or not now."""
+        try:
+            return await kept_changes(journal, row, spans, turn, read=read, threads=self._threads)
+        except (GitError, TimeoutError, BufferError, OSError) as error:
+            log.warning("session %s: its kept files cannot be read: %s", row.session_id, error)
+            return None
+
+
+def _text(patch: bytes) -> tuple[str, Gap | None]:
+    """Return the patch of a file as text, or the reason for none."""
+    _, _, after = patch.partition(b"\nindex ")
+    if after.partition(b"\n")[2].startswith(b"GIT binary patch"):
+        return "", Gap.BINARY
+    return patch.decode(errors="replace"), None
 
 
 class _Bounded:
@@ -183,6 +226,7 @@ def _json(
     files: Sequence[dict[str, object]],
     more: int,
     prompts: Sequence[dict[str, object]],
+    notes: Sequence[str] | None = None,
 ) -> bytes:
     facts = {
         "turns": len(spans),
@@ -190,5 +234,7 @@ def _json(
         "files": files,
         "more": more,
         "prompts": prompts,
+        "kept": notes is not None,
+        "notes": notes or [],
     }
     return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()

@@ -230,6 +230,7 @@ test("a patch becomes lines with the numbers of both sides, and nothing in it mo
   ]);
   assert.ok(patchLines(patch, false).every(({ before, after }) => before === 0 && after === 0));
   assert.deepEqual(patchLines(""), []);
+  assert.deepEqual(patchLines("@@ -0,0 +1 @@\n+git names no count of one").map(({ sign, after }) => [sign, after]), [["+", 1]]);
 });
 
 test("news are what waits, what failed and what is done unseen; the latest others follow while there is room", () => {

@@ -14,7 +14,7 @@ export function patchLines(patch, hasNumbers = true) {
   let [one, other] = [0, 0];
   let isInside = false;
   for (const text of patch.split("\n")) {
-    const hunk = /^@@ -(\d+),\d+ \+(\d+),\d+ @@/.exec(text);
+    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(text);
     const sign = text[0];
     if (hunk) {
       if (isInside) lines.push({ sign: "@", text: "", before: 0, after: 0 });

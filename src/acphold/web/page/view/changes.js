@@ -9,9 +9,9 @@ import { useSome } from "./pieces.js";
 import { sessionPlace } from "./places.js";
 import { TwoColumns } from "./two_columns.js";
 
-/** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[]}} File */
+/** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[], how: string | null}} File */
 /** @typedef {{turn: number, seq: number, text: string}} Prompt */
-/** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[]}} Told */
+/** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[], kept: boolean, notes: string[]}} Told */
 
 /** Lines of a file that are shown at first, and each time that somebody asks for more. */
 const FIRST = 100;
@@ -61,14 +61,17 @@ export function Changes({ desk, id, seq }) {
       <a class="button" href=${`${place}@1`} aria-current=${seq ? "page" : undefined}>Since the last prompt</a></nav>
     ${problem && html`<p class="empty" role="alert">${line(problem)}</p>`}
     ${!told && !problem && html`<p class="empty aside">Loading changes…</p>`}
-    ${told?.files.length === 0 && html`<p class="empty">The agent reported no changed file${seq ? " since the last prompt" : ""}.</p>`}
+    ${told?.files.length === 0 && html`<p class="empty">${told.kept ? "No file changed" : "The agent reported no changed file"}${seq ? " since the last prompt" : ""}.</p>`}
     ${told && told.files.length > 0 && html`
       <p class="total">${counted(told.files.length + told.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
       <ul class="files">${told.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
         <span class="path">${line(file.path, 400)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
       ${told.more > 0 && html`<p class="aside">${counted(told.more, "more file")} in <code>acphold diff</code>.</p>`}
-      ${told.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${told.prompts} whole=${() => read(address, { turn: told.turn ?? "", path: file.path })} />`)}
-      <p class="aside">This view shows the edits that the agent reported. It does not show changes made by commands.</p>`}
+      ${told.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${told.prompts} whole=${() => read(address, { turn: told.turn ?? "", path: file.path })} />`)}`}
+    ${told && (told.kept || told.files.length > 0) && html`<p class="aside">${told.kept
+      ? html`All changes between the snapshots of these turns. “Something else” is a command of the agent, you, or another session.
+        ${told.notes.map((note) => html`<br />${line(note, 400)}`)}`
+      : "This view shows the edits that the agent reported. It does not show changes made by commands."}</p>`}
   </main>`;
 }
 
@@ -109,6 +112,7 @@ function FileView({ id, at, file, prompts, whole }) {
     <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
       ${said.length > 0 && html`<ul class="after">${said.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 160)}”` : `prompt ${each.turn}`}</a></li>`)}
         ${said.length > PROMPTS && html`<li class="aside">and ${counted(said.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
+    ${file.how && html`<p class="after">${line(file.how, 400)}</p>`}
     ${gap && html`<p class="note">${patch ? "Place in the file unknown" : "Not shown"}: ${gap}.</p>`}
     ${lines.length > 0 && html`<figure class="diff" aria-busy=${lines.length < wanted || undefined}>
       <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${name}`}>
