@@ -36,7 +36,7 @@ import { Prose } from "./prose.js";
  * @typedef {Said | Prompt | Tool | Plan | End | Note | Question | Compaction | Child} Item
  *
  * @typedef {{title?: string | null, description?: string | null, state?: string | null, stopReason?: string | null}} ChildState
- * @typedef {{question: string, outcome?: string, result?: any, client?: {name?: string}}} Answer
+ * @typedef {{question: string, outcome?: string, result?: any, client?: {name?: string}, rule?: {numbers: number[], user: string}}} Answer
  *
  * @typedef {object} ToolFields  what an agent may say of a tool call; `content` and the inputs are as it sent them
  * @property {string} [title]
@@ -181,6 +181,12 @@ export class Timeline {
     const isPrompt = update?.sessionUpdate === "user_message_chunk" && isOurs(update.messageId);
     if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn({ outcome: "completed" }, place);
     this.add(update, place);
+    // A question that rules have answered was put to nobody: this says so, until the journal is read.
+    const rule = update?._meta?.["acphold/rule"];
+    if (!rule) return;
+    const question = `rule ${update.toolCallId}`;
+    this.asked(question, "", { toolCall: { title: this.tool(update.toolCallId)?.fields.title } }, place);
+    this.answered({ question, outcome: "allow_once", rule }, place);
   }
 
   /** @param {Update} update @param {Place} place */

@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { Later } from "./later.js";
 import { place } from "./places.js";
 
-const LATER_VIEWS = /** @type {Record<string, any>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions" });
+const LATER_VIEWS = /** @type {Record<string, any>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions", rules: "Rules" });
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {

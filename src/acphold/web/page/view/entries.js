@@ -1,10 +1,8 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { HOW } from "../model/decisions.js";
 import { baseName, line, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
-import { coded } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -55,7 +53,7 @@ function drawn(item) {
     case "child":
       return html`<${ChildView} child=${item} version=${item.version} />`;
     case "question":
-      return html`<${DecisionView} item=${item} version=${item.version} />`;
+      return html`<${Later} name="DecisionView" item=${item} version=${item.version} />`;
     case "note":
       return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
     case "compaction":
@@ -127,18 +125,6 @@ export function PlanView({ entries }) {
     <summary>Plan <span>${done} of ${entries.length}</span></summary>
     <ol>${entries.map((each) => html`<li class=${STEPS[each.status] ? each.status : "pending"}><span class="mark" role="img" aria-label=${STEPS[each.status] ?? "to do"}></span>${line(each.content, 1000)}</li>`)}</ol>
   </details>`;
-}
-
-/** What came of a question. An open one is asked outside of the conversation. @param {{item: import("../model/timeline.js").Question, version: number}} props */
-function DecisionView({ item }) {
-  const { answer, params } = item;
-  const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
-  if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
-  const chosen = answer.result?.outcome?.optionId;
-  const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
-  const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
-  const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.client?.name && html`<span>in ${line(answer.client.name, 40)}</span>`}</p>`;
 }
 
 const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Ended at a limit", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });

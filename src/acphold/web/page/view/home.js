@@ -8,7 +8,6 @@ import { html } from "./html.js";
 import { Later } from "./later.js";
 import { memo } from "./memo.js";
 import { RowView } from "./rows.js";
-import { Whose } from "./whose.js";
 
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Live"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you last looked"]]);
 
@@ -40,7 +39,7 @@ export function Home({ desk, current, asking, isAll }) {
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
     <div class="scroll">
-      <${Whose} server=${desk.server} />
+      <${Later} name="Whose" server=${desk.server} />
       <${Later} name="Inbox" desk=${desk} current=${asking} />
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /></search>
       <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
@@ -53,7 +52,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isHere=${desk.server.isHere} />`}
       <${Later} name="Swipes" desk=${desk} />
-      <p class="foot"><a href="#/decisions">Decisions</a> · <a href="/page/licences.txt">Licences</a></p>
+      <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isHere ? "Loading sessions…" : "Your sessions appear here once the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>

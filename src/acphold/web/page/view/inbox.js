@@ -6,7 +6,9 @@ import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
 import { Offer } from "./notices.js";
+import { Offers } from "./offers.js";
 import { QuestionView } from "./question.js";
+import { NewRules } from "./rules.js";
 
 const LATER = "acphold later";
 
@@ -18,7 +20,8 @@ export function Inbox({ desk, current }) {
   const [later, setLater] = useState(putOff);
   // What the session that is open asks is asked beside it.
   const waiting = desk.inbox.value.filter((each) => each.sessionId !== current && !desk.hidden.value.has(each.sessionId));
-  if (waiting.length === 0) return null;
+  const rules = html`<${Offers} fits=${(/** @type {string} */ id) => id !== current} /><${NewRules} isHere=${desk.server.isHere} />`;
+  if (waiting.length === 0) return html`<div class="inbox">${rules}</div>`;
   /** @param {string} id */
   const toggle = (id) => {
     const next = later.includes(id) ? later.filter((each) => each !== id) : [...later, id].slice(-200);
@@ -31,6 +34,7 @@ export function Inbox({ desk, current }) {
     <h2 id="waits">Waiting for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>
     ${now.length > 0 && html`<${Offer} />`}
+    ${rules}
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
       (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}

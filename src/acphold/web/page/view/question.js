@@ -1,31 +1,20 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
-import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { callOf, shown } from "../model/permission.js";
 import { line, unfenced } from "../model/text.js";
+import { isCalm, stir } from "./calm.js";
 import { coded, words } from "./coded.js";
 import { FormView, PageView } from "./form.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
 import { Offer } from "./notices.js";
+import { hasAllowed, Offers } from "./offers.js";
 import { Produced } from "./tool_call.js";
 import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").Asked} Asked */
-
-/** How long after questions came, went or moved none can be answered, in ms: the tap was meant for another. */
-const CALM_MS = 500;
-
-const isCalm = signal(true);
-let calming = 0;
-
-function stir() {
-  isCalm.value = false;
-  clearTimeout(calming);
-  calming = setTimeout(() => (isCalm.value = true), CALM_MS);
-}
 
 const coarse = matchMedia("(pointer: coarse)");
 
@@ -55,7 +44,7 @@ export function Questions({ session, who, waiting }) {
     return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
       answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined}
       later=${() => setLater((was) => [...was, each.id])} /><//>`;
-  })}`;
+  })}<${Offers} fits=${(/** @type {string} */ id) => id === session.id} />`;
 }
 
 /**
@@ -73,7 +62,11 @@ export function QuestionView({ asked, call, shows, who, answer, later, isNarrow 
   }, []);
   const isDone = useRef(false);  // with what was done the focus may be gone already
   const putOff = () => ((isDone.current = true), later());
-  const send = answer && ((/** @type {object} */ result) => ((isDone.current = true), answer(result)));
+  const send = answer && ((/** @type {object} */ result, /** @type {string} */ kind) => {
+    isDone.current = true;
+    answer(result);
+    if (kind === "allow_once") hasAllowed(params.sessionId, asked.id);
+  });
   const View = method === "session/request_permission" ? Permission : params.mode === "url" ? PageView : FormView;
   return html`<section class="question" ref=${section} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} asks</h2><button type="button" class="quiet put-off" onClick=${putOff} disabled=${isBusy || !isCalm.value}>Later</button></header>
@@ -82,7 +75,7 @@ export function QuestionView({ asked, call, shows, who, answer, later, isNarrow 
   </section>`;
 }
 
-/** @param {{params: any, call?: any, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object) => void, isBusy: boolean}} props */
+/** @param {{params: any, call?: any, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string) => void, isBusy: boolean}} props */
 function Permission({ params, call, shows, isNarrow, answer, isBusy }) {
   const tool = callOf(params, call);
   const { title, arguments: given, options, content } = shows ?? shown(params, tool);
@@ -92,7 +85,7 @@ function Permission({ params, call, shows, isNarrow, answer, isBusy }) {
   // Our words first: what an agent calls its answer may say the opposite.
   /** @param {import("../model/permission.js").Offer} each */
   const button = ({ optionId, kind, words, name }) => html`<button type="button" class=${kind === "allow_once" ? "main" : ""} disabled=${isBusy || !answer}
-    onClick=${() => answer?.({ outcome: { outcome: "selected", optionId } })}><span><b>${line(words, 60)}:</b> ${line(name, 120) || "(no name)"}</span></button>`;
+    onClick=${() => answer?.({ outcome: { outcome: "selected", optionId } }, kind)}><span><b>${line(words, 60)}:</b> ${line(name, 120) || "(no name)"}</span></button>`;
   return html`<${Whole}>
       <${Title} title=${title || (given.length > 0 ? `Allow this${tool.kind === "execute" ? " command" : ""}?` : "A tool call")} isCommand=${tool.kind === "execute" && given.length === 0 && title} />
       ${given.length > 0 && html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><${Command} text=${text} /></dd></div>`)}</dl>`}

@@ -16,7 +16,7 @@ const STANDS = /** @type {Record<string, string>} */ ({ pending: "waiting", in_p
 /** @param {{tool: import("../model/timeline.js").Tool, version: number, children: unknown}} props  `children` are its sub-agents */
 export function ToolView({ tool, children }) {
   const { title, kind = "other", status = "pending", rawInput, _meta } = tool.fields;
-  const content = withTexts(tool.fields.content ?? [], tool.terminals);
+  const content = contentOf(tool);
   const [isOpen, setOpen] = useState(false);
   const diffs = content.filter((each) => each?.type === "diff");
   const output = kind === "execute" ? outputOf(content, tool.fields.rawOutput) : "";
@@ -38,6 +38,12 @@ export function ToolView({ tool, children }) {
   </details>`;
 }
 
+/** @param {import("../model/timeline.js").Tool} tool */
+function contentOf({ fields, terminals }) {
+  const said = fields._meta?.["acphold/rule"]?.words;  // a line of ours, which stands below
+  return withTexts((fields.content ?? []).filter((each) => !said || each?.content?.text !== said), terminals);
+}
+
 /** @param {unknown} title @param {string} kind */
 function titleOf(title, kind) {
   const said = line(title, 240) || "a tool call";
@@ -49,7 +55,7 @@ function titleOf(title, kind) {
 /** @param {{tool: import("../model/timeline.js").Tool}} props */
 function Inside({ tool }) {
   const { locations = [], rawOutput, title } = tool.fields;
-  const content = withTexts(tool.fields.content ?? [], tool.terminals);
+  const content = contentOf(tool);
   // An edit says itself in which file it is.
   const places = locations.filter((each) => !content.some((one) => one?.path === each.path));
   const told = content.length > 0 || tool.children.length > 0;

@@ -1,0 +1,32 @@
+// What came of a question, in the conversation. An open one is asked outside of it.
+import { useState } from "preact/hooks";
+import { HOW } from "../model/decisions.js";
+import { line } from "../model/text.js";
+import { device } from "../wire/device.js";
+import { coded } from "./coded.js";
+import { html } from "./html.js";
+import { UndoRule } from "./rule.js";
+
+/** @param {{item: import("../model/timeline.js").Question, version: number}} props */
+export function DecisionView({ item }) {
+  const { answer, params } = item;
+  const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
+  if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
+  const chosen = answer.result?.outcome?.optionId;
+  const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
+  const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
+  const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>in ${line(answer.client.name, 40)}</span>`}</p>`;
+}
+
+/** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: any}} props */
+function ByRules({ rule: { numbers, user } }) {
+  const [ended, setEnded] = useState(/** @type {number[]} */ ([]));
+  const known = device();
+  if (user !== (known?.user ?? "") || !Array.isArray(numbers)) return null;
+  const own = numbers.filter(Number.isInteger);
+  return html`<span class="by-rules">by your <a href="#/rules">${own.length > 1 ? "rules" : "rule"} ${own.join(" and ")}</a>${own.map((number) => {
+    if (ended.includes(number)) return html` <span role="status">· ${own.length > 1 ? number : ""} revoked</span>`;
+    return known?.scopes.includes("answer") && html` <${UndoRule} number=${number} isOne=${own.length === 1} done=${() => setEnded((was) => [...was, number])} />`;
+  })}</span>`;
+}

@@ -1,0 +1,72 @@
+// After a yes: the rules that would have allowed it, smallest reach first. The next tap makes one.
+import { signal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { agentName, baseName, line } from "../model/text.js";
+import { device } from "../wire/device.js";
+import { read } from "../wire/pages.js";
+import { isCalm, stir } from "./calm.js";
+import { html } from "./html.js";
+import { changeRule, day, spoken, UndoRule } from "./rule.js";
+
+/** @typedef {{text: string, meaning: string, agent: string, folder: string, expiresAt: string | null}} RuleOffer */
+
+/** How long what was made is shown, in ms. */
+const SHOWN_MS = 20_000;
+
+/** The last question of each session that was allowed here. @type {import("@preact/signals").Signal<{session: string, question: string}[]>} */
+const allowed = signal([]);
+
+/** A person has allowed this once, here. @param {string} session @param {string} question */
+export function hasAllowed(session, question) {
+  if (!device()?.scopes.includes("rules")) return;
+  allowed.value = [...allowed.value.filter((each) => each.session !== session), { session, question }];
+}
+
+/** @param {string} question */
+const leave = (question) => (allowed.value = allowed.value.filter((each) => each.question !== question));
+
+/** @param {{fits: (session: string) => boolean}} props  the sessions whose offers stand here */
+export const Offers = ({ fits }) =>
+  allowed.value.filter((each) => fits(each.session)).map((each) => html`<${OffersOf} key=${each.question} ...${each} />`);
+
+/** @param {{session: string, question: string}} props */
+function OffersOf({ session, question }) {
+  const [offers, setOffers] = useState(/** @type {RuleOffer[]} */ ([]));
+  const [made, setMade] = useState(/** @type {import("./rule.js").Rule[]} */ ([]));
+  const [isForAll, setForAll] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    // Where nothing is offered nothing is said: the yes was given all the same.
+    read("/rules/offers", { session, question }).then((told) => (told.offers.length > 0 ? setOffers(told.offers) : leave(question)), () => leave(question));
+  }, []);
+  const isThere = offers.length > 0;
+  useLayoutEffect(() => void (isThere && stir()), [isThere]);
+  useEffect(() => {
+    if (made.length === 0) return undefined;
+    const done = setTimeout(() => leave(question), SHOWN_MS);
+    return () => clearTimeout(done);
+  }, [made]);
+  if (!isThere) return null;
+  const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, ask again"}</button>`;
+  if (made.length > 0) {
+    const isOver = made.every((each) => each.isEnded);
+    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} is revoked.` : html`<b>${spoken(made)}:</b> <code>${line(made.map((each) => each.text).join(" and "), 200)}</code>`}</p>
+      <div class="choice">${made.filter((each) => !each.isEnded).map((each) => html`<${UndoRule} number=${each.number} isOne=${made.length === 1} done=${() => setMade((was) => was.map((one) => (one === each ? { ...one, isEnded: true } : one)))} />`)}<a class="button" href="#/rules">All rules</a>${close}</div></section>`;
+  }
+  /** @param {RuleOffer} offer */
+  const make = async ({ text }) => {
+    setBusy(true);
+    setProblem("");
+    await changeRule("POST", "/rules", { sessionId: session, questionId: question, text, allAgents: isForAll }).then((rules) => setMade(rules), (error) => setProblem(error.message));
+    setBusy(false);
+  };
+  const [{ agent, folder, expiresAt }] = offers;
+  return html`<section class="standing" aria-label="Allow it from now on">
+    <header><h2>Allowed. From now on, too?</h2>${close}</header>
+    <p class="aside">In <span title=${folder}>${baseName(folder)}</span>${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
+    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}><code>${line(offer.text, 200)}</code><span>${line(offer.meaning, 300)}</span></button></li>`)}</ul>
+    ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />for every agent, not only for ${agentName(agent)}</label>`}
+    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+  </section>`;
+}

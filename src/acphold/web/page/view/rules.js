@@ -1,0 +1,85 @@
+// All standing answers of the person, with what each allows; and the switch for all of them.
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { agentName, baseName, counted, line } from "../model/text.js";
+import { exactly, moment } from "../model/times.js";
+import { device } from "../wire/device.js";
+import { read } from "../wire/pages.js";
+import { html } from "./html.js";
+import { changeRule, day } from "./rule.js";
+
+/** @typedef {import("./rule.js").Rule} Rule */
+
+/** Rules that were made elsewhere, and that nobody has looked at yet on another device: any program could have made them. @type {import("@preact/signals").Signal<Rule[]>} */
+const unseen = signal([]);
+
+/** Whether it was made on this device. @param {Rule} rule */
+const isOwn = (rule) => rule.madeWith.endsWith(`(${device()?.id})`);
+
+export function Rules() {
+  const [rules, setRules] = useState(/** @type {Rule[] | null} */ (null));
+  const [problem, setProblem] = useState("");
+  const [told, setTold] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const title = useRef(/** @type {HTMLElement | null} */ (null));
+  const scopes = device()?.scopes ?? [];
+  const mayRevoke = scopes.includes("answer");
+  useEffect(() => {
+    read("/rules").then(
+      (found) => {
+        setRules(found.rules);
+        unseen.value = [];
+        const shown = found.rules.filter((/** @type {Rule} */ each) => each.isNew && !isOwn(each));
+        if (shown.length > 0 && mayRevoke) void changeRule("POST", "/rules/seen", { numbers: shown.map((/** @type {Rule} */ each) => each.number) }).catch(() => {});
+      },
+      (error) => setProblem(error.message),
+    );
+  }, []);
+  /** @param {() => Promise<unknown>} what */
+  const act = async (what) => {
+    setBusy(true);
+    setProblem("");
+    await what().catch((error) => setProblem(error.message));
+    setBusy(false);
+  };
+  const isOff = Boolean(rules?.length) && rules?.every((each) => each.isOff);
+  const turn = () =>
+    act(async () => {
+      setRules(await changeRule("POST", isOff ? "/rules/on" : "/rules/off"));
+      setTold(isOff ? "Rules answer again." : "Rules are off. You are asked every question.");
+    });
+  /** @param {Rule} rule */
+  const remove = (rule) =>
+    act(async () => {
+      await changeRule("DELETE", `/rules/${rule.number}`);
+      setRules((was) => (was ?? []).filter((each) => each !== rule));
+      setTold(`Rule ${rule.number} is revoked.`);
+      title.current?.focus();
+    });
+  return html`<main class="plain rules" id="main" tabindex="-1">
+    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1 ref=${title} tabindex="-1">Rules</h1></header>
+    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. Whatever acphold is not sure about, you are asked.</p>
+    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+    <p class="away" role="status">${told}</p>
+    ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
+    ${rules?.length === 0 && html`<p class="empty">No rules. After you have allowed a command once, you can allow it from now on.</p>`}
+    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${rule.isOff ? "off" : ""}>
+      <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && "off", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+      <p>${line(rule.meaning, 400)}</p>
+      <p class="aside"><span title=${rule.folder}>${rule.folder ? `in ${baseName(rule.folder)}` : "everywhere"}</span> · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
+      <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
+      ${mayRevoke && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Remove rule ${rule.number}`} onClick=${() => remove(rule)}>Remove</button>`}
+    </li>`)}</ul>
+    <p class="aside">A rule is no sandbox. It does nothing in a mode in which the agent does not ask, and nothing against an agent that lies. A rule for tests runs the code of the folder: whoever can edit files there can run anything with it.</p>
+  </main>`;
+}
+
+/** Tells of new rules. @param {{isHere: boolean}} props */
+export function NewRules({ isHere }) {
+  useEffect(() => {
+    if (isHere) read("/rules").then((told) => void (unseen.value = told.rules.filter((/** @type {Rule} */ each) => each.isNew && !isOwn(each))), () => {});
+  }, [isHere]);
+  const rules = unseen.value;
+  if (rules.length === 0) return null;
+  return html`<p class="offer" role="status"><span>${rules.length > 1 ? `${rules.length} new rules were made elsewhere.` : html`A new rule was made elsewhere: <code>${line(rules[0].text, 80)}</code>`}</span> <a class="button" href="#/rules">Look at ${rules.length > 1 ? "them" : "it"}</a></p>`;
+}

@@ -1,0 +1,173 @@
+"""Standing answers on the page: made with the tap behind a yes, seen, undone, switched off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, StorageState, expect
+
+import acphold
+from tests.editor import scripted_agent
+from tests.page.conftest import ask, opened, steps, violations, watch
+from tests.web.conftest import Served, serving
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+
+CLAUDE = "@agentclientprotocol/claude-agent-acp"
+WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of an agent whose commands can be read."""
+    command = scripted_agent(info={"name": CLAUDE, "version": "1"})
+    with serving(tmp_path_factory.mktemp("served"), agent=tuple(command)) as found:
+        yield found
+
+
+def runs(command: str, call: str) -> str:
+    """A prompt that has the agent ask for a command."""
+    tool = {"name": "Bash", "kind": "execute", "rawInput": {"command": command}}
+    return steps(ask(call, title=command, **tool))
+
+
+async def allowed(page: Page, session: acphold.RemoteSession, command: str, call: str) -> Locator:
+    """A person allows a command; what is offered then."""
+    turn = session.prompt(runs(command, call))
+    await opened(page, session.id)
+    await page.locator(".asking").get_by_role("button", name="Allow once: Go on").click()
+    await asyncio.wait_for(turn, 60)
+    return page.get_by_role("region", name="Allow it from now on")
+
+
+def rules(served: Served, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(it) for it in served.run("rules", *words, "--json").splitlines()]
+
+
+async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_is_answered(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    offered = await allowed(page, session, "pytest -q", "t1")
+    buttons = offered.locator("li button")
+    await expect(buttons).to_have_count(2)
+    await expect(buttons.first).to_contain_text("run pytest -q")
+    await expect(buttons.last).to_contain_text("whoever can edit files")
+    assert await page.evaluate(WIDE) <= 0
+    assert await violations(page) == []
+    assert rules(served) == []
+    await buttons.first.focus()
+    await page.keyboard.press("Enter")
+    made = page.get_by_role("region", name="New rule")
+    await expect(made).to_contain_text("Rule 1: run pytest -q")
+    assert await violations(page) == []
+    [rule] = rules(served)
+    assert (rule["text"], rule["agent"]) == ("run pytest -q", "claude")
+
+    answer = await asyncio.wait_for(session.prompt(runs("pytest -q", "t2")), 60)
+    assert '"go"' in answer.text
+    said = page.locator(".by-rules").last
+    await expect(said).to_contain_text("by your rule 1")
+    await expect(page.locator("section.question")).to_have_count(0)
+    assert await page.evaluate(WIDE) <= 0
+    assert await violations(page) == []
+    # Read anew from the journal it is the same.
+    await page.reload()
+    await expect(page.locator(".by-rules")).to_have_count(1)
+
+    await said.get_by_role("button", name="Undo: revoke rule 1").click()
+    await expect(said).to_contain_text("revoked")
+    turn = session.prompt(runs("pytest -q", "t3"))
+    again = page.locator(".asking").get_by_role("button", name="Allow once: Go on")
+    await again.click()
+    assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+    assert rules(served) == []
+
+
+async def test_the_list_has_each_rule_and_switches_and_revokes(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    for text in ("run make check", "ask run git push ..."):
+        served.run("rules", "add", text, "--cwd", str(tmp_path))
+    await page.reload()
+    news = page.locator(".inbox .offer")
+    await expect(news).to_contain_text("2 new rules were made elsewhere")
+    await news.get_by_role("link").click()
+    rows = page.locator(".rule-list li")
+    await expect(rows).to_have_count(2)
+    await expect(rows.first).to_contain_text("run make check")
+    await expect(rows.first).to_contain_text("exactly this command")
+    await expect(rows.first).to_contain_text("never used")
+    await expect(rows.first).to_contain_text("new")
+    await expect(news).to_have_count(0)
+    assert await page.evaluate(WIDE) <= 0
+    assert await violations(page) == []
+    switch = page.get_by_role("switch")
+    await switch.press("Space")
+    await expect(page.get_by_text("Rules are off", exact=True)).to_be_visible()
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(runs("make check", "t1"))
+    await expect(page.locator(".inbox section.question")).to_have_count(1, timeout=30_000)
+    await switch.press("Space")
+    await page.goto(f"{served.url}/#/session/{session.id}")
+    await page.locator(".asking").get_by_role("button", name="Stop it").click()
+    await asyncio.wait_for(turn, 60)
+    await asyncio.wait_for(session.prompt(runs("make check", "t2")), 60)
+    await expect(page.locator(".by-rules")).to_have_count(1)
+    await page.goto(f"{served.url}/#/rules")
+    await expect(rows.first).to_contain_text("used 1 time")
+    for number in (rules(served)[0]["number"], rules(served)[1]["number"]):
+        await page.get_by_role("button", name=f"Remove rule {number}").click()
+        await expect(page.get_by_role("status").get_by_text("is revoked")).to_have_count(1)
+    await expect(page.get_by_text("No rules.")).to_be_visible()
+    assert rules(served) == []
+
+
+async def test_who_may_make_no_rule_is_offered_none_and_revokes_them_and_a_guest_sees_none(
+    browser: Browser,
+    agent: acphold.RemoteAgent,
+    served: Served,
+    paired: dict[str, StorageState],
+    wrong: list[str],
+    tmp_path: Path,
+) -> None:
+    served.run("rules", "add", "run make check", "--cwd", str(tmp_path))
+    [rule] = rules(served)
+    scopes = ("watch", "prompt", "answer", "manage")
+    older = [word for scope in scopes for word in ("--scope", scope)]
+    session = await agent.new_session(cwd=tmp_path)
+    await asyncio.wait_for(session.prompt(runs("make check", "t1")), 60)
+
+    async def device(*options: str) -> Page:
+        code = json.loads(served.run("pair", *options, "--json"))["pair"]
+        context = await browser.new_context(viewport={"width": 360, "height": 760})
+        found = await context.new_page()
+        watch(found, wrong)
+        await found.goto(f"{served.url}/#pair={code}")
+        await found.get_by_role("link", name="New", exact=True).wait_for()
+        return found
+
+    phone = await device(*older)
+    offered = await allowed(phone, session, "pytest -q", "t2")
+    await expect(phone.locator(".by-rules")).to_have_count(1)
+    await expect(offered).to_have_count(0)
+    served.run("share", session.id, "--with", "bob")
+    guest = await device("--user", "bob")
+    await guest.goto(f"{served.url}/#/session/{session.id}")
+    await expect(guest.locator(".decision")).to_have_count(2)
+    await expect(guest.locator(".by-rules")).to_have_count(0)
+    await expect(guest.get_by_text("your rule")).to_have_count(0)
+    await guest.goto(f"{served.url}/#/rules")
+    await expect(guest.get_by_text("No rules.")).to_be_visible()
+    undo = phone.get_by_role("button", name=f"Undo: revoke rule {rule['number']}")
+    await undo.click()
+    await expect(phone.locator(".by-rules")).to_contain_text("revoked")
+    assert rules(served) == []
+    for each in (phone, guest):
+        await each.context.close()
+    assert wrong == []
