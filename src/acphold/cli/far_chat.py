@@ -76,7 +76,7 @@ async def talk(
         reads_only=watch,
         leaving="detaches",
         goes=() if watch else ("new", "resume"),
-        is_far=True,
+        server=server,
     )
     endpoint = ServerEndpoint(
         url if agent is None else at_agent(url, agent),

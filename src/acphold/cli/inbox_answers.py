@@ -18,6 +18,7 @@ from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
 from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, deed, held, where
 from acphold.cli.journals import path_of
+from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
 from acphold.reading.session_reader import held_sessions
@@ -46,6 +47,8 @@ class InboxPerson(TerminalPerson):
     """A person who may leave each question for later; Ctrl-D does so."""
 
     async def choose(self, choice: Choice) -> str | None:
+        if choice.passes:
+            return await super().choose(choice)
         answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))
         if answer in (None, LATER.value):
             raise _Later
@@ -117,7 +120,7 @@ class InboxVisit:
         self._journal = journal
         self._flow = flow
         self._session_id = session_id
-        self._answers = PersonAnswers(flow)
+        self._answers = PersonAnswers(flow, rules=YesRules(server, journal))
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}
@@ -144,10 +147,13 @@ class InboxVisit:
                     except TimeoutError:
                         pass
                     await self._look()
+                await self._answers.offered()
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()
             if self._items:  # still open, and unreachable: the other sessions come first
                 self._flow.tell(str(exc))
+        finally:
+            await self._answers.aclose()
         return {*self._items}
 
     async def _look(self) -> None:

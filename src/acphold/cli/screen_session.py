@@ -27,11 +27,13 @@ from acphold.cli.terminal_text import (
     on_terminal,
     visible,
 )
+from acphold.cli.yes_rules import YesRules
 from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.processes.own_program import own_command, start_own
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
+    from acphold.cli.servers import FarServer
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.policy import Rule
     from acphold.schema import ClientCapabilities
@@ -74,7 +76,7 @@ class Seat:
         program: SignInProgram | None = None,
         goes: Sequence[str] = (),
         journal: str | None = None,
-        is_far: bool = False,
+        server: FarServer | None = None,
     ) -> None:
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
@@ -98,10 +100,12 @@ class Seat:
             if program is None
             else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
             with_log=with_log,
-            export=None if is_far else self._export,
-            is_far=is_far,
+            export=None if server is not None else self._export,
+            is_far=server is not None,
         )
-        self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
+        self.answers: PersonAnswers = PersonAnswers(
+            self.flow, reads_only=reads_only, rules=YesRules(server, journal)
+        )
         self._logged = StringIO()
         self._permission = permission
         self._journal = journal
@@ -179,12 +183,15 @@ class Seat:
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.changed()
-        if _draws():
-            await self._on_terminal(session)
-        elif on_terminal() and not self.reads_only:
-            await self._on_lines()
-        else:
-            await self._in_pipe()
+        try:
+            if _draws():
+                await self._on_terminal(session)
+            elif on_terminal() and not self.reads_only:
+                await self._on_lines()
+            else:
+                await self._in_pipe()
+        finally:
+            await self.answers.aclose()
         if self.chat.error is None:
             return Exit.OK if on_terminal() else self._how_it_ended()
         print(visible(f"acphold: {self.chat.error}"), file=sys.stderr)

@@ -32,6 +32,7 @@ from acphold.reading.session_reader import (
     FilesOfSession,
     ListedSession,
     News,
+    OfferedRule,
     SessionPage,
     Wanted,
     described,
@@ -190,6 +191,28 @@ class LocalReader:
 
         live = await self.live()
         return await decisions(self.journal, live, limit, before, self._whose or ALL)
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        from acphold.reading.rule_offers import rule_offers  # late: few need them
+
+        offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
+        return [OfferedRule(it.text, it.meaning, it.rules[0].agent) for it in offers]
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> Sequence[int]:
+        from acphold.reading.rule_offers import accept_offer
+
+        made = await accept_offer(
+            self.journal,
+            session_id,
+            question_id,
+            text,
+            tenant=self._tenant,
+            all_agents=all_agents,
+            made_with=made_with,
+        )
+        return [rule.number for rule in made]
 
     async def changes(
         self, newest: int, stirred: asyncio.Event | None = None

@@ -25,6 +25,7 @@ from acphold.errors import (
     RemoteError,
     RemoteRefusalError,
     RewrittenError,
+    RuleError,
     SilentPeerError,
     UnknownSessionError,
 )
@@ -45,6 +46,7 @@ from acphold.reading.session_reader import (
     FilesOfSession,
     ListedSession,
     News,
+    OfferedRule,
     SessionPage,
     Wanted,
     last_entries,
@@ -196,6 +198,18 @@ class _Inbox(Struct):
 class _Decisions(Struct, rename="camel"):
     decisions: list[_RemoteQuestion]
     next_cursor: str | None = None
+
+
+class _RuleOffers(Struct):
+    offers: list[OfferedRule]
+
+
+class _MadeRule(Struct):
+    number: int
+
+
+class _MadeRules(Struct):
+    rules: list[_MadeRule]
 
 
 class ServerReader:
@@ -368,6 +382,37 @@ class ServerReader:
         page = await self._get("/inbox/history", asked, _Decisions)
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [_question(it) for it in page.decisions], following
+
+    # -- standing answers ---------------------------------------------------------------------
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        asked = {"session": session_id, "question": question_id}
+        try:
+            return (await self._get("/rules/offers", asked, _RuleOffers)).offers
+        except RemoteRefusalError:  # a token that may make none, or an older server
+            return []
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> Sequence[int]:
+        said = {
+            "sessionId": session_id,
+            "questionId": question_id,
+            "text": text,
+            "allAgents": all_agents,
+        }
+        try:
+            answer = await self._http.post(f"{self.origin}/rules", json=said)
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+        if answer.status_code == 409:
+            raise RuleError(said_in(answer.headers, answer.content) or "this rule cannot be made")
+        if not answer.is_success:
+            where = f"{self.origin}/rules"
+            raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
+        return [rule.number for rule in self._read(answer.content, _MadeRules).rules]
 
     # -- as it changes ------------------------------------------------------------------------
 

@@ -128,6 +128,15 @@ class News(Struct, frozen=True):
     last: int = 0
 
 
+class OfferedRule(Struct, frozen=True):
+    """A rule to make of a question that was allowed, as it is typed, what it means in plain words,
+    and the name of the agent that asked; see `reading.rule_offers`."""
+
+    text: str
+    meaning: str
+    agent: str
+
+
 class SessionReader(Protocol):
     """Reads sessions; raises JournalError here, and ConnectionLostError, RemoteError and
     RemoteRefusalError far away."""
@@ -178,6 +187,15 @@ class SessionReader(Protocol):
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
         """Return the last decisions before a time (ms), newest first, and where to read on."""
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        """Return the rules that a question offers, the one that allows least first."""
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> Sequence[int]:
+        """Make an offered rule, for the agent that asked or for all; return the numbers of what
+        was made. Raises RuleError; a server refuses with RemoteRefusalError."""
 
     def changes(self, newest: int) -> AsyncGenerator[News, None]:
         """Yield the list with so many of the newest sessions, then each change, until closed."""

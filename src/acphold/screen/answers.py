@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.text import Text
 
-from acphold.errors import DeclarationError
+from acphold.errors import AcpholdError, DeclarationError
 from acphold.history.decisions import Came
 from acphold.history.prompt_queue import PromptQueue
 from acphold.presentation.visible_text import on_one_line, visible
+from acphold.reading.session_reader import OfferedRule
 from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
 from acphold.schema.elicitation import ElicitationPropertySchema
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage, passage
-from acphold.screen.panels import Choice, Field, Key, field, permission, value_of
+from acphold.screen.panels import Choice, Field, Key, field, permission, standing, value_of
 from acphold.screen.permission_text import asked
+from acphold.tasks import end
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
@@ -78,6 +80,18 @@ class Face(Protocol):
         """End the chat."""
 
 
+class RuleMaker(Protocol):
+    """The rules that a yes may become; see `reading.rule_offers`."""
+
+    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        """Return the offers for the last question about this call; raises AcpholdError."""
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        """Make one; return what to tell the person. Raises AcpholdError."""
+
+
 class _Left(Exception):
     """The person has left a form."""
 
@@ -89,14 +103,20 @@ class PersonAnswers:
     withdrawn, because another client answered it or the turn was cancelled, disappears. A question
     that is pending when a session is joined arrives before there is a face, and waits for it. The
     text that belongs to a question is shown when it is asked, not above the question before.
+
+    With `rules`, a yes can be made standing: that is offered until the next line or question.
     """
 
-    def __init__(self, flow: Flow, *, reads_only: bool = False) -> None:
+    def __init__(
+        self, flow: Flow, *, reads_only: bool = False, rules: RuleMaker | None = None
+    ) -> None:
         self._face: Face | None = None
         self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
         self._asking = asyncio.Lock()
+        self._rules = rules
+        self._offering: asyncio.Task[None] | None = None
 
     @property
     def face(self) -> Face:
@@ -124,7 +144,35 @@ class PersonAnswers:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)
             self._show(passage(DecidedQuestion(choice.title, Came(chosen.kind, chosen.name))))
+            if chosen.kind == "allow_once" and self._rules is not None:
+                offering = self._offer(self._rules, question)
+                self._offering = asyncio.create_task(offering, name="offer of a rule")
             return answer
+
+    async def _offer(self, rules: RuleMaker, question: PermissionQuestion) -> None:
+        """Offer to make a yes standing; its question was answered, and nobody waits for this."""
+        session_id, call = question.session_id, question.tool_call.tool_call_id
+        try:
+            if not (offers := await rules.offered(session_id, call)):
+                return
+            answer = await self.face.choose(standing(offers))
+            if answer is None:
+                return
+            offer = offers[int(answer.removesuffix("*"))]
+            made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
+            self._flow.tell(await made)
+        except AcpholdError as error:
+            self._flow.tell(f"No rule was made: {error}")
+        self.face.changed()
+
+    async def offered(self) -> None:
+        """Wait until the person has taken an offer that is shown, or put it away."""
+        if self._offering is not None:
+            await asyncio.wait([self._offering])
+
+    async def aclose(self) -> None:
+        """Put an offer away that is shown."""
+        await end(self._offering)
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask the person to open a page, showing its whole address."""
@@ -157,6 +205,7 @@ class PersonAnswers:
         """Make this the question being asked, for the block; others wait."""
         await self._has_face.wait()
         async with self._asking:
+            await end(self._offering)
             yield
 
     async def _filled(self, question: FormQuestion) -> Values:

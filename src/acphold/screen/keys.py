@@ -180,10 +180,13 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
         text = buffer.text
         if pick is not None and pick.key is not None:
             screen.give(pick.key.value)
-        elif (pick is None or pick.enter()) and text.strip():
-            buffer.append_to_history()
-            buffer.reset()
-            screen.person.submit(text)
+        elif pick is None or pick.enter():
+            if pick is not None and pick.choice.passes:
+                screen.give(None)
+            if text.strip():
+                buffer.append_to_history()
+                buffer.reset()
+                screen.person.submit(text)
 
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:

@@ -306,13 +306,15 @@ class LineScreen:
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask one choice at a time and return its answer; None if it was left."""
+        self._pass()
         async with self._asking:
             self.choice = choice
             if choice.is_menu:
                 self._app.layout.focus(self._panel)
             else:
                 self.pick = Pick(choice, takes_prompts=self._takes_prompts)
-                self.ring()
+                if not choice.passes:
+                    self.ring()
                 self._seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
             try:
                 return await self._answer()
@@ -323,6 +325,7 @@ class LineScreen:
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Return the line typed into a field; `wrong` says what was wrong with the last one."""
+        self._pass()
         async with self._asking:
             self.field, self.wrong = field, wrong
             self.answer.reset()
@@ -343,6 +346,11 @@ class LineScreen:
         """Take the person's answer."""
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)
+
+    def _pass(self) -> None:
+        """Put an offer away that is still there: something else is asked."""
+        if self.choice is not None and self.choice.passes:
+            self.give(None)
 
     def _seen(self) -> None:
         if self.pick is not None:
@@ -365,7 +373,8 @@ class LineScreen:
     @property
     def asks(self) -> bool:
         """True while a question of the agent is open."""
-        return self.pick is not None or self.field is not None
+        has_question = self.pick is not None and not self.pick.choice.passes
+        return has_question or self.field is not None
 
     @property
     def has_menu(self) -> bool:

@@ -23,6 +23,7 @@ from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
 from acphold.presentation.permissions import offer
 from acphold.presentation.visible_text import on_one_line
+from acphold.reading.session_reader import OfferedRule
 from acphold.schema import (
     BooleanPropertySchema,
     ElicitationContentValue,
@@ -69,13 +70,15 @@ class Key(Struct, frozen=True):
 class Choice(Struct, frozen=True):
     """A question answered by one of `keys`. See the module for menus.
 
-    If there is a `short` title, the question is shown with it: the rest stands above.
+    If there is a `short` title, the question is shown with it: the rest stands above. One that
+    `passes` asks for nothing that anybody waits for: it goes with the next line, or question.
     """
 
     title: str
     keys: tuple[Key, ...]
     is_menu: bool = False
     short: str = ""
+    passes: bool = False
 
     def key(self, pressed: str) -> Key | None:
         """Return the key of this name, in the other case if only that exists, or None."""
@@ -148,6 +151,9 @@ class Pick:
             return f"Enter: {self.key.words}"
         if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
+        if self.choice.passes:
+            other = "is a prompt" if self._takes_prompts else "goes on"
+            return f"{A_KEY}; anything else {other}"
         if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
@@ -173,6 +179,21 @@ class Field(Struct, frozen=True):
     hints: tuple[str, ...] = ()
     default: str = ""
     is_yes_no: bool = False
+
+
+# -- standing answers -----------------------------------------------------------------------
+
+
+def standing(offers: Sequence[OfferedRule]) -> Choice:
+    """Return the offer to make a yes standing; the answers are the place of the offer, and `*` for
+    every agent."""
+    keys: list[Key] = []
+    for place, (rule, typed) in enumerate(zip(offers, ("s", "w"), strict=False)):
+        words = f"{rule.text}, when {rule.agent} asks, for 30 days: {rule.meaning}"
+        keys.append(Key(typed, on_one_line(words), str(place)))
+        if place == 0:
+            keys.append(Key("e", "the same, whichever agent asks", "0*"))
+    return Choice("Always allow this here from now on?", tuple(keys), passes=True)
 
 
 # -- permission -----------------------------------------------------------------------------

@@ -174,10 +174,12 @@ class TeletypeFace(PlainFace):
     @property
     def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
         """True while a question is open."""
-        return self._question is not None
+        question = self._question
+        return question is not None and not (isinstance(question, Choice) and question.passes)
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask for a line that is one of the keys."""
+        self._pass()
         async with self._asking:
             self._print(
                 f"? {choice.short or choice.title}",
@@ -192,6 +194,7 @@ class TeletypeFace(PlainFace):
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; an empty one is the default."""
+        self._pass()
         async with self._asking:
             told = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
             default = [f"  Enter: {field.default}"] if field.default else []
@@ -206,8 +209,14 @@ class TeletypeFace(PlainFace):
         finally:
             self._question = None
 
+    def _pass(self) -> None:
+        """Put an offer away that is still there: something else is asked."""
+        if isinstance(self._question, Choice) and self._question.passes:
+            self.give(None)
+
     def _seen(self) -> None:
-        drop_typed(self._typed_on)
+        if self.asks:  # nothing typed is dropped for an offer
+            drop_typed(self._typed_on)
         self._seen_at = asyncio.get_running_loop().time()
         self._hint()
 
@@ -241,9 +250,11 @@ class TeletypeFace(PlainFace):
                 answer = choice.answer(entry.text)
                 if answer is not None and is_seen:
                     self.give(answer)
-                elif answer is None:
+                elif answer is None or choice.passes:
                     self._prompt(entry.text)
-                    if is_seen:
+                    if choice.passes:
+                        self.give(None)
+                    elif is_seen:
                         self._hint()
             case None:
                 self._prompt(entry.text)

@@ -1,0 +1,60 @@
+"""The rules that a yes in the terminal may become: from the journal here, or a server far away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Final
+
+from acphold.cli.readers import reading
+from acphold.errors import RuleError
+from acphold.history.decisions import asked_question
+from acphold.history.entries import QUESTION
+from acphold.history.raw_update import string
+
+if TYPE_CHECKING:
+    from acphold.cli.servers import FarServer
+    from acphold.reading.session_reader import OfferedRule, SessionReader
+
+LOOKED_AT: Final = 200
+"""Entries at the end of a session in which a question that was just answered is looked for."""
+
+
+class YesRules:
+    """A `screen.answers.RuleMaker`; the journal or the server is opened for each offer."""
+
+    def __init__(self, server: FarServer | None, journal: str | None) -> None:
+        self._reading: Callable[[], AbstractAsyncContextManager[SessionReader]] = lambda: reading(
+            server, journal
+        )
+
+    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        """Return the offers for the last question about this call; raises AcpholdError."""
+        async with self._reading() as reader:
+            question = await _question(reader, session_id, call)
+            return [] if question is None else await reader.offered_rules(session_id, question)
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        """Make one; return what to tell the person. Raises AcpholdError."""
+        async with self._reading() as reader:
+            if (question := await _question(reader, session_id, call)) is None:
+                raise RuleError("its question is not there any more")
+            numbers = await reader.make_rules(
+                session_id, question, offer.text, all_agents=all_agents, made_with="terminal"
+            )
+        named = " ".join(map(str, numbers))
+        whom = "every agent" if all_agents else offer.agent
+        return f"From now on: {offer.text}, for {whom}. To revoke it: acphold rules rm {named}"
+
+
+async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:
+    """Return the id of the last question about a tool call."""
+    page = await reader.read_back(session_id, None, LOOKED_AT)
+    for entry in page.entries:
+        if entry.kind == QUESTION:
+            asked = asked_question(entry.raw)
+            if string(asked.tool_call.get("toolCallId")) == call:
+                return asked.id
+    return None

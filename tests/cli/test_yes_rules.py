@@ -1,0 +1,90 @@
+"""A yes made standing in the terminal: by the next key, and never in the way of the next line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
+from tests.cli.test_inbox import asking
+
+CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}}
+OFFER = "Always allow this here from now on?"
+
+
+def run(command: str, call: str) -> dict[str, Any]:
+    return ask(
+        toolCallId=call,
+        title=command,
+        kind="execute",
+        name="Bash",
+        rawInput={"command": command},
+    )
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_the_next_key_after_a_yes_makes_it_standing(
+    term: str,
+    place: Place,  # noqa: F811
+) -> None:
+    place.env["TERM"] = term
+    with place.chat(columns=120, **CLAUDE) as one:
+        one.until("Starting" if term == "dumb" else "ready")
+        one.type(steps(run("pytest -q", "c1")))
+        one.until("press a key, then Enter")
+        one.type("y\r")
+        one.until(
+            OFFER,
+            "[s] run pytest -q, when claude asks, for 30 days: exactly this command",
+            "[e] the same, whichever agent asks",
+            "[w] run pytest …, when claude asks, for 30 days: runs this folder's code",
+        )
+        one.until("anything else is a prompt", below=OFFER)
+        one.type("s\r")
+        one.until("From now on: run pytest -q, for claude. To revoke it: acphold rules rm 1")
+        one.type(steps(run("pytest -q", "c2")))
+        one.until("allowed by your rule 1")
+        one.type("\x04")
+        assert one.ended() == 0
+    assert "1 run pytest -q · in " in place.run("rules").stdout
+
+
+def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
+    with place.chat(columns=120, **CLAUDE) as one:
+        asking(one, run("make check", "c1"))
+        one.type("y\r")
+        one.until(OFFER, "anything else is a prompt")
+        one.type("so what now\r")
+        one.until("agent  heard", "ready", but=OFFER)
+        asking(one, run("make check", "c2"))
+        one.type("y\r")
+        one.until(OFFER, "anything else is a prompt")
+        asking(one, run("make clean", "c3"))  # the next question takes its place
+        one.until("Allow this", but=OFFER)
+        one.type("\x03")
+        one.until("ready")
+        one.type("\x04")
+        assert one.ended() == 0
+    assert place.run("rules").stdout.startswith("No rules.")
+
+
+@pytest.mark.slow
+def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat(columns=120, **CLAUDE) as chat:
+        for call, key in (("c1", "\r"), ("c2", "e\r")):
+            asking(chat, run("make check", call))
+            with place.on_terminal("inbox", columns=120) as inbox:
+                inbox.until("press a key, then Enter")
+                inbox.type("y\r")
+                inbox.until(OFFER, "anything else goes on")
+                inbox.type(key)
+                assert inbox.ended() == 0
+            chat.until("ready")
+        chat.type(steps(run("make check", "c3")))
+        chat.until("allowed by your rule 1")
+        chat.type("\x04")
+    assert "make check · in" in place.run("rules").stdout
+    assert "every agent" in place.run("rules").stdout
