@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acphold.errors import WorkspaceError
+from acphold.snapshots import worktree
 
 from .conftest import Project, digest, files
 
@@ -137,12 +139,39 @@ def test_a_folder_that_cannot_be_filled_is_as_before_and_no_work_tree_is_left(
     store = project.store(taken)
     blob = project.git("hash-object", "a.txt").strip()
     os.unlink(os.path.join(store.path, "objects", blob[:2], blob[2:]))
+    name = "laid" if existed else "new/laid"
     if existed:
-        (project.folder / "laid").mkdir()
+        (project.folder / "laid").mkdir(mode=0o750)
+    before = digest(project.folder)
+    number = existed and (project.folder / "laid").stat().st_ino
     with pytest.raises(WorkspaceError):
+        project.lay(taken, name, plain=plain)
+    after = digest(project.folder)
+    assert {*after} == {*before}
+    if existed:
+        assert (project.folder / "laid").stat().st_ino == number
+        assert after["laid"][1] == before["laid"][1]
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_file_that_somebody_puts_there_meanwhile_stays(
+    project: Project, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    taken = project.take()
+    (project.folder / "laid").mkdir()
+    added = worktree._added
+
+    def slow(*given: Any) -> str:
+        why = added(*given)
+        (project.folder / "laid" / "a.txt").write_text("mine")
+        return why
+
+    monkeypatch.setattr(worktree, "_added", slow)
+    with pytest.raises(WorkspaceError, match="not empty any more"):
         project.lay(taken, plain=plain)
-    assert (project.folder / "laid").exists() == existed
-    assert not existed or os.listdir(project.folder / "laid") == []
+    assert files(project.folder / "laid") == {b"a.txt": ("file", b"mine")}
+    assert os.listdir(project.folder / "laid") == ["a.txt"]
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 

@@ -26,9 +26,6 @@ from acphold.snapshots.store import SnapshotStore
 SECONDS = 600.0
 """Seconds that laying out may take."""
 
-UNDO_SECONDS = 60.0
-"""Seconds that taking it back may last."""
-
 
 class Laid(Struct, frozen=True):
     """The folder with the files. `why_plain` says why it is no work tree of the repository, ""
@@ -63,23 +60,18 @@ def lay(
             there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             if there.split()[1:2] != [b"tree"]:
                 raise WorkspaceError("the files of that moment are not kept any more")
-            _require_empty(folder)  # still so: it is emptied again if something fails
-            existed = os.path.isdir(folder)
-            os.makedirs(folder, exist_ok=True)
-            why_plain = _added(group, store, folder, project, commit)
+            made = _made(folder)
+            placed: list[str] = []
             try:
-                _checked_out(group, store, tree, folder)
+                why_plain = _added(group, store, folder, project, commit)
+                _checked_out(group, store, tree, folder, placed)
                 if not why_plain:
                     _absent(group, store, tree, folder, project)
             except BaseException:
-                if not why_plain:
-                    _removed(store, folder, project)
-                _emptied(folder)
-                if existed:
-                    os.makedirs(folder, exist_ok=True)
-                else:
-                    with suppress(OSError):
-                        os.rmdir(folder)
+                _unlaid(folder, placed, project)
+                for one in reversed(made):
+                    with suppress(OSError):  # something else is in it by now
+                        os.rmdir(one)
                 raise
             return Laid(folder, why_plain)
     except TimeoutError as error:
@@ -121,41 +113,65 @@ def _added(
         return str(error)
     try:
         git.run("-C", folder, *HARMLESS, "read-tree", commit)
-    except BaseException as error:
-        _removed(store, folder, project)
-        if not isinstance(error, GitError):
-            raise
-        os.makedirs(folder, exist_ok=True)
+    except GitError as error:
+        _unlaid(folder, [], project)
         return str(error)
     return ""
 
 
-def _removed(store: SnapshotStore, folder: str, project: str) -> None:
-    """Remove a work tree that we have added, with its folder."""
-    with (
-        suppress(GitError, TimeoutError, AgentStartError, BufferError),
-        ProgramGroup(time.monotonic() + UNDO_SECONDS) as group,
-    ):
-        git = Git(group, None, home=store.path)
-        git.run("-C", project, *HARMLESS, "worktree", "remove", "--force", "--", folder)
+def _made(folder: str) -> list[str]:
+    """Make a folder, and those above it; return those that were not there, the highest first."""
+    missing = []
+    above = folder
+    while not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(folder, exist_ok=True)
+    return missing[::-1]
 
 
-def _emptied(folder: str) -> None:
-    """Remove what is in a folder that was empty."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                os.unlink(entry.path)
+def _unlaid(folder: str, placed: list[str], project: str) -> None:
+    """Remove what we have put into a folder, and the note of it as a work tree of the project.
+
+    The folder itself stays, with what anybody else has put into it.
+    """
+    for path in placed:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                os.unlink(path)
+    ours, its = (checkout_at(top) if top else None for top in (folder, project))
+    if ours is None or its is None or ours.common != its.common:
+        return
+    if os.path.dirname(ours.git_folder) == os.path.join(its.common, "worktrees"):
+        shutil.rmtree(ours.git_folder, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, ".git"))
+        with suppress(OSError):  # other work trees are in it
+            os.rmdir(os.path.join(its.common, "worktrees"))
 
 
-def _checked_out(group: ProgramGroup, store: SnapshotStore, tree: str, folder: str) -> None:
-    """Write the files of a snapshot."""
-    with tempfile.TemporaryDirectory(dir=store.path, prefix="laying") as beside:
-        git = store.git(group, work_tree=folder, index=os.path.join(beside, "index"))
-        git.run("read-tree", tree)
-        git.run("checkout-index", "--all", "--quiet")
+def _checked_out(
+    group: ProgramGroup, store: SnapshotStore, tree: str, folder: str, placed: list[str]
+) -> None:
+    """Write the files of a snapshot into `folder`: beside one another first, so that no file that
+    somebody else puts there is written over. Notes in `placed` what we have put there."""
+    beside = tempfile.mkdtemp(dir=folder, prefix=".laying-")
+    placed.append(beside)
+    index = f"{beside}.index"
+    placed += [index, f"{index}.lock"]
+    git = store.git(group, work_tree=beside, index=index)
+    git.run("read-tree", tree)
+    git.run("checkout-index", "--all", "--quiet")
+    os.unlink(index)
+    for name in os.listdir(beside):
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            raise WorkspaceError(f"{folder!r} is not empty any more: there is {name!r}")
+        os.rename(os.path.join(beside, name), path)
+        placed.append(path)
+    os.rmdir(beside)
 
 
 def _absent(
