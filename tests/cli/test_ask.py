@@ -201,6 +201,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         journal=str(journal),
         start_timeout=SECONDS,
         max_message=MAX_MESSAGE,
+        snapshots=False,
     )
     asking = AskingTurn(question, None, stopping := Stopping())
     stopping.asking = asking

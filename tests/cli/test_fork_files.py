@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acphold.history.turn_spans import turn_spans
 from acphold.hub.kept_files import stores_of
@@ -67,7 +68,7 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 2\n"
     assert f"its files are in {tmp_path}/new" in done.err
     assert "not in it: ignored files and 1 file left out (.env)" in done.err
-    assert f"git worktree remove {tmp_path}/new" in done.err
+    assert f"git worktree remove --force {tmp_path}/new" in done.err
     assert project.status(tmp_path / "new") == " M a.txt\0"
     assert f"{tmp_path}/new" in acphold.run("show", done.out.strip()).out
 
@@ -97,6 +98,62 @@ def test_a_folder_with_something_in_it_and_a_session_without_files_make_no_fork(
     assert acphold.run("list", "--json").out == before
     both = acphold.run("fork", "aa", "--files", "x", "--cwd", str(project.folder))
     assert both.code == 2
+
+
+def test_without_a_folder_the_files_are_in_a_new_one_beside_the_project(
+    acphold: CommandLine, project: Project
+) -> None:
+    for name in ("project-fork", "project-fork-2"):
+        done = acphold.run("fork", "aa", "--files")
+        assert f"its files are in {project.folder / name}" in done.err
+        assert (project.folder / name / "a.txt").read_text() == "turn 2\n"
+    wrong = acphold.run("fork", "--files", "aa")
+    assert wrong.code == 2
+    assert "`acphold fork aa --files`" in wrong.err
+
+
+def test_before_an_entry_means_the_beginning_of_its_turn_and_the_conversation_before_it(
+    acphold: CommandLine, project: Project, tmp_path: Path, journal: Path
+) -> None:
+    asyncio.run(begin(journal, project))
+    done = acphold.run("fork", "aa", "--before", "--files", str(tmp_path / "new"))
+    assert done.code == 0, done.err
+    assert (tmp_path / "new" / "a.txt").read_text() == "between\n"
+    shown = acphold.run("show", done.out.strip()).out
+    assert "friendlier" in shown
+    assert "And now?" not in shown
+    first = acphold.run("fork", "aa@1", "--before", "--files", str(tmp_path / "first"))
+    assert first.code != 0
+    assert "no turn before that one" in first.err
+    assert not (tmp_path / "first").exists()
+    plain = acphold.run("fork", "aa", "--before")
+    assert "And now?" not in acphold.run("show", plain.out.strip()).out
+
+
+async def begin(journal: Path, project: Project) -> None:
+    """A snapshot at the beginning of the second turn."""
+    opened = open_journal(journal)
+    project.write("a.txt", "between\n")
+    taken = project.take()
+    last = (await opened.snapshots.of("aa-1"))[-1]
+    await opened.snapshots.keep("aa-1", [replace(last, edge="begin", tree=taken.tree)])
+    await opened.aclose()
+
+
+def test_ignored_files_that_the_project_names_are_copied_on_request(
+    acphold: CommandLine, project: Project, tmp_path: Path
+) -> None:
+    project.write(".gitignore", "/local.toml\n/cache/\n")
+    project.write(".worktreeinclude", ".env\n/local.toml\n/new.txt\n")
+    project.write("local.toml", "x = 1\n")
+    project.write("cache/big")
+    project.write("new.txt")
+    done = acphold.run("fork", "aa", "--files", str(tmp_path / "without"))
+    assert "not in it: ignored files and 1 file left out (.env); --include" in done.err
+    done = acphold.run("fork", "aa", "--files", str(tmp_path / "with"), "--include")
+    assert "copied as they are now: 2 ignored files (.env, local.toml)" in done.err
+    assert (tmp_path / "with" / "local.toml").read_text() == "x = 1\n"
+    assert {*os.listdir(tmp_path / "with")} == {".git", "a.txt", ".env", "local.toml"}
 
 
 def test_deleting_the_session_removes_its_files(acphold: CommandLine, project: Project) -> None:

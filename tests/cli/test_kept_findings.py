@@ -13,6 +13,7 @@ from acphold.journal.snapshots import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
+from tests.editor import scripted_agent
 from tests.snapshots.conftest import Project
 
 
@@ -110,7 +111,7 @@ def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false
     assert "1 project, " in told
     assert "work/project: x (1 session)" in told
     settings.write_text("[defaults]\nsnapshots = true\n")
-    assert "at both ends of each turn: all other agents" in doctor(acphold)
+    assert "at both ends of each turn: for all agents" in doctor(acphold)
     settings.write_text("[defaults]\nsnapshots = false\n")
     assert "`acphold doctor --repair` removes them" in doctor(acphold)
     assert len(list(project.stores)) == 1
@@ -126,6 +127,20 @@ def test_a_deletion_removes_all_files_if_they_are_kept_for_no_agent_any_more(
     settings.write_text(f"[defaults]\nsnapshots = false\n{others}")
     assert acphold.run("delete", "--yes", "unknown").code == 0
     assert len(list(project.stores)) == bool(others)
+
+
+def test_a_question_on_the_command_line_keeps_files_as_the_settings_say(
+    acphold: CommandLine, settings: Path, tmp_path: Path
+) -> None:
+    settings.write_text("[defaults]\nsnapshots = true\n")
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    words = ["--cwd", str(project.top), "--", *scripted_agent()]
+    done = acphold.run("ask", json.dumps([{"say": "Done."}]), *words)
+    assert done.code == 0, done.err
+    assert "Files are kept with the conversation" in done.err
+    assert json.loads(acphold.run("list", "--json").out)["files"]["state"] == "whole"
 
 
 def test_a_wrong_value_of_the_setting_is_told(acphold: CommandLine, settings: Path) -> None:

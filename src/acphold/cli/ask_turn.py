@@ -85,6 +85,7 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     journal: str | None
     start_timeout: float
     max_message: int
+    snapshots: bool | Literal["all"]
 
 
 class _Arguments(Struct):
@@ -110,6 +111,7 @@ class _OfAgent(Struct):
     journal: str | None = None
     start_timeout: float = 60.0
     max_message: int = MAX_MESSAGE
+    snapshots: bool | Literal["all"] = False
 
 
 def question_of(
@@ -152,6 +154,7 @@ def question_of(
         journal=given.journal or own.journal,
         start_timeout=own.start_timeout,
         max_message=own.max_message,
+        snapshots=own.snapshots,
     )
 
 
@@ -296,6 +299,7 @@ class AskingTurn:
                 journal=question.journal,
                 cancel_grace=CANCEL_GRACE,
                 max_message=question.max_message,
+                snapshots=question.snapshots,
             ),
             name=question.name,
             called=question.called,

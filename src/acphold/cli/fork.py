@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
+from contextlib import suppress
+from typing import NamedTuple
 
 from acphold.cli.command_line import (
     Exit,
@@ -11,6 +14,7 @@ from acphold.cli.command_line import (
     UsageError,
     add_cwd,
     add_journal,
+    is_confirmed,
     require_folder,
 )
 from acphold.cli.journals import opened
@@ -18,6 +22,7 @@ from acphold.cli.list import short_id
 from acphold.cli.places import place
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.hub.kept_files import KeptThere, fork_with_files
@@ -37,66 +42,150 @@ def parser() -> Parser:
     made.add_argument(
         "--files",
         metavar="FOLDER",
-        help="experimental: put the files of that moment into this new folder, for the new session",
+        nargs="?",
+        const=BESIDE,
+        help="experimental: put the files of that moment into this new folder, or one beside the "
+        "project, for the new session",
+    )
+    made.add_argument(
+        "--before",
+        action="store_true",
+        help="stop before the turn with that entry, by default before the last one",
+    )
+    made.add_argument(
+        "--include",
+        action="store_true",
+        help="with --files: also copy the ignored files that `.worktreeinclude` names",
     )
     add_cwd(made, "the folder of the new session [default: the original's]")
     add_journal(made)
     return made
 
 
-def fork(*, session_id: str | None, files: str | None, cwd: str | None, journal: str | None) -> int:
+BESIDE = ""
+"""The value of `--files` without a folder."""
+
+
+class WantedFork(NamedTuple):
+    """The options of a fork; `files` is the folder, BESIDE for one beside the project, or None."""
+
+    files: str | None = None
+    before: bool = False
+    include: bool = False
+    cwd: str | None = None
+
+
+def fork(
+    *,
+    session_id: str | None,
+    files: str | None,
+    before: bool,
+    include: bool,
+    cwd: str | None,
+    journal: str | None,
+) -> int:
     """Copy a conversation into a new session of the same agent.
 
     The new session is listed beside the first one, and both continue independently. ID@SEQ, as
-    printed by `search`, copies the conversation up to and including the turn with that entry. A
-    running turn is not copied, and goes on. Without ID you choose from a list.
+    printed by `search`, copies the conversation up to and including the turn with that entry, with
+    --before up to the turn before it. A running turn is not copied, and goes on. Without ID you
+    choose from a list.
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they stay as the first
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
-    Experimental: --files FOLDER lays out the files as they were at the end of that turn, changes by
-    commands included, in a new work tree of the repository; the new session is in it. That needs
-    `snapshots = true` in the settings when the turn ran. Ignored files, such as node_modules, and
-    untracked ones that may hold a secret are not in it.
+    Experimental: --files lays out the files as they were at the end of that turn, or with --before
+    at its beginning, changes by commands included. They get a new work tree of the repository,
+    beside the project or in FOLDER, and the new session is in it. That needs `snapshots = true` in
+    the settings when the turn ran. Ignored files, such as node_modules, and untracked ones that may
+    hold a secret are not in it; --include copies those that the project's `.worktreeinclude` names,
+    as they are now. It is no backup and no undo: your own files stay as they are.
 
     In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """
     require_folder(cwd)
     if files is not None and cwd is not None:
         raise UsageError("--files and --cwd are two folders; name one")
-    asyncio.run(_fork(journal, session_id, files, cwd))
+    if include and files is None:
+        raise UsageError("--include is for --files")
+    asyncio.run(_fork(journal, session_id, WantedFork(files, before, include, cwd)))
     return Exit.OK
 
 
-async def _fork(location: str | None, text: str | None, files: str | None, cwd: str | None) -> None:
+def fork_of_list(session_id: str, journal: str | None) -> None:
+    """Fork a session that was chosen from a list; ask for its files if they were kept."""
+    question = "With the files as they were at its end, in a new folder?"
+    has_files = asyncio.run(_has_files(journal, session_id))
+    files = BESIDE if has_files and is_confirmed(question) else None
+    asyncio.run(_fork(journal, session_id, WantedFork(files)))
+
+
+async def _has_files(location: str | None, session_id: str) -> bool:
     async with opened(location) as journal:
-        found = await place(LocalReader(journal), text, "forks it")
-        if files is None:
-            made = await forked(journal, found.row, at=found.seq, cwd=cwd)
+        newest = await journal.snapshots.newest([session_id])
+    return session_id in newest and newest[session_id].is_kept
+
+
+async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> None:
+    async with opened(location) as journal:
+        reader = LocalReader(journal)
+        if text is None and wanted.files:
+            await _require_folder_name(reader, wanted.files)
+        found = await place(reader, text, "forks it")
+        if wanted.files is None:
+            made = await forked(
+                journal, found.row, at=found.seq, before=wanted.before, cwd=wanted.cwd
+            )
             what = await told(journal, found.row, made)
         else:
-            there, made = await fork_with_files(journal, found.row, files, at=found.seq)
-            what = await told(journal, found.row, made) + "\n" + _told_files(there, made)
+            there, made = await fork_with_files(
+                journal,
+                found.row,
+                wanted.files or None,
+                at=found.seq,
+                before=wanted.before,
+                include=wanted.include,
+            )
+            what = await told(journal, found.row, made) + "\n" + told_files(there)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 
-def _told_files(there: KeptThere, made: Forked) -> str:
+async def _require_folder_name(reader: LocalReader, files: str) -> None:
+    """Refuse the id of a session as the folder of `--files`; UsageError."""
+    with suppress(UnknownSessionError, AmbiguousIdError):
+        await reader.session(files.partition("@")[0])
+        raise UsageError(
+            f"{files!r} is a session: write it first, as in `acphold fork {files} --files`"
+        )
+
+
+def told_files(there: KeptThere) -> str:
     """Describe the folder that was made, and what is not in it."""
     lines = [f"its files are in {there.cwd}"]
     if there.laid.why_plain:
         lines.append(f"a plain folder: {there.laid.why_plain}")
     else:
-        lines.append(f"`git worktree remove {there.laid.folder}` removes it")
+        lines.append(f"`git worktree remove --force {shlex.quote(there.laid.folder)}` removes it")
     missing = "ignored files"
     if count := there.snapshot.left_out_count:
         names = ", ".join(path for path, _ in there.snapshot.left_out[:3])
         missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
-    lines.append(f"not in it: {missing}")
-    if there.snapshot.state != "whole":  # "later"
+    more = there.included
+    if more.count:
+        names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
+        lines.append(f"copied as they are now: {counted(more.count, 'ignored file')} ({names})")
+        missing = f"other {missing}"
+    if more.missing:
+        lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
+    hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
+    lines.append(f"not in it: {missing}{hint}")
+    if there.snapshot.state == "later":
         lines.append("acphold ended in that turn: these files are from the start of the next one")
+    elif there.snapshot.state == "late":
+        lines.append("taken late: the first changes of the turn that followed may be in them")
     return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 

@@ -122,8 +122,11 @@ def _setting(setting: Wanted) -> Diagnosis:
     match setting:
         case "on":
             values = snapshot_settings()
-            names = [name or "all other agents" for name in values if values[name]]
-            text = f"kept at both ends of each turn: {on_one_line(', '.join(names))}"
+            names = ", ".join(name for name in values if name and values[name])
+            without = ", ".join(name for name in values if name and not values[name])
+            if values.get(""):
+                names = f"for all agents{without and f' but {without}'}"
+            text = f"kept at both ends of each turn: {on_one_line(names)}"
         case "off":
             text = "not kept: `snapshots` is false in the settings"
         case _:

@@ -142,6 +142,6 @@ def _act(choice: Picked, journal: str | None) -> None:
             at = [] if journal is None else ["--journal", journal]
             export_parser().run(["--output", file, *at, session_id])
         case "fork":
-            from acphold.cli.fork import fork
+            from acphold.cli.fork import fork_of_list
 
-            fork(session_id=session_id, files=None, cwd=None, journal=journal)
+            fork_of_list(session_id, journal)

@@ -39,24 +39,30 @@ async def fork(
     row: SessionRow,
     *,
     at: int | None = None,
+    before: bool = False,
     agent: str | None = None,
     cwd: str | None = None,
     additional_directories: tuple[str, ...] | None = None,
 ) -> Forked:
     """Copy the turns of a session up to the one with entry `at`, by default all that have ended.
 
-    `agent` and `cwd` are by default those of the session. Raises NothingSaidError if there is no
-    such turn, and JournalError.
+    With `before`, only those before that turn, by default before the last one. `agent` and `cwd`
+    are by default those of the session. Raises NothingSaidError if there is no such turn, and
+    JournalError.
     """
     spans = await turn_spans(history(journal, row.session_id))
     last = None if at is None else span_at(spans, at)
     wanted = spans if at is None else spans[: 0 if last is None else last.number]
+    if before:
+        wanted = wanted[:-1]
     runs = bool(wanted) and wanted[-1].is_open
     if runs:  # an open turn runs only if its process does
         runs = not isinstance(await journal.owner(row.session_id), Free)
     taken = wanted[:-1] if runs else wanted
     if not taken:
         what = "no turn that is over" if at is None or runs else f"no turn up to entry {at}"
+        if before:
+            what = "no turn before that one"
         raise NothingSaidError(f"session {row.session_id!r} has {what}: there is nothing to copy")
     given, title = additional_directories, row.title
     if title is not None and agent in (None, row.agent) and not title.endswith(MARK):

@@ -17,7 +17,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, WorkspaceError
+from acphold.errors import AcpholdError, NothingSaidError, WorkspaceError
 from acphold.history.times import now_ms
 from acphold.history.turn_spans import span_at, turn_spans
 from acphold.hub.forks import Forked, fork
@@ -25,8 +25,9 @@ from acphold.journal import Journal, SessionRow, history
 from acphold.journal.identity import identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.snapshots import TurnSnapshot
+from acphold.snapshots.included_files import Included, has_list, included
 from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import Laid, lay
+from acphold.snapshots.worktree import Laid, beside, lay
 from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.threads import Threads
 
@@ -155,10 +156,13 @@ def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int |
     return store.size()
 
 
-async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> TurnSnapshot:
-    """The snapshot of the session's folder at the end of the turn with entry `at`, by default of
-    the last one. Raises WorkspaceError if there is none, and says why."""
-    rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == "end"]
+async def snapshot_at(
+    journal: Journal, row: SessionRow, at: int | None, *, before: bool = False
+) -> TurnSnapshot:
+    """The snapshot of the session's folder at the end of the turn with entry `at`, or `before` it;
+    by default of the last one. Raises WorkspaceError if there is none, and says why."""
+    edge, moment = ("begin", "beginning") if before else ("end", "end")
+    rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == edge]
     if not rows:
         raise WorkspaceError(
             "no files were kept with this session: that needs `snapshots = true` and a repository"
@@ -176,39 +180,56 @@ async def end_of_turn(journal: Journal, row: SessionRow, at: int | None) -> Turn
         if one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
             return one
     reason = rows[0].reason if rows else "it ran without `snapshots = true`, or they were dropped"
-    raise WorkspaceError(f"no files were kept at the end of that turn: {reason}")
+    raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 
 
 class KeptThere(Struct, frozen=True):
     """Files that were laid out again: the snapshot, the folder with its top, and in that the place
-    of the session's folder."""
+    of the session's folder. `included` are ignored files of today beside them."""
 
     snapshot: TurnSnapshot
     laid: Laid
     cwd: str
+    included: Included = Included()
 
 
 async def fork_with_files(
-    journal: Journal, row: SessionRow, folder: str, *, at: int | None = None
+    journal: Journal,
+    row: SessionRow,
+    folder: str | None = None,
+    *,
+    at: int | None = None,
+    before: bool = False,
+    include: bool = False,
 ) -> tuple[KeptThere, Forked]:
     """Fork a session as `hub.forks.fork` does, with the files of that moment in a new or empty
-    folder.
+    folder, by default in one beside the project.
 
-    The new session is in the same place below it as the old one below its repository. Raises
+    The new session is in the same place below it as the old one below its repository. With
+    `include`, ignored files that `.worktreeinclude` names are copied from the project. Raises
     WorkspaceError, and what `fork` raises; then there is no new session.
     """
     spans = await turn_spans(history(journal, row.session_id))
-    if at is None and spans and spans[-1].is_open and len(spans) > 1:
+    last = span_at(spans, at) if at is not None else spans[-1] if spans else None
+    if before and (last is None or last.number == 1):
+        raise NothingSaidError("there is no turn before that one: start a new session instead")
+    if at is None and not before and spans and spans[-1].is_open and len(spans) > 1:
         at = spans[-2].first  # the running turn is not copied
-    one = await end_of_turn(journal, row, at)
+    one = await snapshot_at(journal, row, at, before=before)
     store = (await stores_of(journal)).find(one.store)
     if store is None:
         raise WorkspaceError("the files of this session are not on this machine")
-    laid = await asyncio.to_thread(
-        lay, store, one.tree, folder, project=one.root, commit=one.commit
-    )
+
+    def work() -> tuple[Laid, Included]:
+        place = beside(one.root) if folder is None else folder
+        laid = lay(store, one.tree, place, project=one.root, commit=one.commit)
+        if not include:
+            return laid, Included(is_possible=has_list(one.root))
+        return laid, included(store, one.root, laid.folder, {path for path, _ in one.left_out})
+
+    laid, more = await asyncio.to_thread(work)
     below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
     cwd = str(PurePath(laid.folder) / below)
     os.makedirs(cwd, exist_ok=True)  # git knows no empty folders
-    made = await fork(journal, row, at=at, cwd=cwd, additional_directories=())
-    return KeptThere(one, laid, cwd), made
+    made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
+    return KeptThere(one, laid, cwd, more), made

@@ -153,6 +153,26 @@ def take(
         return NotTaken(error.strerror or str(error))
 
 
+def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+    """The files in a work tree that are ignored; raises what `Git.run` raises."""
+    sources = _sources(checkout, personal_excludes(group, store.path))
+    git = store.git(group, work_tree=checkout.top)
+    found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
+    return found - {*store.git(group, index=checkout.index).names("ls-files", "-z")}
+
+
+def _sources(checkout: Checkout, personal: str) -> list[str]:
+    """The options that name the sources of ignored names, the strongest last."""
+    paths = [personal]
+    if checkout.is_repository:
+        paths.append(os.path.join(checkout.common, "info", "exclude"))
+    there = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
+    return [
+        "--exclude-per-directory=.gitignore",
+        *(f"--exclude-from={path}" for path in there),
+    ]
+
+
 class _RefusedError(Exception):
     """Raised inside to end in Refused."""
 
@@ -265,15 +285,7 @@ class _Taking:
     # -- what is looked at ------------------------------------------------------------------
 
     def _sources(self, checkout: Checkout) -> list[str]:
-        """The options that name the sources of ignored names, the strongest last."""
-        paths = [self._personal]
-        if checkout.is_repository:
-            paths.append(os.path.join(checkout.common, "info", "exclude"))
-        there = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
-        return [
-            "--exclude-per-directory=.gitignore",
-            *(f"--exclude-from={path}" for path in there),
-        ]
+        return _sources(checkout, self._personal)
 
     def _tracked(self, index: str) -> set[str]:
         """The names in the index of a project, which is read without its configuration."""

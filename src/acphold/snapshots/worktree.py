@@ -9,6 +9,7 @@ work tree shows what had changed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -80,6 +81,19 @@ def lay(
         raise WorkspaceError(f"{folder!r}: {error}") from error
     except OSError as error:
         raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
+
+
+def beside(project: str) -> str:
+    """Return a folder that is not there yet, beside a project and outside of every repository."""
+    top = os.path.realpath(project)
+    while (around := checkout_of(os.path.dirname(top))) is not None:
+        top = around.top
+    place = os.path.join(os.path.dirname(top), os.path.basename(project) or "files")
+    for number in itertools.count(1):
+        folder = f"{place}-fork{'' if number == 1 else f'-{number}'}"
+        if not os.path.lexists(folder):
+            break
+    return folder
 
 
 def _require_empty(folder: str) -> None:
