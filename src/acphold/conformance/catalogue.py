@@ -6,14 +6,19 @@
     async def no_match(stage: Stage) -> None: ...
 
     @RULES.also("list.no-match")
-    def no_match_elsewhere(records: Sequence[Record], witness: Witness) -> None: ...
+    @one_by_one
+    def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
 
     @RULES.observer("tool.absolute", "Paths of tool calls are absolute.", MUST, SOURCE, unless="…")
-    def absolute(records: Sequence[Record], witness: Witness) -> None: ...
+    def absolute(record: Record, witness: Witness) -> None: ...
 
-A case raises a signal, see `verdicts`. An observer reports to its witness each thing it looked at
-and each that was wrong; it runs when all cases are over. `RULES.unseen` declares a rule that no
-behaviour can show.
+    @RULES.overview("list.titles", "Titles in lists are the last ones.", MUST, SOURCE, unless="…")
+    def titles(records: Sequence[Record], witness: Witness) -> None: ...
+
+A case raises a signal, see `verdicts`. An observer looks at one connection, an overview at all of
+them together, as a session outlives its connection. Both report to their witness each thing they
+looked at and each that was wrong; they run when all cases are over. `RULES.unseen` declares a rule
+that no behaviour can show.
 """
 
 from __future__ import annotations
@@ -72,12 +77,26 @@ class Witness:
             raise Remarked("; ".join(self._remarks))
 
 
-Observer = Callable[[Sequence[Record], Witness], None]
+Observer = Callable[[Record, Witness], None]
+"""Looks at one connection."""
+
+Overview = Callable[[Sequence[Record], Witness], None]
+"""Looks at all connections."""
+
+
+def one_by_one(observer: Observer) -> Overview:
+    """Return the overview that looks at one connection after the other."""
+
+    def overview(records: Sequence[Record], witness: Witness) -> None:
+        for record in records:
+            observer(record, witness)
+
+    return overview
 
 
 class Check(Struct, frozen=True):
-    """A rule and its test: one of `case`, `observer` and `unseen`, or a case followed by an
-    observer.
+    """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
+    overview.
 
     `destructive`: only played when asked for by name. `beside`: the case has a process of its own
     and mostly waits, so the next ones are played meanwhile.
@@ -85,7 +104,7 @@ class Check(Struct, frozen=True):
 
     rule: Rule
     case: Case | None = None
-    observer: Observer | None = None
+    overview: Overview | None = None
     unseen: str = ""
     unless: str = ""
     destructive: bool = False
@@ -134,19 +153,39 @@ class Rules:
         """Register the decorated function as an observer; `unless` is why it may see nothing."""
 
         def declare(observer: Observer) -> Observer:
-            rule = Rule(id, says, level, source, needs, only)
-            self._checks.append(Check(rule, observer=observer, unless=unless))
+            self.overview(id, says, level, source, *needs, unless=unless, only=only)(
+                one_by_one(observer)
+            )
             return observer
 
         return declare
 
-    def also(self, id: str) -> Callable[[Observer], Observer]:
-        """Register the decorated function as an observer beside the case of this rule."""
+    def overview(
+        self,
+        id: str,
+        says: str,
+        level: Level,
+        source: RuleSource,
+        *needs: str,
+        unless: str,
+        only: Reach | None = None,
+    ) -> Callable[[Overview], Overview]:
+        """Register the decorated function as an overview; `unless` is why it may see nothing."""
 
-        def declare(observer: Observer) -> Observer:
+        def declare(overview: Overview) -> Overview:
+            rule = Rule(id, says, level, source, needs, only)
+            self._checks.append(Check(rule, overview=overview, unless=unless))
+            return overview
+
+        return declare
+
+    def also(self, id: str) -> Callable[[Overview], Overview]:
+        """Register the decorated function as an overview beside the case of this rule."""
+
+        def declare(overview: Overview) -> Overview:
             index = next(n for n, it in enumerate(self._checks) if it.rule.id == id)
-            self._checks[index] = structs.replace(self._checks[index], observer=observer)
-            return observer
+            self._checks[index] = structs.replace(self._checks[index], overview=overview)
+            return overview
 
         return declare
 

@@ -92,7 +92,7 @@ async def inspect(
         stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
             for check in checks:
-                if check.observer is None or check.case is not None:
+                if check.overview is None or check.case is not None:
                     on_check(check)
                     if check.beside:
                         found = _found(stage, check, _play)
@@ -102,10 +102,10 @@ async def inspect(
             for id, task in beside.items():
                 findings[id] = await task
             for check in checks:
-                if check.observer is not None and check.case is None:
+                if check.overview is not None and check.case is None:
                     on_check(check)
                     findings[check.rule.id] = await _found(stage, check, _observe)
-                elif check.observer is not None and findings[check.rule.id].is_pass:
+                elif check.overview is not None and findings[check.rule.id].is_pass:
                     findings[check.rule.id] = await _found(stage, check, _observe)
                 on_finding(findings[check.rule.id])
             agent = None
@@ -198,9 +198,9 @@ async def _play(stage: Stage, check: Check) -> None:
 
 async def _observe(stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
-    if check.observer is not None:
+    if check.overview is not None:
         witness = Witness()
-        check.observer([it for it in stage.records if it.is_version_one], witness)
+        check.overview([it for it in stage.records if it.is_version_one], witness)
         witness.judge(check.unless)
 
 

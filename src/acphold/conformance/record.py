@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -226,6 +226,10 @@ class Record:
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
         return [it for it in answers if likeness(it) not in asked]
 
+    def calls(self, by: Side, *methods: str) -> list[WireLine]:
+        """Return the requests and notifications of these methods."""
+        return [line for line in self.by(by) if line.method in methods]
+
     def exchanges(self, by: Side, *methods: str) -> list[RecordedExchange]:
         """Return the requests of one side, in order, each with its first answer."""
         # Every rule asks for these, mostly after the last line: so they are cached.
@@ -304,16 +308,3 @@ def twice(ids: Iterable[object]) -> object:
 def sessions_in(exchange: RecordedExchange) -> list[Json]:
     """Return the sessions in the answer to a `session/list`."""
     return objects(exchange.result.get("sessions"))
-
-
-def said(records: Sequence[Record], by: Side) -> list[WireLine]:
-    """Return all lines of one side."""
-    return [line for record in records for line in record.by(by)]
-
-
-def calls(records: Sequence[Record], by: Side, *methods: str) -> Iterator[tuple[Record, WireLine]]:
-    """Yield each request and notification of these methods."""
-    for record in records:
-        for line in record.by(by):
-            if line.method in methods:
-                yield record, line

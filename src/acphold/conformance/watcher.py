@@ -188,11 +188,11 @@ def _introduced(record: Record) -> Implementation | None:
 
 
 def _finding(check: Check, record: Record) -> Finding:
-    if check.observer is None:
+    if check.overview is None:
         return Finding(check.rule, Verdict.NOT_OBSERVABLE, check.unseen)
     witness = Witness()
     try:
-        check.observer([record], witness)
+        check.overview([record], witness)
         witness.judge(check.unless)
     except Signal as signal:
         return Finding(check.rule, signal.verdict, signal.why, signal.lines)

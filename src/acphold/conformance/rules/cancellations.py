@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 
 from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import COUNT, GREET
-from acphold.conformance.record import Record, WireLine, result_of, said
+from acphold.conformance.record import Record, WireLine, result_of
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedSession, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
@@ -283,8 +282,8 @@ async def request_answered(stage: Stage) -> None:
     RuleSource("Cancellation", "Internal Cancellation"),
     unless="no error says so",
 )
-def cancelled_code(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
+def cancelled_code(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
         error = line.message.get("error")
         if isinstance(error, dict) and SAYS_CANCELLED.fullmatch(str(error.get("message"))):
             witness.saw()
@@ -326,15 +325,14 @@ async def request_unknown(stage: Stage) -> None:
     RuleSource("Prompt Turn", "Stop Reasons"),
     unless="no prompt was answered",
 )
-def only_asked(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "session/prompt"):
-            if exchange.answer is None:
-                continue
-            witness.saw()
-            meanwhile = record.lines[exchange.request.number : exchange.answer.number]
-            if exchange.result.get("stopReason") == "cancelled" and not any(map(_ends, meanwhile)):
-                witness.accuse("nobody did", *exchange.lines)
+def only_asked(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "session/prompt"):
+        if exchange.answer is None:
+            continue
+        witness.saw()
+        meanwhile = record.lines[exchange.request.number : exchange.answer.number]
+        if exchange.result.get("stopReason") == "cancelled" and not any(map(_ends, meanwhile)):
+            witness.accuse("nobody did", *exchange.lines)
 
 
 def _ends(line: WireLine) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.client_tour import (
@@ -64,13 +64,12 @@ def _is_missing(record: Record, fence: RecordedExchange) -> bool:
     REQUESTS,
     unless=NO_TOUR,
 )
-def unknown_request(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for fence in _fences(record, ""):
-            if _is_missing(record, fence):
-                witness.accuse("it was not", fence.request)
-            if fence.answer is not None:
-                witness.saw()
+def unknown_request(record: Record, witness: Witness) -> None:
+    for fence in _fences(record, ""):
+        if _is_missing(record, fence):
+            witness.accuse("it was not", fence.request)
+        if fence.answer is not None:
+            witness.saw()
 
 
 @RULES.observer(
@@ -80,37 +79,35 @@ def unknown_request(records: Sequence[Record], witness: Witness) -> None:
     REQUESTS,
     unless=NO_TOUR,
 )
-def unknown_request_error(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for fence in record.exchanges("agent", FENCE):
-            if fence.answer is not None:
-                witness.saw()
-                error = fence.answer.message.get("error")
-                if not isinstance(error, dict) or error.get("code") != METHOD_NOT_FOUND:
-                    witness.accuse("it is another one", *fence.lines)
+def unknown_request_error(record: Record, witness: Witness) -> None:
+    for fence in record.exchanges("agent", FENCE):
+        if fence.answer is not None:
+            witness.saw()
+            error = fence.answer.message.get("error")
+            if not isinstance(error, dict) or error.get("code") != METHOD_NOT_FOUND:
+                witness.accuse("it is another one", *fence.lines)
 
 
-def goes_on(records: Sequence[Record], witness: Witness, behind: str) -> None:
+def goes_on(record: Record, witness: Witness, behind: str) -> None:
     """Accuse a client that does not go on behind something that it was sent."""
-    for record in records:
-        if any(it.answer is None for it in _fences(record, "")):
-            continue
-        for fence in _fences(record, behind):
-            if _is_missing(record, fence):
-                told = record.lines[max(fence.request.number - 1, 0)]
-                how = "the client left" if record.ended else "the client answered no more"
-                witness.accuse(f"{how} behind it", told, fence.request)
-                return
-            if fence.answer is not None:
-                witness.saw()
+    if any(it.answer is None for it in _fences(record, "")):
+        return
+    for fence in _fences(record, behind):
+        if _is_missing(record, fence):
+            told = record.lines[max(fence.request.number - 1, 0)]
+            how = "the client left" if record.ended else "the client answered no more"
+            witness.accuse(f"{how} behind it", told, fence.request)
+            return
+        if fence.answer is not None:
+            witness.saw()
 
 
 def _goes_on(behind: str, id: str, says: str, level: Level, source: RuleSource) -> None:
     """Declare that a client goes on behind something that it cannot know."""
 
     @RULES.observer(id, says, level, source, unless=NO_TOUR)
-    def observe(records: Sequence[Record], witness: Witness) -> None:
-        goes_on(records, witness, behind)
+    def observe(record: Record, witness: Witness) -> None:
+        goes_on(record, witness, behind)
 
 
 OPTIONS = "Session Config Options"
@@ -197,17 +194,16 @@ def _same_text(found: object, wanted: str) -> bool:
     RuleSource(FILES, "Writing Files"),
     unless="no file was written",
 )
-def file_created(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
-        for first in writes[:1]:
-            if not _is_refused(first):
-                witness.saw()
-                continue
-            error = first.answer.message["error"] if first.answer else None
-            is_missed = isinstance(error, dict) and error.get("code") == RESOURCE_NOT_FOUND
-            if is_missed or any(not _is_refused(it) for it in writes[1:]):
-                witness.accuse("it is only written where it exists", *first.lines)
+def file_created(record: Record, witness: Witness) -> None:
+    writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
+    for first in writes[:1]:
+        if not _is_refused(first):
+            witness.saw()
+            continue
+        error = first.answer.message["error"] if first.answer else None
+        is_missed = isinstance(error, dict) and error.get("code") == RESOURCE_NOT_FOUND
+        if is_missed or any(not _is_refused(it) for it in writes[1:]):
+            witness.accuse("it is only written where it exists", *first.lines)
 
 
 @RULES.observer(
@@ -217,15 +213,14 @@ def file_created(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(FILES, "Writing Files"),
     unless="no file was written and read",
 )
-def file_content(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange, written in _file_calls(record):
-            params = exchange.request.params
-            if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
-                continue
-            witness.saw()
-            if not _same_text(exchange.result.get("content"), written):
-                witness.accuse(f"{written!r} was written", *exchange.lines)
+def file_content(record: Record, witness: Witness) -> None:
+    for exchange, written in _file_calls(record):
+        params = exchange.request.params
+        if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
+            continue
+        witness.saw()
+        if not _same_text(exchange.result.get("content"), written):
+            witness.accuse(f"{written!r} was written", *exchange.lines)
 
 
 @RULES.observer(
@@ -235,24 +230,23 @@ def file_content(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(FILES, "Reading Files"),
     unless="no part of a file was read",
 )
-def file_lines(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        is_kept = False
-        for exchange, written in _file_calls(record):
-            params = exchange.request.params
-            if written is None or not _is_read(exchange):
-                continue
-            if not {"line", "limit"} & params.keys():
-                is_kept = _same_text(exchange.result.get("content"), written)
-                continue
-            if not is_kept:
-                continue  # another rule has that
-            first = params.get("line", 1) - 1
-            lines = written.splitlines(keepends=True)[first:]
-            wanted = "".join(lines[: params.get("limit", len(lines))])
-            witness.saw()
-            if not _same_text(exchange.result.get("content"), wanted):
-                witness.accuse(f"{wanted!r} stands there", *exchange.lines)
+def file_lines(record: Record, witness: Witness) -> None:
+    is_kept = False
+    for exchange, written in _file_calls(record):
+        params = exchange.request.params
+        if written is None or not _is_read(exchange):
+            continue
+        if not {"line", "limit"} & params.keys():
+            is_kept = _same_text(exchange.result.get("content"), written)
+            continue
+        if not is_kept:
+            continue  # another rule has that
+        first = params.get("line", 1) - 1
+        lines = written.splitlines(keepends=True)[first:]
+        wanted = "".join(lines[: params.get("limit", len(lines))])
+        witness.saw()
+        if not _same_text(exchange.result.get("content"), wanted):
+            witness.accuse(f"{wanted!r} stands there", *exchange.lines)
 
 
 @RULES.observer(
@@ -262,14 +256,13 @@ def file_lines(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(FILES, "Reading Files"),
     unless="no such file was read",
 )
-def file_missing(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        calls = [it for it, _ in _file_calls(record)]
-        for exchange in calls[:1]:
-            if _is_read(exchange):
-                witness.saw()
-                if not _is_refused(exchange):
-                    witness.accuse("it was answered with a result", *exchange.lines)
+def file_missing(record: Record, witness: Witness) -> None:
+    calls = [it for it, _ in _file_calls(record)]
+    for exchange in calls[:1]:
+        if _is_read(exchange):
+            witness.saw()
+            if not _is_refused(exchange):
+                witness.accuse("it was answered with a result", *exchange.lines)
 
 
 # -- terminals --------------------------------------------------------------------------------
@@ -291,29 +284,28 @@ class UsedTerminal:
         return [it for it in self.uses if it.request.method == name and it.answer is not None]
 
 
-def _terminals(records: Sequence[Record], command: str) -> Iterator[tuple[Record, UsedTerminal]]:
+def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
     """Yield the terminals in which a command of the tour ran, to its end or not."""
-    for record in records:
-        made = [
-            it for it in record.exchanges("agent", "terminal/create") if it.result.get("terminalId")
+    made = [
+        it for it in record.exchanges("agent", "terminal/create") if it.result.get("terminalId")
+    ]
+    for number, exchange in enumerate(made):
+        line = (exchange.request.params.get("args") or ["", ""])[1]
+        if not line.startswith(command):
+            continue
+        # The id of a terminal may be used again when it was released.
+        until = made[number + 1].request.number if number + 1 < len(made) else len(record.lines)
+        id = exchange.result["terminalId"]
+        uses = [
+            it
+            for it in record.exchanges("agent")
+            if it.request.params.get("terminalId") == id
+            and exchange.request.number < it.request.number < until
         ]
-        for number, exchange in enumerate(made):
-            line = (exchange.request.params.get("args") or ["", ""])[1]
-            if not line.startswith(command):
-                continue
-            # The id of a terminal may be used again when it was released.
-            until = made[number + 1].request.number if number + 1 < len(made) else len(record.lines)
-            id = exchange.result["terminalId"]
-            uses = [
-                it
-                for it in record.exchanges("agent")
-                if it.request.params.get("terminalId") == id
-                and exchange.request.number < it.request.number < until
-            ]
-            found = UsedTerminal(exchange, uses)
-            # No shell: nothing ran.
-            if not any(it.result.get("exitCode") in (126, 127) for it in found.of("wait_for_exit")):
-                yield record, found
+        found = UsedTerminal(exchange, uses)
+        # No shell: nothing ran.
+        if not any(it.result.get("exitCode") in (126, 127) for it in found.of("wait_for_exit")):
+            yield found
 
 
 @RULES.observer(
@@ -323,8 +315,8 @@ def _terminals(records: Sequence[Record], command: str) -> Iterator[tuple[Record
     RUNNING,
     unless=NO_TERMINAL,
 )
-def terminal_command(records: Sequence[Record], witness: Witness) -> None:
-    for _, terminal in _terminals(records, SHOWS):
+def terminal_command(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, SHOWS):
         for output in terminal.of("output")[:1]:
             if "result" not in (output.answer.message if output.answer else {}):
                 continue
@@ -349,8 +341,8 @@ def terminal_command(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Waiting for Exit"),
     unless=NO_TERMINAL,
 )
-def terminal_exit(records: Sequence[Record], witness: Witness) -> None:
-    for _, terminal in _terminals(records, SHOWS):
+def terminal_exit(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
             witness.saw()
             if waited.result.get("exitCode") != STATUS:
@@ -372,8 +364,8 @@ AT_ONCE_SECONDS = 5.0
     RUNNING,
     unless=NO_TERMINAL,
 )
-def terminal_at_once(records: Sequence[Record], witness: Witness) -> None:
-    for _, terminal in _terminals(records, RUNS_ON):
+def terminal_at_once(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, RUNS_ON):
         output = next(iter(terminal.of("output")), None)
         if output is None or output.answer is None or terminal.made.answer is None:
             continue
@@ -393,8 +385,8 @@ def terminal_at_once(records: Sequence[Record], witness: Witness) -> None:
     RUNNING,
     unless=NO_TERMINAL,
 )
-def terminal_limit(records: Sequence[Record], witness: Witness) -> None:
-    for _, terminal in _terminals(records, PRINTS_LONG):
+def terminal_limit(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, PRINTS_LONG):
         for output in terminal.of("output")[:1]:
             text = output.result.get("output")
             if not isinstance(text, str):
@@ -415,8 +407,8 @@ def terminal_limit(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Killing Commands"),
     unless="no command was killed",
 )
-def terminal_kill(records: Sequence[Record], witness: Witness) -> None:
-    for record, terminal in _terminals(records, RUNS_ON):
+def terminal_kill(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, RUNS_ON):
         for killed in terminal.of("kill"):
             if _is_refused(killed):
                 continue
@@ -443,8 +435,8 @@ def terminal_kill(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="no terminal was released and used again",
 )
-def terminal_released(records: Sequence[Record], witness: Witness) -> None:
-    for _, terminal in _terminals(records, SHOWS):
+def terminal_released(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, SHOWS):
         for released in terminal.of("release"):
             for use in terminal.of("output"):
                 if use.request.number > released.request.number:
@@ -460,14 +452,14 @@ def terminal_released(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="no terminal was released while its command ran",
 )
-def terminal_release_ends(records: Sequence[Record], witness: Witness) -> None:
-    for record, terminal in _terminals(records, LATE):
+def terminal_release_ends(record: Record, witness: Witness) -> None:
+    for terminal in _terminals(record, LATE):
         released = next(iter(terminal.of("release")), None)
         if released is None or released.answer is None or _is_refused(released):
             continue
         if released.answer.at - terminal.made.request.at >= LATE_SECONDS:
             continue  # the command may have been over
-        for _, looked in _terminals([record], LOOKS):
+        for looked in _terminals(record, LOOKS):
             for output in looked.of("output"):
                 witness.saw()
                 if "alive" in str(output.result.get("output")).splitlines():
@@ -484,14 +476,13 @@ def terminal_release_ends(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Elicitation", "Responses"),
     unless="no form was accepted",
 )
-def form_content(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("agent", "elicitation/create"):
-            is_form = exchange.request.params.get("requestedSchema") == FORM
-            if is_form and exchange.result.get("action") == "accept":
-                witness.saw()
-                if not _fits(exchange.result.get("content")):
-                    witness.accuse("it does not", *exchange.lines)
+def form_content(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("agent", "elicitation/create"):
+        is_form = exchange.request.params.get("requestedSchema") == FORM
+        if is_form and exchange.result.get("action") == "accept":
+            witness.saw()
+            if not _fits(exchange.result.get("content")):
+                witness.accuse("it does not", *exchange.lines)
 
 
 def _fits(content: object) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from acphold.conformance.catalogue import MUST, Rules, Witness
-from acphold.conformance.record import Record, WireLine, calls, objects
+from acphold.conformance.record import Record, WireLine, objects
 from acphold.conformance.verdicts import RuleSource
 from acphold.schema.update_kinds import offered
 
@@ -16,18 +16,15 @@ TERMINALS = "Terminals"
 ELICITATION = "Elicitation"
 
 
-def _offered_only(
-    records: Sequence[Record], witness: Witness, methods: Mapping[str, tuple[str, ...]]
-) -> None:
+def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
     """Accuse each call of a method that the client did not offer; count turns without one."""
-    for record in records:
-        missing = any(not offered(record.offers, *it) for it in methods.values())
-        for line in record.lines:
-            path = next((it for name, it in methods.items() if _is(line, name)), None)
-            if line.by == "agent" and path is not None and not offered(record.offers, *path):
-                witness.accuse(f"{'.'.join(path)} was not offered", line)
-            if line.by == "client" and line.method == "session/prompt" and missing:
-                witness.saw()
+    missing = any(not offered(record.offers, *it) for it in methods.values())
+    for line in record.lines:
+        path = next((it for name, it in methods.items() if _is(line, name)), None)
+        if line.by == "agent" and path is not None and not offered(record.offers, *path):
+            witness.accuse(f"{'.'.join(path)} was not offered", line)
+        if line.by == "client" and line.method == "session/prompt" and missing:
+            witness.saw()
 
 
 def _is(line: WireLine, name: str) -> bool:
@@ -44,12 +41,12 @@ NO_TURN = "no turn ran whose client offers less"
     RuleSource(FILES, "Checking Support"),
     unless=NO_TURN,
 )
-def files_offered(records: Sequence[Record], witness: Witness) -> None:
+def files_offered(record: Record, witness: Witness) -> None:
     methods = {
         "fs/read_text_file": ("fs", "readTextFile"),
         "fs/write_text_file": ("fs", "writeTextFile"),
     }
-    _offered_only(records, witness, methods)
+    _offered_only(record, witness, methods)
 
 
 @RULES.observer(
@@ -59,8 +56,8 @@ def files_offered(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Checking Support"),
     unless=NO_TURN,
 )
-def terminals_offered(records: Sequence[Record], witness: Witness) -> None:
-    _offered_only(records, witness, {"terminal": ("terminal",)})
+def terminals_offered(record: Record, witness: Witness) -> None:
+    _offered_only(record, witness, {"terminal": ("terminal",)})
 
 
 @RULES.observer(
@@ -70,16 +67,15 @@ def terminals_offered(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(ELICITATION, "Checking support"),
     unless=NO_TURN,
 )
-def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for line in record.lines:
-            if line.by == "client" and line.method == "session/prompt":
-                if not offered(record.offers, "elicitation"):
-                    witness.saw()
-            elif line.by == "agent" and line.method == "elicitation/create":
-                mode = str(line.params.get("mode"))
-                if not offered(record.offers, "elicitation", mode):
-                    witness.accuse(f"elicitation.{mode} was not offered", line)
+def elicitation_offered(record: Record, witness: Witness) -> None:
+    for line in record.lines:
+        if line.by == "client" and line.method == "session/prompt":
+            if not offered(record.offers, "elicitation"):
+                witness.saw()
+        elif line.by == "agent" and line.method == "elicitation/create":
+            mode = str(line.params.get("mode"))
+            if not offered(record.offers, "elicitation", mode):
+                witness.accuse(f"elicitation.{mode} was not offered", line)
 
 
 @RULES.observer(
@@ -89,8 +85,8 @@ def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Argument requirements"),
     unless="the agent used no file of its client",
 )
-def absolute(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "agent", "fs/read_text_file", "fs/write_text_file"):
+def absolute(record: Record, witness: Witness) -> None:
+    for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
         witness.saw()
         if not str(line.params.get("path")).startswith("/"):
             witness.accuse(f"{line.params.get('path')!r} is not", line)
@@ -103,8 +99,8 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Argument requirements"),
     unless="the agent read no file from a line on",
 )
-def first_line(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "agent", "fs/read_text_file"):
+def first_line(record: Record, witness: Witness) -> None:
+    for line in record.calls("agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
             witness.saw()
@@ -119,8 +115,8 @@ def first_line(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent named no folder for a terminal",
 )
-def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "agent", "terminal/create"):
+def terminal_folder(record: Record, witness: Witness) -> None:
+    for line in record.calls("agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
             witness.saw()
@@ -135,18 +131,17 @@ def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent made no terminal",
 )
-def released(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        given_back = {
-            line.params.get("terminalId")
-            for line in record.by("agent")
-            if line.method == "terminal/release"
-        }
-        for exchange in record.exchanges("agent", "terminal/create"):
-            if exchange.result:
-                witness.saw()
-                if exchange.result.get("terminalId") not in given_back:
-                    witness.accuse("this one is not", *exchange.lines)
+def released(record: Record, witness: Witness) -> None:
+    given_back = {
+        line.params.get("terminalId")
+        for line in record.by("agent")
+        if line.method == "terminal/release"
+    }
+    for exchange in record.exchanges("agent", "terminal/create"):
+        if exchange.result:
+            witness.saw()
+            if exchange.result.get("terminalId") not in given_back:
+                witness.accuse("this one is not", *exchange.lines)
 
 
 @RULES.observer(
@@ -156,29 +151,28 @@ def released(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="the agent made no terminal",
 )
-def known_terminals(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        made = {
-            exchange.answer.number: exchange.result.get("terminalId")
-            for exchange in record.exchanges("agent", "terminal/create")
-            if exchange.answer is not None and exchange.result
-        }
-        known: set[object] = set()
-        embeddable: set[object] = set()
-        for line in record.lines:
-            if line.number in made:
-                known.add(made[line.number])
-                embeddable.add(made[line.number])
-            elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
-                witness.saw()
-                if line.params["terminalId"] not in known:
-                    witness.accuse("there is no such terminal", line)
-                if line.method == "terminal/release":
-                    known.discard(line.params["terminalId"])
-            for id in _embedded(line):
-                witness.saw()
-                if made and id not in embeddable:
-                    witness.accuse("a terminal is shown that was never made", line)
+def known_terminals(record: Record, witness: Witness) -> None:
+    made = {
+        exchange.answer.number: exchange.result.get("terminalId")
+        for exchange in record.exchanges("agent", "terminal/create")
+        if exchange.answer is not None and exchange.result
+    }
+    known: set[object] = set()
+    embeddable: set[object] = set()
+    for line in record.lines:
+        if line.number in made:
+            known.add(made[line.number])
+            embeddable.add(made[line.number])
+        elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
+            witness.saw()
+            if line.params["terminalId"] not in known:
+                witness.accuse("there is no such terminal", line)
+            if line.method == "terminal/release":
+                known.discard(line.params["terminalId"])
+        for id in _embedded(line):
+            witness.saw()
+            if made and id not in embeddable:
+                witness.accuse("a terminal is shown that was never made", line)
 
 
 def _embedded(line: WireLine) -> list[object]:

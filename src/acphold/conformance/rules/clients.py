@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import (
@@ -23,10 +23,8 @@ from acphold.conformance.record import (
     Record,
     RecordedExchange,
     WireLine,
-    calls,
     id_of,
     objects,
-    said,
     sessions_in,
 )
 from acphold.conformance.rules.client_answers import RULES as ANSWERS
@@ -53,8 +51,8 @@ SILENT = "the client said nothing"
     STDIO,
     unless=SILENT,
 )
-def messages(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def messages(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         witness.saw()
         if line.problem:
             witness.accuse(line.problem, line)
@@ -69,8 +67,8 @@ def messages(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Schema", ""),
     unless=SILENT,
 )
-def schema(records: Sequence[Record], witness: Witness) -> None:
-    for message in _known(records):
+def schema(record: Record, witness: Witness) -> None:
+    for message in _known(record):
         witness.saw()
         if wrong := problem(message):
             witness.accuse(f"{message.method}: {wrong}", message.line)
@@ -83,8 +81,8 @@ def schema(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Extensibility", "The `_meta` Field"),
     unless=SILENT,
 )
-def members(records: Sequence[Record], witness: Witness) -> None:
-    for message in _known(records):
+def members(record: Record, witness: Witness) -> None:
+    for message in _known(record):
         witness.saw()
         custom, drafted = odd_members(message)
         if custom:
@@ -93,9 +91,8 @@ def members(records: Sequence[Record], witness: Witness) -> None:
             witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
 
 
-def _known(records: Sequence[Record]) -> Iterator[TypedMessage]:
-    for record in records:
-        yield from spoken(record, "client")
+def _known(record: Record) -> Iterator[TypedMessage]:
+    yield from spoken(record, "client")
 
 
 @RULES.observer(
@@ -105,8 +102,8 @@ def _known(records: Sequence[Record]) -> Iterator[TypedMessage]:
     RuleSource("Extensibility", "Extension Methods"),
     unless=SILENT,
 )
-def methods(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def methods(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         if line.method is not None:
             witness.saw()
             known = line.method in AGENT_METHODS or line.method in PROTOCOL_METHODS
@@ -123,24 +120,23 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Error Handling"),
     unless="the agent asked nothing",
 )
-def answers(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("agent", *UNATTENDED):
-            if exchange.answer is None and was_given_up(record, exchange.request):
-                witness.accuse("it was not answered while its turn ran", exchange.request)
-        asked = {id_of(line) for line in record.by("agent") if line.is_request}
-        answered: dict[bytes, WireLine] = {}
-        for line in record.by("client"):
-            if not line.is_response:
-                continue
-            witness.saw()
-            if id_of(line) not in asked:
-                witness.accuse("no request has this id", line)
-            elif id_of(line) in answered:
-                witness.accuse("the second answer to one request", answered[id_of(line)], line)
-            elif ("result" in line.message) == ("error" in line.message):
-                witness.accuse("it has both a result and an error, or none", line)
-            answered[id_of(line)] = line
+def answers(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("agent", *UNATTENDED):
+        if exchange.answer is None and was_given_up(record, exchange.request):
+            witness.accuse("it was not answered while its turn ran", exchange.request)
+    asked = {id_of(line) for line in record.by("agent") if line.is_request}
+    answered: dict[bytes, WireLine] = {}
+    for line in record.by("client"):
+        if not line.is_response:
+            continue
+        witness.saw()
+        if id_of(line) not in asked:
+            witness.accuse("no request has this id", line)
+        elif id_of(line) in answered:
+            witness.accuse("the second answer to one request", answered[id_of(line)], line)
+        elif ("result" in line.message) == ("error" in line.message):
+            witness.accuse("it has both a result and an error, or none", line)
+        answered[id_of(line)] = line
 
 
 UNATTENDED = (
@@ -161,8 +157,8 @@ UNATTENDED = (
     RuleSource("Overview", "Communication Model"),
     unless=SILENT,
 )
-def kinds(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def kinds(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         if line.method is not None:
             witness.saw()
             if wrong := odd_kind(line):
@@ -176,8 +172,8 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Schema", "RequestId"),
     unless=SILENT,
 )
-def request_ids(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def request_ids(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         if line.is_request:
             witness.saw()
             id = line.message["id"]
@@ -194,17 +190,16 @@ def request_ids(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Communication Model"),
     unless=SILENT,
 )
-def unique_ids(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        waiting: dict[bytes, WireLine] = {}
-        for line in record.lines:
-            if line.by == "agent" and line.is_response:
-                waiting.pop(id_of(line), None)
-            elif line.by == "client" and line.is_request:
-                witness.saw()
-                if (before := waiting.get(id_of(line))) is not None:
-                    witness.accuse("two requests with one id wait", before, line)
-                waiting[id_of(line)] = line
+def unique_ids(record: Record, witness: Witness) -> None:
+    waiting: dict[bytes, WireLine] = {}
+    for line in record.lines:
+        if line.by == "agent" and line.is_response:
+            waiting.pop(id_of(line), None)
+        elif line.by == "client" and line.is_request:
+            witness.saw()
+            if (before := waiting.get(id_of(line))) is not None:
+                witness.accuse("two requests with one id wait", before, line)
+            waiting[id_of(line)] = line
 
 
 @RULES.observer(
@@ -214,8 +209,8 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Error Handling"),
     unless="the client answered nothing with an error",
 )
-def errors(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def errors(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         if line.is_response and "error" in line.message:
             witness.saw()
             error = line.message["error"]
@@ -231,8 +226,8 @@ def errors(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Extensibility", "The `_meta` Field"),
     unless="the client sent none",
 )
-def trace_context(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "client"):
+def trace_context(record: Record, witness: Witness) -> None:
+    for line in record.by("client"):
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
             witness.saw()
@@ -253,15 +248,14 @@ TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*
     INITIALIZATION,
     unless=SILENT,
 )
-def initialize_first(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        hello = next(iter(record.exchanges("client", "initialize")), None)
-        answered = hello.answer.number if hello and hello.answer else len(record.lines)
-        for line in record.by("client"):
-            if line.method is not None:
-                witness.saw()
-                if line.method != "initialize" and line.number < answered:
-                    witness.accuse(f"{line.method} came before", line)
+def initialize_first(record: Record, witness: Witness) -> None:
+    hello = next(iter(record.exchanges("client", "initialize")), None)
+    answered = hello.answer.number if hello and hello.answer else len(record.lines)
+    for line in record.by("client"):
+        if line.method is not None:
+            witness.saw()
+            if line.method != "initialize" and line.number < answered:
+                witness.accuse(f"{line.method} came before", line)
 
 
 @RULES.observer(
@@ -271,17 +265,16 @@ def initialize_first(records: Sequence[Record], witness: Witness) -> None:
     INITIALIZATION,
     unless="the client did not introduce itself",
 )
-def initialize_once(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        taken = [
-            it.request
-            for it in record.exchanges("client", "initialize")
-            if it.answer is None or "result" in it.answer.message
-        ]
-        for _ in taken:
-            witness.saw()
-        if len(taken) > 1:
-            witness.accuse("it came again", *taken[:2])
+def initialize_once(record: Record, witness: Witness) -> None:
+    taken = [
+        it.request
+        for it in record.exchanges("client", "initialize")
+        if it.answer is None or "result" in it.answer.message
+    ]
+    for _ in taken:
+        witness.saw()
+    if len(taken) > 1:
+        witness.accuse("it came again", *taken[:2])
 
 
 @RULES.observer(
@@ -291,16 +284,15 @@ def initialize_once(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Initialization", "Version Negotiation"),
     unless="the agent spoke the client's version; `--offers version` speaks another one",
 )
-def closes(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "initialize"):
-            answered = exchange.result.get("protocolVersion")
-            if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
-                continue
-            witness.saw()
-            for line in record.by("client"):
-                if line.number > exchange.answer.number and line.method is not None:
-                    witness.accuse("it goes on", exchange.answer, line)
+def closes(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "initialize"):
+        answered = exchange.result.get("protocolVersion")
+        if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
+            continue
+        witness.saw()
+        for line in record.by("client"):
+            if line.number > exchange.answer.number and line.method is not None:
+                witness.accuse("it goes on", exchange.answer, line)
 
 
 @RULES.observer(
@@ -310,8 +302,8 @@ def closes(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Initialization", "Implementation Information"),
     unless="the client did not introduce itself",
 )
-def info(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "client", "initialize"):
+def info(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", "initialize"):
         witness.saw()
         told = line.params.get("clientInfo")
         if not isinstance(told, dict) or not told.get("name") or not told.get("version"):
@@ -328,15 +320,14 @@ def info(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SETUP, "Checking Support"),
     unless=SILENT,
 )
-def advertised_methods(records: Sequence[Record], witness: Witness) -> None:
-    for line_record in records:
-        can = told_capabilities(line_record)
-        for line in line_record.by("client"):
-            path = NEEDS.get(line.method or "")
-            if line.method is not None:
-                witness.saw()
-            if path is not None and not offered(can, *path):
-                witness.accuse(f"{'.'.join(path)} was not advertised", line)
+def advertised_methods(line_record: Record, witness: Witness) -> None:
+    can = told_capabilities(line_record)
+    for line in line_record.by("client"):
+        path = NEEDS.get(line.method or "")
+        if line.method is not None:
+            witness.saw()
+        if path is not None and not offered(can, *path):
+            witness.accuse(f"{'.'.join(path)} was not advertised", line)
 
 
 SETUPS = ("session/new", "session/load", "session/resume")
@@ -350,8 +341,8 @@ NO_SESSION = "the client opened no session"
     RuleSource(SETUP, "Checking Transport Support"),
     unless=NO_SESSION,
 )
-def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in calls(records, "client", *SETUPS):
+def advertised_servers(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", *SETUPS):
         witness.saw()
         for server in _servers(line):
             kind = server.get("type")
@@ -372,8 +363,8 @@ def _servers(line: WireLine) -> list[Json]:
     RuleSource(SETUP, "Additional Workspace Roots"),
     unless=NO_SESSION,
 )
-def advertised_directories(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in calls(records, "client", *SETUPS):
+def advertised_directories(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", *SETUPS):
         witness.saw()
         advertised = offered(
             told_capabilities(record), "sessionCapabilities", "additionalDirectories"
@@ -392,8 +383,8 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     RuleSource("Prompt Turn", "1. User Message"),
     unless="the client sent no prompt",
 )
-def advertised_content(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in calls(records, "client", "session/prompt"):
+def advertised_content(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
@@ -410,8 +401,8 @@ def advertised_content(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Content", "Content Types"),
     unless="no prompt had any",
 )
-def content(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "client", "session/prompt"):
+def content(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", "session/prompt"):
         for block in objects(line.params.get("prompt")):
             held = block.get("resource")
             data = held.get("blob") if isinstance(held, dict) else block.get("data")
@@ -433,8 +424,8 @@ def content(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SETUP, "Working Directory"),
     unless=NO_SESSION,
 )
-def absolute(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "client", *SETUPS, "session/list"):
+def absolute(record: Record, witness: Witness) -> None:
+    for line in record.calls("client", *SETUPS, "session/list"):
         more = line.params.get("additionalDirectories")
         commands = [server["command"] for server in _servers(line) if "command" in server]
         paths = [*(more if isinstance(more, list) else ()), *commands]
@@ -453,23 +444,22 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SETUP, "Session ID"),
     unless="the client spoke of no session",
 )
-def known_sessions(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        answers = {it.answer.number: it for it in record.exchanges("client") if it.answer}
-        known: set[object] = set()
-        for line in record.lines:
-            if (exchange := answers.get(line.number)) is not None:
-                if "result" not in line.message:
-                    continue
-                if exchange.request.method in ("session/close", "session/delete"):
-                    known.discard(exchange.request.session_id)
-                elif exchange.request.method in SETUPS:
-                    known |= {exchange.result.get("sessionId"), exchange.request.session_id}
-            # One that is opened, closed or deleted may be known from an earlier run, or a list.
-            elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
-                witness.saw()
-                if line.session_id not in known:
-                    witness.accuse("no session with this id is open", line)
+def known_sessions(record: Record, witness: Witness) -> None:
+    answers = {it.answer.number: it for it in record.exchanges("client") if it.answer}
+    known: set[object] = set()
+    for line in record.lines:
+        if (exchange := answers.get(line.number)) is not None:
+            if "result" not in line.message:
+                continue
+            if exchange.request.method in ("session/close", "session/delete"):
+                known.discard(exchange.request.session_id)
+            elif exchange.request.method in SETUPS:
+                known |= {exchange.result.get("sessionId"), exchange.request.session_id}
+        # One that is opened, closed or deleted may be known from an earlier run, or a list.
+        elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
+            witness.saw()
+            if line.session_id not in known:
+                witness.accuse("no session with this id is open", line)
 
 
 OF_OPEN_SESSIONS = (
@@ -487,18 +477,17 @@ OF_OPEN_SESSIONS = (
     RuleSource(SETUP, "Additional Workspace Roots"),
     unless="no session was opened again whose folder is known",
 )
-def same_folder(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        folders: dict[object, object] = {}
-        for exchange in record.exchanges("client", *SETUPS, "session/list"):
-            if exchange.request.method == "session/new":
-                folders[exchange.result.get("sessionId")] = exchange.request.params.get("cwd")
-            folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
-            line = exchange.request
-            if line.method in ("session/load", "session/resume") and line.session_id in folders:
-                witness.saw()
-                if not _is_same(line.params.get("cwd"), folders[line.session_id]):
-                    witness.accuse(f"its folder is {folders[line.session_id]!r}", line)
+def same_folder(record: Record, witness: Witness) -> None:
+    folders: dict[object, object] = {}
+    for exchange in record.exchanges("client", *SETUPS, "session/list"):
+        if exchange.request.method == "session/new":
+            folders[exchange.result.get("sessionId")] = exchange.request.params.get("cwd")
+        folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
+        line = exchange.request
+        if line.method in ("session/load", "session/resume") and line.session_id in folders:
+            witness.saw()
+            if not _is_same(line.params.get("cwd"), folders[line.session_id]):
+                witness.accuse(f"its folder is {folders[line.session_id]!r}", line)
 
 
 @RULES.observer(
@@ -508,24 +497,23 @@ def same_folder(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Session List", "Listing Sessions"),
     unless="no session was opened whose folders have changed from list to list",
 )
-def listed_roots(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        older: dict[object, set[object]] = {}
-        newest: dict[object, set[object]] = {}
-        own: set[object] = set()
-        for exchange in record.exchanges("client", *SETUPS, "session/list"):
-            for it in sessions_in(exchange):
-                id = it.get("sessionId")
-                older[id] = older.get(id, set()) | newest.get(id, set())
-                newest[id] = _roots(it)
-            line = exchange.request
-            old = older.get(line.session_id, set()) - newest.get(line.session_id, set()) - own
-            if line.method in ("session/load", "session/resume") and old:
-                witness.saw()
-                if taken := old & _roots(line.params):
-                    witness.accuse(f"{sorted(map(str, taken))[0]} is of an older list", line)
-                    continue
-            own |= _roots(line.params)
+def listed_roots(record: Record, witness: Witness) -> None:
+    older: dict[object, set[object]] = {}
+    newest: dict[object, set[object]] = {}
+    own: set[object] = set()
+    for exchange in record.exchanges("client", *SETUPS, "session/list"):
+        for it in sessions_in(exchange):
+            id = it.get("sessionId")
+            older[id] = older.get(id, set()) | newest.get(id, set())
+            newest[id] = _roots(it)
+        line = exchange.request
+        old = older.get(line.session_id, set()) - newest.get(line.session_id, set()) - own
+        if line.method in ("session/load", "session/resume") and old:
+            witness.saw()
+            if taken := old & _roots(line.params):
+                witness.accuse(f"{sorted(map(str, taken))[0]} is of an older list", line)
+                continue
+        own |= _roots(line.params)
 
 
 def _roots(of: Json) -> set[object]:
@@ -547,20 +535,19 @@ def _is_same(path: object, other: object) -> bool:
     RuleSource("Session List", "Pagination"),
     unless="no second page was asked for",
 )
-def cursors(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        given: set[object] = set()
-        asked: list[object] = []
-        for exchange in record.exchanges("client", "session/list"):
-            cursor = exchange.request.params.get("cursor")
-            asked.append(cursor)
-            if cursor is not None:
-                witness.saw()
-                if cursor not in given:
-                    witness.accuse("this cursor was not given", exchange.request)
-                elif asked[-3:] == [cursor] * 3:
-                    witness.accuse("the same page is asked for over and over", exchange.request)
-            given.add(exchange.result.get("nextCursor"))
+def cursors(record: Record, witness: Witness) -> None:
+    given: set[object] = set()
+    asked: list[object] = []
+    for exchange in record.exchanges("client", "session/list"):
+        cursor = exchange.request.params.get("cursor")
+        asked.append(cursor)
+        if cursor is not None:
+            witness.saw()
+            if cursor not in given:
+                witness.accuse("this cursor was not given", exchange.request)
+            elif asked[-3:] == [cursor] * 3:
+                witness.accuse("the same page is asked for over and over", exchange.request)
+        given.add(exchange.result.get("nextCursor"))
 
 
 # -- turns ------------------------------------------------------------------------------------
@@ -573,17 +560,16 @@ def cursors(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Prompt Turn", "Cancellation"),
     unless="the client sent no prompt",
 )
-def one_turn(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        last: dict[object, WireLine | None] = {}
-        for exchange in record.exchanges("client", "session/prompt"):
-            line = exchange.request
-            witness.saw()
-            if line.session_id in last:
-                before = last[line.session_id]
-                if before is None or before.number > line.number:
-                    witness.accuse("the one before was not answered yet", line)
-            last[line.session_id] = exchange.answer
+def one_turn(record: Record, witness: Witness) -> None:
+    last: dict[object, WireLine | None] = {}
+    for exchange in record.exchanges("client", "session/prompt"):
+        line = exchange.request
+        witness.saw()
+        if line.session_id in last:
+            before = last[line.session_id]
+            if before is None or before.number > line.number:
+                witness.accuse("the one before was not answered yet", line)
+        last[line.session_id] = exchange.answer
 
 
 @RULES.observer(
@@ -593,19 +579,18 @@ def one_turn(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Baseline Methods"),
     unless="no permission was answered",
 )
-def permission(records: Sequence[Record], witness: Witness) -> None:
-    _known_here(records, witness, "session/request_permission")
+def permission(record: Record, witness: Witness) -> None:
+    _known_here(record, witness, "session/request_permission")
 
 
-def _known_here(records: Sequence[Record], witness: Witness, *methods: str) -> None:
+def _known_here(record: Record, witness: Witness, *methods: str) -> None:
     """Accuse answers that say that there is no such method."""
-    for record in records:
-        for exchange in record.exchanges("agent", *methods):
-            if exchange.answer is not None:
-                witness.saw()
-                error = exchange.answer.message.get("error")
-                if isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND:
-                    witness.accuse(f"{exchange.request.method} is unknown to it", *exchange.lines)
+    for exchange in record.exchanges("agent", *methods):
+        if exchange.answer is not None:
+            witness.saw()
+            error = exchange.answer.message.get("error")
+            if isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND:
+                witness.accuse(f"{exchange.request.method} is unknown to it", *exchange.lines)
 
 
 @RULES.observer(
@@ -615,11 +600,10 @@ def _known_here(records: Sequence[Record], witness: Witness, *methods: str) -> N
     RuleSource("Initialization", "Client Capabilities"),
     unless="nothing that the client offers was used",
 )
-def offers(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for name, path in OFFERED.items():
-            if offered(record.offers, *path):
-                _known_here([record], witness, name)
+def offers(record: Record, witness: Witness) -> None:
+    for name, path in OFFERED.items():
+        if offered(record.offers, *path):
+            _known_here(record, witness, name)
 
 
 OFFERED = {
@@ -641,17 +625,16 @@ OFFERED = {
     RuleSource("Tool Calls", "Requesting Permission"),
     unless="no permission was answered",
 )
-def permission_options(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("agent", "session/request_permission"):
-            outcome = exchange.result.get("outcome")
-            if not isinstance(outcome, dict):
-                continue
-            witness.saw()
-            options = objects(exchange.request.params.get("options"))
-            known = {option.get("optionId") for option in options}
-            if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
-                witness.accuse(f"{outcome.get('optionId')!r} is none of them", *exchange.lines)
+def permission_options(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        outcome = exchange.result.get("outcome")
+        if not isinstance(outcome, dict):
+            continue
+        witness.saw()
+        options = objects(exchange.request.params.get("options"))
+        known = {option.get("optionId") for option in options}
+        if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
+            witness.accuse(f"{outcome.get('optionId')!r} is none of them", *exchange.lines)
 
 
 @RULES.observer(
@@ -661,19 +644,18 @@ def permission_options(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Prompt Turn", "Cancellation"),
     unless="no turn was cancelled while a permission waited",
 )
-def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("agent", "session/request_permission"):
-            cancelled = _cancel_within(record, exchange.request, exchange.answer)
-            if cancelled is None:
-                continue
-            witness.saw()
-            outcome = exchange.result.get("outcome")
-            said = outcome.get("outcome") if isinstance(outcome, dict) else None
-            if said != "cancelled" and not _was_called_off(record, exchange):
-                lines = (exchange.request, cancelled, *exchange.lines[1:])
-                answered = "not answered" if exchange.answer is None else f"answered {said!r}"
-                witness.accuse(f"it was {answered}", *lines)
+def permission_cancelled(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        cancelled = _cancel_within(record, exchange.request, exchange.answer)
+        if cancelled is None:
+            continue
+        witness.saw()
+        outcome = exchange.result.get("outcome")
+        said = outcome.get("outcome") if isinstance(outcome, dict) else None
+        if said != "cancelled" and not _was_called_off(record, exchange):
+            lines = (exchange.request, cancelled, *exchange.lines[1:])
+            answered = "not answered" if exchange.answer is None else f"answered {said!r}"
+            witness.accuse(f"it was {answered}", *lines)
 
 
 def _was_called_off(record: Record, exchange: RecordedExchange) -> bool:
@@ -706,8 +688,8 @@ def _cancel_within(record: Record, asked: WireLine, answer: WireLine | None) -> 
     RuleSource("Prompt Turn", "Cancellation"),
     unless="the client cancelled no turn",
 )
-def late_updates(records: Sequence[Record], witness: Witness) -> None:
-    goes_on(records, witness, "late")
+def late_updates(record: Record, witness: Witness) -> None:
+    goes_on(record, witness, "late")
 
 
 # -- choices ----------------------------------------------------------------------------------
@@ -720,12 +702,11 @@ def late_updates(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Session Modes", "From the Client"),
     unless="the client set no mode and no option",
 )
-def known_choices(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
-            witness.saw()
-            if exchange.answer is not None and "error" in exchange.answer.message:
-                witness.accuse("the agent does not have this one", *exchange.lines)
+def known_choices(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
+        witness.saw()
+        if exchange.answer is not None and "error" in exchange.answer.message:
+            witness.accuse("the agent does not have this one", *exchange.lines)
 
 
 @RULES.observer(
@@ -735,13 +716,12 @@ def known_choices(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Session Config Options", "Relationship to Session Modes"),
     unless="the client set no option",
 )
-def options_alone(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        modes = list(record.exchanges("client", "session/set_mode"))
-        for exchange in record.exchanges("client", "session/set_config_option"):
-            witness.saw()
-            if modes:
-                witness.accuse("it sets both", exchange.request, modes[0].request)
+def options_alone(record: Record, witness: Witness) -> None:
+    modes = list(record.exchanges("client", "session/set_mode"))
+    for exchange in record.exchanges("client", "session/set_config_option"):
+        witness.saw()
+        if modes:
+            witness.accuse("it sets both", exchange.request, modes[0].request)
 
 
 @RULES.observer(
@@ -751,17 +731,16 @@ def options_alone(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Authentication", "Protocol-driven authentication"),
     unless="the client did not sign in",
 )
-def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        known: dict[object, object] = {}
-        for exchange in record.exchanges("client", "initialize", "authenticate"):
-            for method in objects(exchange.result.get("authMethods")):
-                known[method.get("id")] = method.get("type")
-            if exchange.request.method == "authenticate":
-                witness.saw()
-                method_id = exchange.request.params.get("methodId")
-                if known.get(method_id, "unknown") in ("unknown", "terminal"):
-                    witness.accuse(f"{method_id!r} is none of those", exchange.request)
+def sign_in_methods(record: Record, witness: Witness) -> None:
+    known: dict[object, object] = {}
+    for exchange in record.exchanges("client", "initialize", "authenticate"):
+        for method in objects(exchange.result.get("authMethods")):
+            known[method.get("id")] = method.get("type")
+        if exchange.request.method == "authenticate":
+            witness.saw()
+            method_id = exchange.request.params.get("methodId")
+            if known.get(method_id, "unknown") in ("unknown", "terminal"):
+                witness.accuse(f"{method_id!r} is none of those", exchange.request)
 
 
 @RULES.observer(
@@ -771,8 +750,8 @@ def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Authentication", "Active Sessions"),
     unless="the client sent no prompt behind a logout",
 )
-def signed_out(records: Sequence[Record], witness: Witness) -> None:
-    goes_on(records, witness, "signed-out")
+def signed_out(record: Record, witness: Witness) -> None:
+    goes_on(record, witness, "signed-out")
 
 
 RULES.unseen(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.errands import GREET
@@ -108,22 +106,21 @@ async def close_no_other(stage: Stage) -> None:
     "close",
     unless="no session was closed",
 )
-def silent(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        answers = {
-            exchange.answer.number: exchange.request.session_id
-            for exchange in record.exchanges("client", "session/close")
-            if exchange.answer is not None and "result" in exchange.answer.message
-        }
-        closed: dict[str | None, WireLine] = {}
-        for line in record.lines:
-            if line.number in answers:
-                witness.saw()
-                closed[answers[line.number]] = line
-            elif line.by == "client":
-                closed.pop(line.session_id, None)
-            elif line.session_id in closed and is_of_turn(line):
-                witness.accuse("it was closed", closed[line.session_id], line)
+def silent(record: Record, witness: Witness) -> None:
+    answers = {
+        exchange.answer.number: exchange.request.session_id
+        for exchange in record.exchanges("client", "session/close")
+        if exchange.answer is not None and "result" in exchange.answer.message
+    }
+    closed: dict[str | None, WireLine] = {}
+    for line in record.lines:
+        if line.number in answers:
+            witness.saw()
+            closed[answers[line.number]] = line
+        elif line.by == "client":
+            closed.pop(line.session_id, None)
+        elif line.session_id in closed and is_of_turn(line):
+            witness.accuse("it was closed", closed[line.session_id], line)
 
 
 @RULES.case(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.record import Json, Record, objects, twice
@@ -201,12 +199,11 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
     ADVERTISED,
     unless="the agent advertises no authentication methods",
 )
-def unique_ids(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for answer, methods in _methods(record):
-            witness.saw()
-            if (id := twice(str(it.get("id")) for it in methods)) is not None:
-                witness.accuse(f"several methods have the id {id!r}", *answer.lines)
+def unique_ids(record: Record, witness: Witness) -> None:
+    for answer, methods in _methods(record):
+        witness.saw()
+        if (id := twice(str(it.get("id")) for it in methods)) is not None:
+            witness.accuse(f"several methods have the id {id!r}", *answer.lines)
 
 
 @RULES.observer(
@@ -216,14 +213,13 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SIGN_IN, "Authentication method types"),
     unless="the agent advertises no authentication methods",
 )
-def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        if (record.offers.get("auth") or {}).get("terminal"):
-            continue
-        for answer, methods in _methods(record):
-            witness.saw()
-            if any(method.get("type") == "terminal" for method in methods):
-                witness.accuse("a `terminal` method, to a client that offers none", *answer.lines)
+def terminal_offered(record: Record, witness: Witness) -> None:
+    if (record.offers.get("auth") or {}).get("terminal"):
+        return
+    for answer, methods in _methods(record):
+        witness.saw()
+        if any(method.get("type") == "terminal" for method in methods):
+            witness.accuse("a `terminal` method, to a client that offers none", *answer.lines)
 
 
 @RULES.observer(
@@ -233,14 +229,13 @@ def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SIGN_IN, "Terminal authentication"),
     unless="the agent advertises no method of type `terminal`",
 )
-def terminal_arguments(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for answer, methods in _methods(record):
-            for method in methods:
-                if method.get("type") == "terminal":
-                    witness.saw()
-                    if not (method.get("args") or method.get("env")):
-                        witness.accuse("without them the agent itself is started", *answer.lines)
+def terminal_arguments(record: Record, witness: Witness) -> None:
+    for answer, methods in _methods(record):
+        for method in methods:
+            if method.get("type") == "terminal":
+                witness.saw()
+                if not (method.get("args") or method.get("env")):
+                    witness.accuse("without them the agent itself is started", *answer.lines)
 
 
 @RULES.observer(
@@ -250,15 +245,14 @@ def terminal_arguments(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(SIGN_IN, "Protocol-driven authentication"),
     unless="no request was answered with `auth_required`",
 )
-def methods_for_sign_in(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client"):
-            error = exchange.answer.message.get("error") if exchange.answer else None
-            if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
-                witness.saw()
-                if not _methods(record):
-                    why = "a sign-in is wanted, and `authMethods` names none"
-                    witness.accuse(why, *exchange.lines)
+def methods_for_sign_in(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client"):
+        error = exchange.answer.message.get("error") if exchange.answer else None
+        if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
+            witness.saw()
+            if not _methods(record):
+                why = "a sign-in is wanted, and `authMethods` names none"
+                witness.accuse(why, *exchange.lines)
 
 
 @RULES.case(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
@@ -17,7 +15,6 @@ from acphold.conformance.record import (
     array_in,
     id_of,
     likeness,
-    said,
 )
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
@@ -69,8 +66,8 @@ ALWAYS = "the agent said nothing"
     unless=ALWAYS,
     only=Reach.PROGRAM,
 )
-def utf_8(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
+def utf_8(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
         witness.saw()
         if line.problem == NOT_UTF_8:
             witness.accuse(line.problem, line)
@@ -83,16 +80,15 @@ def utf_8(records: Sequence[Record], witness: Witness) -> None:
     STDIO,
     unless=ALWAYS,
 )
-def only_messages(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        # The checker sends one, and JSON-RPC answers it with another.
-        asked_by_array = any(array_in(line) for line in record.by("client"))
-        for line in record.by("agent"):
-            witness.saw()
-            if line.problem in ("", NOT_UTF_8):
-                continue
-            if not asked_by_array or not all(map(_is_response, array_in(line) or [None])):
-                witness.accuse(line.problem, line)
+def only_messages(record: Record, witness: Witness) -> None:
+    # The checker sends one, and JSON-RPC answers it with another.
+    asked_by_array = any(array_in(line) for line in record.by("client"))
+    for line in record.by("agent"):
+        witness.saw()
+        if line.problem in ("", NOT_UTF_8):
+            continue
+        if not asked_by_array or not all(map(_is_response, array_in(line) or [None])):
+            witness.accuse(line.problem, line)
 
 
 def _is_response(message: object) -> bool:
@@ -106,8 +102,8 @@ def _is_response(message: object) -> bool:
     json_rpc("4 Request object, 5 Response object"),
     unless=ALWAYS,
 )
-def version(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
+def version(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
         if line.message:
             witness.saw()
             if line.message.get("jsonrpc") != "2.0":
@@ -121,8 +117,8 @@ def version(records: Sequence[Record], witness: Witness) -> None:
     json_rpc("4.1 Notification"),
     unless="the agent called no method",
 )
-def kinds(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
+def kinds(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
         if line.method is not None:
             witness.saw()
             if wrong := odd_kind(line):
@@ -136,20 +132,19 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
     json_rpc("4 Request object"),
     unless="the agent asked nothing",
 )
-def own_ids(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        waiting: dict[str, WireLine] = {}
-        for line in record.lines:
-            if line.by == "client" and line.is_response:
-                waiting.pop(likeness(line), None)
-            elif line.by == "agent" and line.is_request:
-                witness.saw()
-                id = line.message["id"]
-                if not isinstance(id, str | int) or isinstance(id, bool):
-                    witness.accuse(f"{id!r} is no id", line)
-                elif likeness(line) in waiting:
-                    witness.accuse("two wait under one id", waiting[likeness(line)], line)
-                waiting[likeness(line)] = line
+def own_ids(record: Record, witness: Witness) -> None:
+    waiting: dict[str, WireLine] = {}
+    for line in record.lines:
+        if line.by == "client" and line.is_response:
+            waiting.pop(likeness(line), None)
+        elif line.by == "agent" and line.is_request:
+            witness.saw()
+            id = line.message["id"]
+            if not isinstance(id, str | int) or isinstance(id, bool):
+                witness.accuse(f"{id!r} is no id", line)
+            elif likeness(line) in waiting:
+                witness.accuse("two wait under one id", waiting[likeness(line)], line)
+            waiting[likeness(line)] = line
 
 
 # -- answers --------------------------------------------------------------------------------
@@ -162,8 +157,8 @@ def own_ids(records: Sequence[Record], witness: Witness) -> None:
     RESPONSE,
     unless=ALWAYS,
 )
-def result_or_error(records: Sequence[Record], witness: Witness) -> None:
-    for line in said(records, "agent"):
+def result_or_error(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
         if not line.is_response:
             continue
         witness.saw()
@@ -187,17 +182,16 @@ def result_or_error(records: Sequence[Record], witness: Witness) -> None:
     RESPONSE,
     unless=ALWAYS,
 )
-def same_id(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        asked: set[bytes] = set()
-        for line in record.lines:
-            if line.by == "client" and line.is_request:
-                asked.add(id_of(line))
-            elif line.by == "agent" and line.is_response:
-                witness.saw()
-                # The id for an unreadable message is null; other rules say when.
-                if id_of(line) not in asked and line.message.get("id") is not None:
-                    witness.accuse("no request has this id", line)
+def same_id(record: Record, witness: Witness) -> None:
+    asked: set[bytes] = set()
+    for line in record.lines:
+        if line.by == "client" and line.is_request:
+            asked.add(id_of(line))
+        elif line.by == "agent" and line.is_response:
+            witness.saw()
+            # The id for an unreadable message is null; other rules say when.
+            if id_of(line) not in asked and line.message.get("id") is not None:
+                witness.accuse("no request has this id", line)
 
 
 @RULES.observer(
@@ -207,15 +201,14 @@ def same_id(records: Sequence[Record], witness: Witness) -> None:
     RESPONSE,
     unless=ALWAYS,
 )
-def one_answer(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        answered: dict[str, WireLine] = {}
-        for line in record.by("agent"):
-            if line.is_response and line.message.get("id") is not None:
-                witness.saw()
-                if (before := answered.get(likeness(line))) is not None:
-                    witness.accuse("the second answer to one request", before, line)
-                answered[likeness(line)] = line
+def one_answer(record: Record, witness: Witness) -> None:
+    answered: dict[str, WireLine] = {}
+    for line in record.by("agent"):
+        if line.is_response and line.message.get("id") is not None:
+            witness.saw()
+            if (before := answered.get(likeness(line))) is not None:
+                witness.accuse("the second answer to one request", before, line)
+            answered[likeness(line)] = line
 
 
 @RULES.observer(
@@ -225,8 +218,8 @@ def one_answer(records: Sequence[Record], witness: Witness) -> None:
     ERROR_OBJECT,
     unless="the agent answered nothing with an error",
 )
-def error_message(records: Sequence[Record], witness: Witness) -> None:
-    for line, error in _errors(records):
+def error_message(record: Record, witness: Witness) -> None:
+    for line, error in _errors(record):
         witness.saw()
         message = error.get("message")
         if isinstance(message, str) and (not message.strip() or "\n" in message.strip()):
@@ -253,13 +246,13 @@ KNOWN_CODES = {
     ERROR_OBJECT,
     unless="the agent answered nothing with an error",
 )
-def error_codes(records: Sequence[Record], witness: Witness) -> None:
-    for exchange in (it for record in records for it in record.exchanges("client", *BASELINE)):
+def error_codes(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", *BASELINE):
         error = exchange.answer.message.get("error") if exchange.answer is not None else None
         if isinstance(error, dict) and error.get("code") in (METHOD_NOT_FOUND, PARSE_ERROR):
             why = f"{error['code']} for {exchange.request.method}, which every agent has"
             witness.accuse(why, *exchange.lines)
-    for line, error in _errors(records):
+    for line, error in _errors(record):
         code = error.get("code")
         if not isinstance(code, int):
             continue
@@ -268,10 +261,10 @@ def error_codes(records: Sequence[Record], witness: Witness) -> None:
             witness.accuse(f"{code} is reserved and means nothing", line)
 
 
-def _errors(records: Sequence[Record]) -> list[tuple[WireLine, Json]]:
+def _errors(record: Record) -> list[tuple[WireLine, Json]]:
     return [
         (line, line.message["error"])
-        for line in said(records, "agent")
+        for line in record.by("agent")
         if line.is_response and isinstance(line.message.get("error"), dict)
     ]
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import GREET
 from acphold.conformance.record import (
@@ -82,14 +82,13 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     "list",
     unless="every list had one page of fewer",
 )
-def page_size(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "session/list"):
-            number = len(sessions_in(exchange))
-            if number > MAX_SESSIONS or exchange.result.get("nextCursor") is not None:
-                witness.saw()
-            if number > MAX_SESSIONS:
-                witness.accuse(f"this one has {number}", exchange.request)
+def page_size(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "session/list"):
+        number = len(sessions_in(exchange))
+        if number > MAX_SESSIONS or exchange.result.get("nextCursor") is not None:
+            witness.saw()
+        if number > MAX_SESSIONS:
+            witness.accuse(f"this one has {number}", exchange.request)
 
 
 def entries(found: Sequence[Page]) -> dict[str, Json]:
@@ -242,8 +241,9 @@ async def filter(stage: Stage) -> None:
 
 
 @RULES.also("list.filter")
-def filtered(records: Sequence[Record], witness: Witness) -> None:
-    for exchange, entry in _listed(records):
+@one_by_one
+def filtered(record: Record, witness: Witness) -> None:
+    for exchange, entry in _listed(record):
         cwd = exchange.request.params.get("cwd")
         if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
             witness.accuse(f"{entry.get('cwd')!r} is listed", *exchange.lines)
@@ -323,10 +323,9 @@ async def only_lists(stage: Stage) -> None:
 NO_LIST = "no list was answered"
 
 
-def _listed(records: Sequence[Record]) -> list[tuple[RecordedExchange, Json]]:
+def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
     return [
         (exchange, entry)
-        for record in records
         for exchange in record.exchanges("client", "session/list")
         for entry in sessions_in(exchange)
     ]
@@ -335,8 +334,8 @@ def _listed(records: Sequence[Record]) -> list[tuple[RecordedExchange, Json]]:
 @RULES.observer(
     "list.absolute-folders", "The folders in a list are absolute.", MUST, LISTING, unless=NO_LIST
 )
-def absolute_folders(records: Sequence[Record], witness: Witness) -> None:
-    for exchange, entry in _listed(records):
+def absolute_folders(record: Record, witness: Witness) -> None:
+    for exchange, entry in _listed(record):
         if entry.get("cwd") == RELATIVE:
             continue  # another rule is about an agent that has taken it
         witness.saw()
@@ -353,8 +352,8 @@ def absolute_folders(records: Sequence[Record], witness: Witness) -> None:
     LISTING,
     unless="no listed session has a time",
 )
-def times(records: Sequence[Record], witness: Witness) -> None:
-    for exchange, entry in _listed(records):
+def times(record: Record, witness: Witness) -> None:
+    for exchange, entry in _listed(record):
         at = entry.get("updatedAt")
         if at is None:
             continue
@@ -371,7 +370,7 @@ def _is_time(text: str) -> bool:
     return "T" in text.upper()
 
 
-@RULES.observer(
+@RULES.overview(
     "list.titles",
     "The list has the title that was told last.",
     EXPECTED,

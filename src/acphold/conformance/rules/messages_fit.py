@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
@@ -52,10 +52,9 @@ def _results(record: Record) -> Iterator[TypedMessage]:
     SCHEMA,
     unless="nothing was answered with a result",
 )
-def results(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for message in _results(record):
-            _judge(message, witness)
+def results(record: Record, witness: Witness) -> None:
+    for message in _results(record):
+        _judge(message, witness)
 
 
 @RULES.observer(
@@ -65,13 +64,12 @@ def results(records: Sequence[Record], witness: Witness) -> None:
     SCHEMA,
     unless="nothing was answered with a result",
 )
-def empty_results(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for message in _results(record):
-            if message.method != "session/load":
-                witness.saw()
-                if message.value is None:
-                    witness.accuse(f"the result of {message.method} is null", message.line)
+def empty_results(record: Record, witness: Witness) -> None:
+    for message in _results(record):
+        if message.method != "session/load":
+            witness.saw()
+            if message.value is None:
+                witness.accuse(f"the result of {message.method} is null", message.line)
 
 
 @RULES.observer(
@@ -81,11 +79,10 @@ def empty_results(records: Sequence[Record], witness: Witness) -> None:
     SCHEMA,
     unless="the agent sent no update",
 )
-def updates(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for message in said(record):
-            if message.method == "session/update":
-                _judge(message, witness)
+def updates(record: Record, witness: Witness) -> None:
+    for message in said(record):
+        if message.method == "session/update":
+            _judge(message, witness)
 
 
 @RULES.observer(
@@ -95,11 +92,10 @@ def updates(records: Sequence[Record], witness: Witness) -> None:
     SCHEMA,
     unless="the agent asked nothing",
 )
-def requests(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for message in said(record):
-            if not message.is_result and message.method != "session/update":
-                _judge(message, witness)
+def requests(record: Record, witness: Witness) -> None:
+    for message in said(record):
+        if not message.is_result and message.method != "session/update":
+            _judge(message, witness)
 
 
 @RULES.observer(
@@ -109,15 +105,14 @@ def requests(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
     unless="the agent said nothing that the schema knows",
 )
-def members(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for message in said(record):
-            witness.saw()
-            custom, drafted = odd_members(message)
-            if custom:
-                witness.accuse(f"{custom} is no part of the protocol", message.line)
-            for path in drafted:
-                witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
+def members(record: Record, witness: Witness) -> None:
+    for message in said(record):
+        witness.saw()
+        custom, drafted = odd_members(message)
+        if custom:
+            witness.accuse(f"{custom} is no part of the protocol", message.line)
+        for path in drafted:
+            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
 
 
 @RULES.observer(
@@ -127,19 +122,18 @@ def members(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(EXTENSIBILITY, "Extension Methods"),
     unless="the agent called no method",
 )
-def methods(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for line in record.by("agent"):
-            method = line.method
-            if method is None:
-                continue
-            witness.saw()
-            if method in DRAFTED_METHODS:
-                witness.remark(f"{method} is in a draft of the protocol alone")
-            elif method in CLIENT_METHODS or method in PROTOCOL_METHODS:
-                continue
-            elif not method.startswith("_"):
-                witness.accuse(f"{method!r} does not", line)
+def methods(record: Record, witness: Witness) -> None:
+    for line in record.by("agent"):
+        method = line.method
+        if method is None:
+            continue
+        witness.saw()
+        if method in DRAFTED_METHODS:
+            witness.remark(f"{method} is in a draft of the protocol alone")
+        elif method in CLIENT_METHODS or method in PROTOCOL_METHODS:
+            continue
+        elif not method.startswith("_"):
+            witness.accuse(f"{method!r} does not", line)
 
 
 @RULES.observer(
@@ -149,16 +143,15 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Schema", "SessionUpdate"),
     unless="the agent sent no update to a client that does not",
 )
-def offered_updates(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for line in record.updates():
-            kind = UPDATE_KINDS.get(line.update_kind)
-            places = () if kind is None else kind.needs
-            if not places:
-                witness.saw()
-            elif not any(offered(record.offers, *place) for place in places):
-                witness.saw()
-                witness.accuse(f"{'.'.join(places[0])} was not offered", line)
+def offered_updates(record: Record, witness: Witness) -> None:
+    for line in record.updates():
+        kind = UPDATE_KINDS.get(line.update_kind)
+        places = () if kind is None else kind.needs
+        if not places:
+            witness.saw()
+        elif not any(offered(record.offers, *place) for place in places):
+            witness.saw()
+            witness.accuse(f"{'.'.join(places[0])} was not offered", line)
 
 
 # -- custom requests ------------------------------------------------------------------------
@@ -215,16 +208,13 @@ async def unknown_notification(stage: Stage) -> None:
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
     unless="the agent sent no message of its own",
 )
-def advertised(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        can = [
-            it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")
-        ]
-        for line in record.by("agent"):
-            if (line.method or "").startswith("_"):
-                witness.saw()
-                if not any(_has_meta(it) for it in can):
-                    witness.accuse("no capability has a `_meta`", line)
+def advertised(record: Record, witness: Witness) -> None:
+    can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
+    for line in record.by("agent"):
+        if (line.method or "").startswith("_"):
+            witness.saw()
+            if not any(_has_meta(it) for it in can):
+                witness.accuse("no capability has a `_meta`", line)
 
 
 def _has_meta(can: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
+from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness, one_by_one
 from acphold.conformance.record import Record, RecordedExchange, sessions_in
 from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.verdicts import RuleSource, Violation
@@ -46,14 +46,14 @@ async def unique_ids(stage: Stage) -> None:
 
 
 @RULES.also("new.unique-ids")
-def unique_throughout(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        made: dict[object, RecordedExchange] = {}
-        for exchange in record.exchanges("client", "session/new"):
-            id = exchange.result.get("sessionId")
-            if isinstance(id, str) and id in made:
-                witness.accuse("two sessions have one id", *made[id].lines, *exchange.lines)
-            made[id] = exchange
+@one_by_one
+def unique_throughout(record: Record, witness: Witness) -> None:
+    made: dict[object, RecordedExchange] = {}
+    for exchange in record.exchanges("client", "session/new"):
+        id = exchange.result.get("sessionId")
+        if isinstance(id, str) and id in made:
+            witness.accuse("two sessions have one id", *made[id].lines, *exchange.lines)
+        made[id] = exchange
 
 
 async def session_of_another_process(stage: Stage) -> CheckedSession:
@@ -164,26 +164,24 @@ async def relative_folder(stage: Stage) -> None:
     SESSION_ID,
     unless="the agent said nothing about a session",
 )
-def known_id(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        known: set[object] = set()
-        for line in record.lines:
-            if line.by == "client" and line.is_request:
-                known.add(line.session_id)
-        known |= {
-            exchange.result.get("sessionId")
-            for exchange in record.exchanges("client", "session/new")
-        }
-        known |= {
-            entry.get("sessionId")
-            for exchange in record.exchanges("client", "session/list")
-            for entry in sessions_in(exchange)
-        }
-        for line in record.by("agent"):
-            if line.method is not None and "sessionId" in line.params:
-                witness.saw()
-                if line.session_id not in known:
-                    witness.accuse("the client has no session with this id", line)
+def known_id(record: Record, witness: Witness) -> None:
+    known: set[object] = set()
+    for line in record.lines:
+        if line.by == "client" and line.is_request:
+            known.add(line.session_id)
+    known |= {
+        exchange.result.get("sessionId") for exchange in record.exchanges("client", "session/new")
+    }
+    known |= {
+        entry.get("sessionId")
+        for exchange in record.exchanges("client", "session/list")
+        for entry in sessions_in(exchange)
+    }
+    for line in record.by("agent"):
+        if line.method is not None and "sessionId" in line.params:
+            witness.saw()
+            if line.session_id not in known:
+                witness.accuse("the client has no session with this id", line)
 
 
 @RULES.observer(
@@ -193,17 +191,16 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
     SESSION_ID,
     unless="the agent said nothing about a session",
 )
-def not_early(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        made: dict[object, int] = {}
-        for exchange in record.exchanges("client", "session/new"):
-            if exchange.answer is not None:
-                made.setdefault(exchange.result.get("sessionId"), exchange.answer.number)
-        for line in record.by("agent"):
-            if line.method is not None and line.session_id is not None and line.session_id in made:
-                witness.saw()
-                if line.number < made[line.session_id]:
-                    witness.accuse("its id came later", line)
+def not_early(record: Record, witness: Witness) -> None:
+    made: dict[object, int] = {}
+    for exchange in record.exchanges("client", "session/new"):
+        if exchange.answer is not None:
+            made.setdefault(exchange.result.get("sessionId"), exchange.answer.number)
+    for line in record.by("agent"):
+        if line.method is not None and line.session_id is not None and line.session_id in made:
+            witness.saw()
+            if line.number < made[line.session_id]:
+                witness.accuse("its id came later", line)
 
 
 @RULES.case(

@@ -34,14 +34,13 @@ class PlannedTurn(Struct, frozen=True):
     told: tuple[WireLine, ...]
 
 
-def _turns(records: Sequence[Record]) -> Iterator[PlannedTurn]:
-    for record in records:
-        for exchange in record.exchanges("client", "session/prompt"):
-            if exchange.result.get("stopReason") != "end_turn" or exchange.answer is None:
-                continue
-            since, last = exchange.request.number, exchange.answer.number
-            updates = record.updates(exchange.request.session_id, since=since)
-            yield _turn([line for line in updates if line.number < last])
+def _turns(record: Record) -> Iterator[PlannedTurn]:
+    for exchange in record.exchanges("client", "session/prompt"):
+        if exchange.result.get("stopReason") != "end_turn" or exchange.answer is None:
+            continue
+        since, last = exchange.request.number, exchange.answer.number
+        updates = record.updates(exchange.request.session_id, since=since)
+        yield _turn([line for line in updates if line.number < last])
 
 
 def _turn(updates: Sequence[WireLine]) -> PlannedTurn:
@@ -73,7 +72,7 @@ def _steps(given: object) -> list[Json]:
 )
 async def told(stage: Stage) -> None:
     await stage.given(past)  # in it a plan is asked for
-    made = [turn for turn in _turns(stage.records) if turn.calls]
+    made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
     for turn in made:
         if not turn.told:
             raise Violation("it is told as a tool call alone", turn.calls[0][0])
@@ -88,8 +87,8 @@ async def told(stage: Stage) -> None:
     UPDATING,
     unless="no plan was told that a later tool call changed",
 )
-def updated(records: Sequence[Record], witness: Witness) -> None:
-    for turn in _turns(records):
+def updated(record: Record, witness: Witness) -> None:
+    for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.told:
             witness.saw()
@@ -97,7 +96,7 @@ def updated(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse("it is told once, as it was", turn.told[0], changed[-1][0])
 
 
-@RULES.observer(
+@RULES.overview(
     "plan.complete",
     "Each update of a plan has all entries, not those alone that have changed.",
     MUST,
@@ -108,7 +107,7 @@ def complete(records: Sequence[Record], witness: Witness) -> None:
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an entry that
     # has not changed some time, and does not take out just these, every time.
     partial: list[WireLine] = []
-    for turn in _turns(records):
+    for turn in (turn for record in records for turn in _turns(record)):
         known: dict[object, Json] = {}
         last: set[object] = set()
         for line in turn.told:

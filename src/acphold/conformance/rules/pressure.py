@@ -145,10 +145,9 @@ COUNTED = 20
     STDIO,
     unless="the agent was never met",
 )
-def stays(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        if record.lines and not record.broken:
-            witness.saw()
-            if record.ended:
-                words = f"it ended by itself in “{record.name}”: {record.ended}"
-                witness.accuse(words, *record.lines[-3:])
+def stays(record: Record, witness: Witness) -> None:
+    if record.lines and not record.broken:
+        witness.saw()
+        if record.ended:
+            words = f"it ended by itself in “{record.name}”: {record.ended}"
+            witness.accuse(words, *record.lines[-3:])

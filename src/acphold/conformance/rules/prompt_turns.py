@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
 from acphold.conformance.errands import GREET
@@ -155,29 +154,28 @@ CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
     COMPLETION,
     unless="no prompt was answered",
 )
-def updates_first(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        busy: set[object] = set()
-        over: dict[object, WireLine] = {}
-        asked = {
-            exchange.answer.number: exchange
-            for exchange in record.exchanges("client")
-            if exchange.answer is not None
-        }
-        for line in record.lines:
-            if line.by == "client" and line.method in ("session/prompt", "session/load"):
-                busy.add(line.session_id)
-                over.pop(line.session_id, None)
-            elif line.number in asked:
-                request = asked[line.number].request
-                busy.discard(request.session_id)
-                if request.method == "session/prompt" and not _is_cancelled(line):
-                    over[request.session_id] = line
-                    witness.saw()
-            elif line.session_id in over and line.session_id not in busy:
-                kind = line.update_kind
-                if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
-                    witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
+def updates_first(record: Record, witness: Witness) -> None:
+    busy: set[object] = set()
+    over: dict[object, WireLine] = {}
+    asked = {
+        exchange.answer.number: exchange
+        for exchange in record.exchanges("client")
+        if exchange.answer is not None
+    }
+    for line in record.lines:
+        if line.by == "client" and line.method in ("session/prompt", "session/load"):
+            busy.add(line.session_id)
+            over.pop(line.session_id, None)
+        elif line.number in asked:
+            request = asked[line.number].request
+            busy.discard(request.session_id)
+            if request.method == "session/prompt" and not _is_cancelled(line):
+                over[request.session_id] = line
+                witness.saw()
+        elif line.session_id in over and line.session_id not in busy:
+            kind = line.update_kind
+            if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
+                witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
 
 
 @RULES.observer(
@@ -187,18 +185,17 @@ def updates_first(records: Sequence[Record], witness: Witness) -> None:
     OUTPUT,
     unless="nothing was told in a turn",
 )
-def own_session(records: Sequence[Record], witness: Witness) -> None:
+def own_session(record: Record, witness: Witness) -> None:
     # An agent may say something to a mode or an option that is set.
     asking = ("session/prompt", "session/load", "session/resume", "session/set_mode")
-    for record in records:
-        used: set[object] = set()
-        for line in record.lines:
-            if line.by == "client" and line.method in (*asking, "session/set_config_option"):
-                used.add(line.session_id)
-            elif line.update_kind in CHUNKS and used:
-                witness.saw()
-                if line.session_id not in used:
-                    witness.accuse("nothing was asked in this session", line)
+    used: set[object] = set()
+    for line in record.lines:
+        if line.by == "client" and line.method in (*asking, "session/set_config_option"):
+            used.add(line.session_id)
+        elif line.update_kind in CHUNKS and used:
+            witness.saw()
+            if line.session_id not in used:
+                witness.accuse("nothing was asked in this session", line)
 
 
 def _is_cancelled(answer: WireLine) -> bool:
@@ -214,18 +211,17 @@ def _is_cancelled(answer: WireLine) -> bool:
     RuleSource(PAGE, "Message IDs"),
     unless="the agent gives its messages no ids",
 )
-def message_ids(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        kinds: dict[tuple[object, object], WireLine] = {}
-        for line in record.updates():
-            update = line.update
-            kind, message_id = update.get("sessionUpdate"), update.get("messageId")
-            if kind in CHUNKS and message_id is not None:
-                witness.saw()
-                first = kinds.setdefault((line.session_id, message_id), line)
-                if first.update_kind != kind:
-                    witness.accuse("one id for messages of two kinds", first, line)
-        _in_one_turn(record, witness)
+def message_ids(record: Record, witness: Witness) -> None:
+    kinds: dict[tuple[object, object], WireLine] = {}
+    for line in record.updates():
+        update = line.update
+        kind, message_id = update.get("sessionUpdate"), update.get("messageId")
+        if kind in CHUNKS and message_id is not None:
+            witness.saw()
+            first = kinds.setdefault((line.session_id, message_id), line)
+            if first.update_kind != kind:
+                witness.accuse("one id for messages of two kinds", first, line)
+    _in_one_turn(record, witness)
 
 
 def _in_one_turn(record: Record, witness: Witness) -> None:
@@ -257,22 +253,21 @@ def _in_one_turn(record: Record, witness: Witness) -> None:
     RuleSource(PAGE, "Session Usage Updates"),
     unless="the agent told no usage",
 )
-def usage(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for line in record.updates():
-            update = line.update
-            if update.get("sessionUpdate") != "usage_update":
-                continue
-            witness.saw()
-            for name in ("used", "size"):
-                count = update.get(name)
-                if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-                    witness.accuse(f"`{name}` is no number of tokens", line)
-            cost = update.get("cost")
-            if isinstance(cost, dict):
-                currency = cost.get("currency")
-                if not isinstance(currency, str) or not _is_currency(currency):
-                    witness.accuse(f"{currency!r} is no currency code", line)
+def usage(record: Record, witness: Witness) -> None:
+    for line in record.updates():
+        update = line.update
+        if update.get("sessionUpdate") != "usage_update":
+            continue
+        witness.saw()
+        for name in ("used", "size"):
+            count = update.get(name)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                witness.accuse(f"`{name}` is no number of tokens", line)
+        cost = update.get("cost")
+        if isinstance(cost, dict):
+            currency = cost.get("currency")
+            if not isinstance(currency, str) or not _is_currency(currency):
+                witness.accuse(f"{currency!r} is no currency code", line)
 
 
 def _is_currency(code: str) -> bool:

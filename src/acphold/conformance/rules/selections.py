@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.record import (
     Json,
@@ -31,12 +31,11 @@ NO_OPTIONS = "the agent has no config options"
 OPENING = ("session/new", "session/load", "session/resume")
 
 
-def _modes(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, Json]]:
-    for record in records:
-        for exchange in record.exchanges("client", *OPENING):
-            modes = exchange.result.get("modes")
-            if exchange.answer is not None and isinstance(modes, dict):
-                yield record, exchange.answer, modes
+def _modes(record: Record) -> Iterator[tuple[WireLine, Json]]:
+    for exchange in record.exchanges("client", *OPENING):
+        modes = exchange.result.get("modes")
+        if exchange.answer is not None and isinstance(modes, dict):
+            yield exchange.answer, modes
 
 
 def _available(modes: Json) -> list[str]:
@@ -51,8 +50,8 @@ def _available(modes: Json) -> list[str]:
     RuleSource(MODES, "Initial state"),
     unless=NO_MODES,
 )
-def current_mode(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, modes in _modes(records):
+def current_mode(record: Record, witness: Witness) -> None:
+    for line, modes in _modes(record):
         witness.saw()
         if modes.get("currentModeId") not in _available(modes):
             witness.accuse(f"{modes.get('currentModeId')!r} is not", line)
@@ -65,8 +64,8 @@ def current_mode(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(MODES, "SessionMode"),
     unless=NO_MODES,
 )
-def unique_modes(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, modes in _modes(records):
+def unique_modes(record: Record, witness: Witness) -> None:
+    for line, modes in _modes(record):
         witness.saw()
         if (id := twice(_available(modes))) is not None:
             witness.accuse(f"two modes are {id!r}", line)
@@ -79,26 +78,18 @@ def unique_modes(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(MODES, "From the Agent"),
     unless="the agent told no change of mode",
 )
-def known_updates(records: Sequence[Record], witness: Witness) -> None:
-    for record, known in _modes_of_sessions(records):
-        for line in record.updates():
-            update = line.update
-            if update.get("sessionUpdate") == "current_mode_update" and line.session_id in known:
-                witness.saw()
-                if update.get("currentModeId") not in known[line.session_id]:
-                    witness.accuse(f"{update.get('currentModeId')!r} is not", line)
-
-
-def _modes_of_sessions(
-    records: Sequence[Record],
-) -> Iterator[tuple[Record, dict[str | None, list[str]]]]:
-    for record in records:
-        known: dict[str | None, list[str]] = {}
-        for exchange in record.exchanges("client", *OPENING):
-            if isinstance(modes := exchange.result.get("modes"), dict):
-                id = exchange.result.get("sessionId") or exchange.request.session_id
-                known[id] = _available(modes)
-        yield record, known
+def known_updates(record: Record, witness: Witness) -> None:
+    known: dict[object, list[str]] = {}
+    for exchange in record.exchanges("client", *OPENING):
+        if isinstance(modes := exchange.result.get("modes"), dict):
+            id = exchange.result.get("sessionId") or exchange.request.session_id
+            known[id] = _available(modes)
+    for line in record.updates():
+        if line.update_kind == "current_mode_update" and line.session_id in known:
+            witness.saw()
+            told = line.update.get("currentModeId")
+            if told not in known[line.session_id]:
+                witness.accuse(f"{told!r} is not", line)
 
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
@@ -143,16 +134,15 @@ async def unknown_mode(stage: Stage) -> None:
 # -- config options -------------------------------------------------------------------------
 
 
-def _options(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, list[Json]]]:
+def _options(record: Record) -> Iterator[tuple[WireLine, list[Json]]]:
     """Yield every list of options the agent sent, with its line."""
-    for record in records:
-        for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
-            found = objects(exchange.result.get("configOptions"))
-            if exchange.answer is not None and found:
-                yield record, exchange.answer, found
-        for line in record.updates():
-            if found := objects(line.update.get("configOptions")):
-                yield record, line, found
+    for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
+        found = objects(exchange.result.get("configOptions"))
+        if exchange.answer is not None and found:
+            yield exchange.answer, found
+    for line in record.updates():
+        if found := objects(line.update.get("configOptions")):
+            yield line, found
 
 
 def option_values(option: Json) -> list[str]:
@@ -172,8 +162,8 @@ def option_values(option: Json) -> list[str]:
     RuleSource(OPTIONS, "ConfigOption"),
     unless=NO_OPTIONS,
 )
-def unique_options(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, options in _options(records):
+def unique_options(record: Record, witness: Witness) -> None:
+    for line, options in _options(record):
         witness.saw()
         if (id := twice(str(it.get("id")) for it in options)) is not None:
             witness.accuse(f"two options are {id!r}", line)
@@ -189,8 +179,8 @@ def unique_options(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
     unless=NO_OPTIONS,
 )
-def current_values(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, options in _options(records):
+def current_values(record: Record, witness: Witness) -> None:
+    for line, options in _options(record):
         witness.saw()
         for option in options:
             value = option.get("currentValue")
@@ -207,8 +197,8 @@ def current_values(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(OPTIONS, "Boolean Config Options"),
     unless="the agent sent no config options to a client that does not",
 )
-def boolean_offered(records: Sequence[Record], witness: Witness) -> None:
-    for record, line, options in _options(records):
+def boolean_offered(record: Record, witness: Witness) -> None:
+    for line, options in _options(record):
         if not offered(record.offers, "session", "configOptions", "boolean"):
             witness.saw()
             for option in options:
@@ -226,8 +216,8 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     RuleSource(OPTIONS, "Option Categories"),
     unless="no config option has a category",
 )
-def categories(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, options in _options(records):
+def categories(record: Record, witness: Witness) -> None:
+    for line, options in _options(record):
         for option in options:
             category = option.get("category")
             if isinstance(category, str):
@@ -243,17 +233,16 @@ def categories(records: Sequence[Record], witness: Witness) -> None:
     RuleSource(OPTIONS, "Relationship to Session Modes"),
     unless="the agent has no config option of the category `mode`",
 )
-def and_modes(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "session/new"):
-            options = objects(exchange.result.get("configOptions"))
-            if "mode" in [it.get("category") for it in options]:
-                witness.saw()
-                if not isinstance(exchange.result.get("modes"), dict):
-                    witness.accuse("there are no modes", *exchange.lines)
+def and_modes(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "session/new"):
+        options = objects(exchange.result.get("configOptions"))
+        if "mode" in [it.get("category") for it in options]:
+            witness.saw()
+            if not isinstance(exchange.result.get("modes"), dict):
+                witness.accuse("there are no modes", *exchange.lines)
 
 
-@RULES.observer(
+@RULES.overview(
     "options.in-step",
     "The option for the mode and the current mode say the same.",
     SHOULD,
@@ -333,7 +322,7 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
             known[id] = modes.get("currentModeId"), exchange.lines
 
 
-@RULES.observer(
+@RULES.overview(
     "modes.kept",
     "A session that is opened again is in the mode in which it was left.",
     EXPECTED,
@@ -406,17 +395,17 @@ async def complete(stage: Stage) -> None:
 
 
 @RULES.also("options.complete")
-def complete_updates(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        known: dict[object, int] = {}
-        for exchange in record.exchanges("client", *OPENING):
-            id = exchange.request.session_id or exchange.result.get("sessionId")
-            known[id] = len(objects(exchange.result.get("configOptions")))
-        for line in record.updates():
-            told = objects(line.update.get("configOptions"))
-            is_change = line.update_kind == "config_option_update"
-            if is_change and len(told) == 1 and known.get(line.session_id, 0) > 1:
-                witness.accuse("only the one that has changed is there", line)
+@one_by_one
+def complete_updates(record: Record, witness: Witness) -> None:
+    known: dict[object, int] = {}
+    for exchange in record.exchanges("client", *OPENING):
+        id = exchange.request.session_id or exchange.result.get("sessionId")
+        known[id] = len(objects(exchange.result.get("configOptions")))
+    for line in record.updates():
+        told = objects(line.update.get("configOptions"))
+        is_change = line.update_kind == "config_option_update"
+        if is_change and len(told) == 1 and known.get(line.session_id, 0) > 1:
+            witness.accuse("only the one that has changed is there", line)
 
 
 @RULES.case(
@@ -451,7 +440,7 @@ async def own_session(stage: Stage) -> None:
         raise NotObservable("the options have one value only")
 
 
-@RULES.observer(
+@RULES.overview(
     "options.kept",
     "A config option keeps its value while others are set, and when its session is opened again.",
     EXPECTED,
@@ -463,7 +452,9 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
     told = [
         line for record in records for line in record.updates() if "configOptions" in line.update
     ]
-    has_modes = any(True for _ in _modes(records))  # then other rules are about the mode
+    has_modes = any(
+        True for record in records for _ in _modes(record)
+    )  # then other rules are about the mode
     for line, exchange in _in_time(records, *OPENING, SET_OPTION, "session/set_mode"):
         if exchange is None:
             if line.session_id in held:
@@ -582,11 +573,10 @@ NO_COMMANDS = "the agent told no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-def _commands(records: Sequence[Record]) -> Iterator[tuple[WireLine, list[Json]]]:
-    for record in records:
-        for line in record.updates():
-            if found := objects(line.update.get("availableCommands")):
-                yield line, found
+def _commands(record: Record) -> Iterator[tuple[WireLine, list[Json]]]:
+    for line in record.updates():
+        if found := objects(line.update.get("availableCommands")):
+            yield line, found
 
 
 @RULES.observer(
@@ -596,8 +586,8 @@ def _commands(records: Sequence[Record]) -> Iterator[tuple[WireLine, list[Json]]
     COMMANDS,
     unless=NO_COMMANDS,
 )
-def command_names(records: Sequence[Record], witness: Witness) -> None:
-    for line, commands in _commands(records):
+def command_names(record: Record, witness: Witness) -> None:
+    for line, commands in _commands(record):
         witness.saw()
         names = [str(it.get("name")) for it in commands]
         for name in names:

@@ -15,7 +15,6 @@ from acphold.conformance.record import (
     Record,
     RecordedExchange,
     WireLine,
-    calls,
     objects,
     twice,
 )
@@ -321,8 +320,8 @@ async def cancelled_is_no_yes(stage: Stage) -> None:
     OPTIONS,
     unless=NO_PERMISSION,
 )
-def options(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in calls(records, "agent", "session/request_permission"):
+def options(record: Record, witness: Witness) -> None:
+    for line in record.calls("agent", "session/request_permission"):
         witness.saw()
         entries = objects(line.params.get("options"))
         if not entries:
@@ -338,20 +337,19 @@ def options(records: Sequence[Record], witness: Witness) -> None:
     PERMISSION,
     unless="no permission was given or refused",
 )
-def once(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        decided: dict[tuple[object, ...], RecordedExchange] = {}
-        for exchange in record.exchanges("agent", "session/request_permission"):
-            asked, call = exchange.request, exchange.request.params.get("toolCall")
-            id = call.get("toolCallId") if isinstance(call, dict) else None
-            key = asked.session_id, id
-            before = decided.get(key)
-            if before is not None and not _is_another(record, before, exchange, id):
-                witness.accuse("it is the same question", *before.lines, asked)
-            if isinstance(exchange.result.get("outcome"), dict):
-                witness.saw()
-                if exchange.result["outcome"].get("outcome") == "selected":
-                    decided[key] = exchange
+def once(record: Record, witness: Witness) -> None:
+    decided: dict[tuple[object, ...], RecordedExchange] = {}
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        asked, call = exchange.request, exchange.request.params.get("toolCall")
+        id = call.get("toolCallId") if isinstance(call, dict) else None
+        key = asked.session_id, id
+        before = decided.get(key)
+        if before is not None and not _is_another(record, before, exchange, id):
+            witness.accuse("it is the same question", *before.lines, asked)
+        if isinstance(exchange.result.get("outcome"), dict):
+            witness.saw()
+            if exchange.result["outcome"].get("outcome") == "selected":
+                decided[key] = exchange
 
 
 def _is_another(
@@ -376,39 +374,30 @@ def _question(asked: WireLine) -> Json:
 # -- over all tool calls --------------------------------------------------------------------
 
 
-def _told(records: Sequence[Record]) -> Iterator[tuple[Record, WireLine, Json]]:
+def _told(record: Record) -> Iterator[tuple[WireLine, Json]]:
     """Yield each `tool_call` and `tool_call_update`, including those of permission requests."""
-    for record in records:
-        for line in record.by("agent"):
-            asks = line.method == "session/request_permission"
-            update = line.params.get("toolCall") if asks else line.update
-            if isinstance(update, dict) and "toolCallId" in update:
-                yield record, line, update
+    for line in record.by("agent"):
+        asks = line.method == "session/request_permission"
+        update = line.params.get("toolCall") if asks else line.update
+        if isinstance(update, dict) and "toolCallId" in update:
+            yield line, update
 
 
-def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[WireLine, Json]]]]:
-    """Yield for each record the updates outside of replays."""
-    for record in records:
-        replays = _replays(record)
-        yield (
-            record,
-            [
-                (line, update)
-                for _, line, update in _told([record])
-                if not any(first < line.number < last for first, last in replays)
-            ],
-        )
-
-
-def _replays(record: Record) -> list[tuple[int, int]]:
-    return [
+def _live(record: Record) -> list[tuple[WireLine, Json]]:
+    """Return the updates outside of replays."""
+    replays = [
         (exchange.request.number, exchange.answer.number)
         for exchange in record.exchanges("client", "session/load", "session/resume")
         if exchange.answer is not None
     ]
+    return [
+        (line, update)
+        for line, update in _told(record)
+        if not any(first < line.number < last for first, last in replays)
+    ]
 
 
-@RULES.observer(
+@RULES.overview(
     "tool.unique-ids",
     "Each tool call of a session has an id of its own.",
     MUST,
@@ -418,14 +407,14 @@ def _replays(record: Record) -> list[tuple[int, int]]:
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     # A session outlives its process, so this spans all records, one after the other.
     over: dict[tuple[object, object], WireLine] = {}
-    for record, told in _live(records):
+    for record in records:
         running: dict[tuple[object, object], WireLine] = {}
         answers = {
             exchange.answer.number: exchange.request.session_id
             for exchange in record.exchanges("client", "session/prompt")
             if exchange.answer is not None
         }
-        updates = {line.number: update for line, update in told}
+        updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
             if line.number in answers:
                 of_turn = [key for key in running if key[0] == answers[line.number]]
@@ -450,17 +439,16 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     UPDATING,
     unless="no tool call was updated",
 )
-def known_id(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        known: set[tuple[object, object]] = set()
-        for _, line, update in _told([record]):
-            key = line.session_id, update.get("toolCallId")
-            if update.get("sessionUpdate") == "tool_call":
-                known.add(key)
-            elif update.get("sessionUpdate") == "tool_call_update":
-                witness.saw()
-                if key not in known:
-                    witness.accuse("no tool call with this id was told", line)
+def known_id(record: Record, witness: Witness) -> None:
+    known: set[tuple[object, object]] = set()
+    for line, update in _told(record):
+        key = line.session_id, update.get("toolCallId")
+        if update.get("sessionUpdate") == "tool_call":
+            known.add(key)
+        elif update.get("sessionUpdate") == "tool_call_update":
+            witness.saw()
+            if key not in known:
+                witness.accuse("no tool call with this id was told", line)
 
 
 @RULES.observer(
@@ -470,23 +458,22 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
     STATUS,
     unless=NO_TOOLS,
 )
-def ends(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("client", "session/prompt"):
-            if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
-                continue
-            first, last = exchange.request.number, exchange.answer.number
-            statuses: dict[object, tuple[object, WireLine]] = {}
-            for line in record.updates(exchange.request.session_id, since=first):
-                update = line.update
-                if line.number < last and line.update_kind.startswith("tool_call"):
-                    before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
-                    status = update.get("status") or before
-                    statuses[update.get("toolCallId")] = status, line
-            for status, line in statuses.values():
-                witness.saw()
-                if status not in ("completed", "failed"):
-                    witness.accuse(f"one is {status}", line, exchange.answer)
+def ends(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("client", "session/prompt"):
+        if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
+            continue
+        first, last = exchange.request.number, exchange.answer.number
+        statuses: dict[object, tuple[object, WireLine]] = {}
+        for line in record.updates(exchange.request.session_id, since=first):
+            update = line.update
+            if line.number < last and line.update_kind.startswith("tool_call"):
+                before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
+                status = update.get("status") or before
+                statuses[update.get("toolCallId")] = status, line
+        for status, line in statuses.values():
+            witness.saw()
+            if status not in ("completed", "failed"):
+                witness.accuse(f"one is {status}", line, exchange.answer)
 
 
 @RULES.observer(
@@ -496,18 +483,17 @@ def ends(records: Sequence[Record], witness: Witness) -> None:
     STATUS,
     unless=NO_TOOLS,
 )
-def no_way_back(records: Sequence[Record], witness: Witness) -> None:
-    for _, told in _live(records):
-        ended: dict[tuple[object, object], WireLine] = {}
-        for line, update in told:
-            key, status = (line.session_id, update.get("toolCallId")), update.get("status")
-            if update.get("sessionUpdate") == "tool_call":
-                ended.pop(key, None)
-            if status in ("completed", "failed"):
-                witness.saw()
-                ended.setdefault(key, line)
-            elif status is not None and key in ended:
-                witness.accuse(f"it is {status} again", ended[key], line)
+def no_way_back(record: Record, witness: Witness) -> None:
+    ended: dict[tuple[object, object], WireLine] = {}
+    for line, update in _live(record):
+        key, status = (line.session_id, update.get("toolCallId")), update.get("status")
+        if update.get("sessionUpdate") == "tool_call":
+            ended.pop(key, None)
+        if status in ("completed", "failed"):
+            witness.saw()
+            ended.setdefault(key, line)
+        elif status is not None and key in ended:
+            witness.accuse(f"it is {status} again", ended[key], line)
 
 
 @RULES.observer(
@@ -517,23 +503,22 @@ def no_way_back(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
     unless=NO_PERMISSION,
 )
-def in_progress(records: Sequence[Record], witness: Witness) -> None:
-    for record in records:
-        for exchange in record.exchanges("agent", "session/request_permission"):
-            outcome = exchange.result.get("outcome")
-            call = exchange.request.params.get("toolCall")
-            if not _allows(exchange.request, outcome):
-                continue
-            if _was_stopped(record, exchange.request):
-                continue
-            id = call.get("toolCallId") if isinstance(call, dict) else None
-            witness.saw()
-            later = record.updates(exchange.request.session_id, since=exchange.request.number)
-            statuses = {
-                line.update.get("status") for line in later if line.update.get("toolCallId") == id
-            }
-            if not statuses & {"in_progress", "completed", "failed"}:
-                witness.accuse("nothing more was told of it", *exchange.lines)
+def in_progress(record: Record, witness: Witness) -> None:
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        outcome = exchange.result.get("outcome")
+        call = exchange.request.params.get("toolCall")
+        if not _allows(exchange.request, outcome):
+            continue
+        if _was_stopped(record, exchange.request):
+            continue
+        id = call.get("toolCallId") if isinstance(call, dict) else None
+        witness.saw()
+        later = record.updates(exchange.request.session_id, since=exchange.request.number)
+        statuses = {
+            line.update.get("status") for line in later if line.update.get("toolCallId") == id
+        }
+        if not statuses & {"in_progress", "completed", "failed"}:
+            witness.accuse("nothing more was told of it", *exchange.lines)
 
 
 def _allows(asked: WireLine, outcome: object) -> bool:
@@ -567,8 +552,8 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
     RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a path",
 )
-def absolute(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, update in _told(records):
+def absolute(record: Record, witness: Witness) -> None:
+    for line, update in _told(record):
         for place in _places(update):
             witness.saw()
             if not str(place.get("path")).startswith("/"):
@@ -582,8 +567,8 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a line",
 )
-def lines(records: Sequence[Record], witness: Witness) -> None:
-    for _, line, update in _told(records):
+def lines(record: Record, witness: Witness) -> None:
+    for line, update in _told(record):
         for place in _places(update):
             if place.get("line") is not None:
                 witness.saw()
