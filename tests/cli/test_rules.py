@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,10 +20,18 @@ from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
 
 
-def rules(journal: Path, *words: str, folder: Path, code: int = 0) -> str:
+def rules(
+    journal: Path,
+    *words: str,
+    folder: Path,
+    code: int = 0,
+    terminal: int = subprocess.DEVNULL,
+    command: str = "rules",
+) -> str:
     run = subprocess.run(
-        [sys.executable, "-m", "acphold", "rules", *words, "--journal", str(journal)],
+        [sys.executable, "-m", "acphold", command, *words, "--journal", str(journal)],
         cwd=folder,
+        stdin=terminal,
         capture_output=True,
         text=True,
         timeout=DEADLINE * 2,
@@ -89,9 +99,8 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     assert "whoever can edit files here can run anything with it" in told
     rules(journal, "add", "run", "make", "check", "--for-good", "--agent", "codex", folder=folder)
     first, second = rules(journal, folder=folder).splitlines()
-    assert first.endswith(" · used 0 times · new")
+    assert first.endswith(" · used 0 times · new, made with a program without a terminal")
     assert second.startswith(f"2 run make check · in {folder} · codex · until revoked")
-    assert "new" not in rules(journal, folder=folder)
     assert rules(journal, "rm", "1", folder=folder) == "revoked: run pytest …\n"
     assert "run pytest" not in rules(journal, folder=folder)
     assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
@@ -100,6 +109,33 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     assert (listed["number"], listed["text"]) == (2, "run make check")
     assert (listed["agent"], listed["expiresAt"], listed["uses"]) == ("codex", None, 0)
     assert listed["madeAt"].startswith("20")
+
+
+async def test_a_rule_is_new_until_another_terminal_has_shown_it(
+    tmp_path: Path, folder: Path
+) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder)
+    terminals = [pty.openpty(), pty.openpty()]
+    desk, other = (theirs for _, theirs in terminals)
+    try:
+        rules(journal, "add", "run make", folder=folder, terminal=desk)
+        rules(journal, "add", "run make check", folder=folder)
+        first, second = rules(journal, folder=folder).splitlines()
+        assert f"new, made with terminal {os.ttyname(desk)} of" in first
+        assert "new, made with a program without a terminal" in second
+        assert "new" in rules(journal, folder=folder), "nobody was there to see them"
+        assert "new" in rules(journal, "--json", folder=folder, terminal=other)
+        told = rules(journal, folder=folder, terminal=other, command="inbox")
+        assert "2 new rules, not made in this terminal. Look: acphold rules" in told
+        assert rules(journal, folder=folder, terminal=desk).count("new, ") == 2
+        assert rules(journal, folder=folder, terminal=desk).count("new, ") == 1
+        assert rules(journal, folder=folder, terminal=other).count("new, ") == 1
+        assert "new, " not in rules(journal, folder=folder, terminal=other)
+        assert "new rule" not in rules(journal, folder=folder, command="inbox")
+    finally:
+        for fd in (fd for both in terminals for fd in both):
+            os.close(fd)
 
 
 async def test_all_rules_are_switched_off_and_on(tmp_path: Path, folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
-from acphold.cli.inbox_items import NOTHING, age, deed, held, where
+from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.readers import reading
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
@@ -146,6 +146,8 @@ async def _printed(
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
             show(_Waiting(questions, queues, reader.origin), None, follow=False)
+            if not as_json and (told_rules := await new_rules(reader)):
+                print(visible(told_rules))
             return
         from acphold.cli.followed_list import follow as followed  # late: few follow it
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
-from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, deed, held, where
+from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, deed, held, new_rules, where
 from acphold.cli.journals import path_of
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
@@ -78,6 +78,8 @@ async def answer_all(
     answered = False
     told: set[tuple[str, str]] = set()
     async with source as reader:
+        if news := await new_rules(reader):
+            flow.tell(news)
         while True:
             waiting = [it for it in await reader.questions() if it.question.id not in left]
             if waiting:

@@ -6,12 +6,13 @@ from typing import Final
 from urllib.parse import quote
 
 from acphold.cli.settings import agent_name
-from acphold.cli.terminal_text import folder, on_one_line, short_age
+from acphold.cli.terminal_text import counted, folder, on_one_line, short_age
+from acphold.cli.this_terminal import this_terminal
 from acphold.history.queue_words import held_prompts
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.reading.inbox import InboxQuestion
-from acphold.reading.session_reader import SHORT_ID
+from acphold.reading.session_reader import SHORT_ID, SessionReader
 
 LOOK_SECONDS: Final = 1.0
 """Pause between two looks for new questions."""
@@ -42,3 +43,15 @@ def deed(row: SessionRow, origin: str) -> str:
     if origin:
         return f"{origin}/#/session/{quote(session_id, safe='')}"
     return f"acphold queue {session_id[:SHORT_ID]} go"
+
+
+async def new_rules(reader: SessionReader) -> str:
+    """Say which rules were made elsewhere and shown nowhere since; "" for none."""
+    found = await reader.new_rules(this_terminal())
+    if not found:
+        return ""
+    told = f"A new rule: {on_one_line(found[0])}"
+    if len(found) > 1:
+        told = counted(len(found), "new rule")
+    place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
+    return f"{told}, not made in this terminal. Look: {place}"

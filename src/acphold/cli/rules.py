@@ -13,6 +13,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_cwd, 
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import counted, local, on_one_line, visible
+from acphold.cli.this_terminal import NO_TERMINAL, this_terminal
 from acphold.errors import RuleError
 from acphold.history.times import now_ms
 from acphold.journal import Journal
@@ -120,7 +121,7 @@ def rules(
             person=person,
             watches=watch,
             made_at=now,
-            made_with="acphold rules",
+            made_with=this_terminal(),
         )
         if made.verdict == "allow" or cwd is not None:
             made = replace(made, folder=real(cwd or os.getcwd()))
@@ -200,7 +201,10 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
                 print(rule_json(rule))
             else:
                 print(_told(rule))
-        if journal is not None and (new := [rule.number for rule in live if not rule.is_seen]):
+        here = this_terminal()
+        new = [rule.number for rule in live if rule.is_unseen_at(here)]
+        # A program that reads this is nobody who has seen it.
+        if journal is not None and new and not json and here != NO_TERMINAL:
             await journal.access.change_rules(user, new, RuleChange(is_seen=True))
         if not live and not json:
             print("No rules. You are asked every question; `acphold rules suggest` has candidates.")
@@ -290,7 +294,7 @@ def _told(rule: StandingRule) -> str:
     marks = [
         "off" if rule.is_off else "",
         "only watches" if rule.watches else "",
-        "" if rule.is_seen else "new",
+        "" if rule.is_seen else f"new, made with {rule.made_with or 'an unknown program'}",
     ]
     until = f"until {local(rule.expires_at)}" if rule.expires_at else "until revoked"
     where = f"in {rule.folder}" if rule.folder else "everywhere"

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from acphold.cli.readers import reading
+from acphold.cli.this_terminal import this_terminal
 from acphold.errors import RuleError
 from acphold.history.decisions import asked_question
 from acphold.history.entries import QUESTION
@@ -42,7 +43,7 @@ class YesRules:
             if (question := await _question(reader, session_id, call)) is None:
                 raise RuleError("its question is not there any more")
             numbers = await reader.make_rules(
-                session_id, question, offer.text, all_agents=all_agents, made_with="terminal"
+                session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
         named = " ".join(map(str, numbers))
         whom = "every agent" if all_agents else offer.agent

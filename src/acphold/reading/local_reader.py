@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.history.timeline import TurnOutcome, turn_end
+from acphold.history.times import now_ms
 from acphold.journal import (
     Free,
     Index,
@@ -213,6 +214,14 @@ class LocalReader:
             made_with=made_with,
         )
         return [rule.number for rule in made]
+
+    async def new_rules(self, device: str) -> Sequence[str]:
+        now = now_ms()
+        return [
+            rule.text
+            for rule in await self.journal.access.rules(self._tenant or "")
+            if rule.is_live(now) and rule.is_unseen_at(device)
+        ]
 
     async def changes(
         self, newest: int, stirred: asyncio.Event | None = None

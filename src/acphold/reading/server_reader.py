@@ -36,6 +36,7 @@ from acphold.history.raw_update import string
 from acphold.history.timeline import TurnOutcome
 from acphold.history.times import milliseconds
 from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
+from acphold.journal.access import token_id
 from acphold.journal.journal import Grouping, Speaker, UsageSum, UsageSums
 from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.reading.inbox import Decided, InboxQuestion
@@ -202,6 +203,16 @@ class _Decisions(Struct, rename="camel"):
 
 class _RuleOffers(Struct):
     offers: list[OfferedRule]
+
+
+class _RemoteRule(Struct, rename="camel"):
+    text: str
+    is_new: bool = False
+    made_with: str = ""
+
+
+class _RemoteRules(Struct):
+    rules: list[_RemoteRule]
 
 
 class _MadeRule(Struct):
@@ -413,6 +424,14 @@ class ServerReader:
             where = f"{self.origin}/rules"
             raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
         return [rule.number for rule in self._read(answer.content, _MadeRules).rules]
+
+    async def new_rules(self, device: str) -> Sequence[str]:
+        own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
+        try:
+            found = (await self._get("/rules", {}, _RemoteRules)).rules
+        except RemoteRefusalError:  # a token that has none, or an older server
+            return []
+        return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
 
     # -- as it changes ------------------------------------------------------------------------
 

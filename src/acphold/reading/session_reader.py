@@ -197,6 +197,10 @@ class SessionReader(Protocol):
         """Make an offered rule, for the agent that asked or for all; return the numbers of what
         was made. Raises RuleError; a server refuses with RemoteRefusalError."""
 
+    async def new_rules(self, device: str) -> Sequence[str]:
+        """Return the texts of the person's rules that were not made on this device, and that none
+        but their makers have shown."""
+
     def changes(self, newest: int) -> AsyncGenerator[News, None]:
         """Yield the list with so many of the newest sessions, then each change, until closed."""
 

@@ -39,9 +39,9 @@ class StandingRule(Struct, frozen=True):
     It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with that name
     of `known_agents`, "" for all; for the session with that id, "" for all. `expires_at` (ms since
     the epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
-    have done. `made_with` is the program that made it, `is_seen` False until its person has seen
-    it in a list. `ended_at` is when it was revoked; its number is not used again. It has given
-    `uses` answers, the last at `used_at`.
+    have done. `made_with` is the device that made it, a terminal or a token; `is_seen` is False
+    until another one has shown it to its person. `ended_at` is when it was revoked; its number is
+    not used again. It has given `uses` answers, the last at `used_at`.
     """
 
     verdict: Literal["allow", "ask"]
@@ -85,6 +85,10 @@ class StandingRule(Struct, frozen=True):
     def is_live(self, now: int) -> bool:
         """True if it has not ended, at `now` (ms since the epoch); it may be off."""
         return not self.ended_at and (not self.expires_at or now < self.expires_at)
+
+    def is_unseen_at(self, device: str) -> bool:
+        """True if showing it on this device shows its person a rule that they may not know."""
+        return not self.is_seen and self.made_with != device
 
     def is_for(self, agent: str, folder: str, session: str, person: str, now: int) -> bool:
         """True if it counts for this session, at `now` (ms since the epoch)."""

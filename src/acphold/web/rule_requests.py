@@ -157,7 +157,7 @@ class RuleRequests:
             new = [
                 rule.number
                 for rule in found
-                if rule.number in numbers and not rule.is_seen and rule.made_with != device
+                if rule.number in numbers and rule.is_unseen_at(device)
             ]
             if new:
                 await journal.access.change_rules(person, new, RuleChange(is_seen=True))
