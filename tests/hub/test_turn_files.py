@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots import comparison, snapshot
 from acphold.snapshots.git import GitError
-from acphold.snapshots.snapshot import SnapshotBounds, take
+from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 from acphold.snapshots.store import SnapshotStore
 from tests.editor import DEADLINE
 from tests.hub.shared import Shared, shared
@@ -175,6 +177,51 @@ async def test_what_is_refused_says_why(
                 assert [row.state for row in rows] == ["refused"] * 2
                 assert all("home folder" in row.reason for row in rows)
         assert len(rows) == 2  # after two refusals in a row it is left alone
+
+
+async def test_a_folder_in_which_git_hangs_costs_one_deadline(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(project.top / ".gitignore")
+    monkeypatch.setattr(snapshot, "SECONDS", 0.5)
+    tried = []
+
+    def counted(*given: Any, **named: Any) -> Taken | NotTaken:
+        tried.append(named["gently"])
+        return take(*given, **named)
+
+    monkeypatch.setattr(snapshot, "take", counted)
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for _ in range(2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+        rows = await kept(house, session, 2)
+        assert [row.state for row in rows] == ["refused"] * 2
+        assert all("too long" in row.reason for row in rows)
+    assert tried == [False]
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_new_files_do_not_hold_a_prompt(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    for number in range(500):
+        (project.top / f"new{number}").mkdir()
+        for name in range(200):
+            os.close(os.open(project.top / f"new{number}" / str(name), os.O_CREAT))
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        files = house.hub.held(session).turns._files
+        began = time.monotonic()
+        await files.begin(0, files.roots((str(project.top),)))
+        assert time.monotonic() - began < 0.8  # this machine may be busy
+        [row] = await kept(house, session, 1)
+        assert "100,000 new files are not ignored" in row.reason
 
 
 async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(

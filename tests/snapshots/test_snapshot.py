@@ -544,6 +544,20 @@ def test_a_split_index_and_a_sparse_one_are_read(project: Project) -> None:
     assert {"a.txt", "folder/b.txt"} <= project.names(project.take())
 
 
+@pytest.mark.parametrize("kind", ["split", "sha256"])
+def test_a_tracked_file_that_is_ignored_is_in_whatever_kind_of_index_has_it(
+    folder: Project, kind: str
+) -> None:
+    folder.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []))
+    folder.write(".gitignore", "*.log\n")
+    folder.write("tracked.log")
+    folder.write("other.log")
+    folder.git("add", "-f", "tracked.log")
+    if kind == "split":
+        folder.git("update-index", "--split-index")
+    assert folder.names(folder.take()) == {".gitignore", "tracked.log"}
+
+
 def test_our_own_files_in_a_project_are_not_in_its_snapshots(tmp_path: Path) -> None:
     made = Project(tmp_path)
     made.git("init", "-q")

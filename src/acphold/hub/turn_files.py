@@ -67,6 +67,7 @@ class FileKeeper:
         self._threads = Threads(AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
+        self._slow: dict[str, NotTaken] = {}
         self._tidying: asyncio.Task[None] | None = None
         self._is_untidy = False
 
@@ -135,7 +136,9 @@ class FileKeeper:
                 at = now_ms()
 
                 def work(_: object, root: Checkout = root) -> Taken | NotTaken:
-                    return take(stores, root, spared=own)
+                    if (slow := self._slow.get(root.top)) is not None:
+                        return slow
+                    return take(stores, root, spared=own, gently=edge == "end")
 
                 taken = await self._threads.run(work)
                 seconds = time.monotonic() - since
@@ -186,7 +189,10 @@ class FileKeeper:
         from acphold.snapshots.snapshot import NotTaken
 
         if isinstance(taken, NotTaken):
-            if taken.cause == "folder":
+            if taken.cause == "slow":  # that has cost a minute: once is enough
+                self._slow[root.top] = taken
+                self._failures[root.top] = FAILURES - 1
+            if taken.cause in ("folder", "slow"):
                 self._failures[root.top] += 1
                 if self._failures[root.top] == FAILURES:
                     log.warning("the files in %s are not kept any more: %s", top, taken.reason)

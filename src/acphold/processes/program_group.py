@@ -36,11 +36,13 @@ class ProgramGroup:
     """Runs short programs until `deadline` (monotonic seconds); blocks. Use it as a context.
 
     After the deadline all of them, and what they have started, are killed, and TimeoutError is
-    raised. Raises AgentStartError if nothing can be started here.
+    raised. Raises AgentStartError if nothing can be started here. With a `niceness` above 0 they
+    leave the processors to others.
     """
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, *, niceness: int = 0) -> None:
         self.deadline = deadline
+        self._niceness = niceness
         self._leader: Program | None = None
         self._running: int | None = None
 
@@ -80,6 +82,9 @@ class ProgramGroup:
             self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
         pid, *ours = _started(self._leader, command, env)
         self._running = pid
+        if self._niceness:
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, pid, self._niceness)
         try:
             output, errors = self._talk(ours, stdin, most)
             status = self._status(pid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,6 +18,8 @@ MOST = 16 << 20
 """Largest file that is read of a repository: a list of its references."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+SHA256 = re.compile(r"^\s*objectformat\s*=\s*\"?sha256\b", re.IGNORECASE | re.MULTILINE)
 
 
 class Checkout(Struct, frozen=True):
@@ -92,6 +95,12 @@ def head(checkout: Checkout) -> GitHead:
                 commit = found
     shown = os.fsencode(branch).decode(errors="replace")
     return GitHead(commit if COMMIT.fullmatch(commit) else None, shown)
+
+
+def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:
+    """Return the kind of ids that a repository has."""
+    config = _text(os.path.join(checkout.common, "config"))
+    return "sha256" if SHA256.search(config) is not None else "sha1"
 
 
 def _text(path: str) -> str:

@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -28,8 +29,8 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
-from acphold.snapshots.git import GitError, personal_excludes, program
+from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head, object_format
+from acphold.snapshots.git import Git, GitError, personal_excludes, program
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 
@@ -46,6 +47,9 @@ MANY = 200
 
 SECONDS = 60.0
 """Seconds that taking a snapshot may last."""
+
+NICENESS = 10
+"""The priority of git where nobody waits for it; 19 is the lowest."""
 
 TRIES = 3
 """Attempts while files change under our hands."""
@@ -66,7 +70,7 @@ class SnapshotBounds(Struct, frozen=True):
 BOUNDS = SnapshotBounds()
 
 
-Cause: TypeAlias = Literal["folder", "full", "passing"]
+Cause: TypeAlias = Literal["folder", "slow", "full", "passing"]
 
 
 class LeftOut(Struct, frozen=True):
@@ -91,8 +95,8 @@ class Taken(Struct, frozen=True):
 
 
 class NotTaken(Struct, frozen=True):
-    """No snapshot, and why. The cause is the "folder" and what is in it, a "full" store, or
-    something that passes."""
+    """No snapshot, and why. The cause is the "folder" and what is in it, a folder so "slow" that
+    git did not end, a "full" store, or something that passes."""
 
     reason: str
     cause: Cause = "passing"
@@ -121,11 +125,12 @@ def take(
     bounds: SnapshotBounds = BOUNDS,
     deadline: float | None = None,
     spared: Iterable[str] = (),
+    gently: bool = False,
 ) -> Taken | NotTaken:
     """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
 
     The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
-    our own, which are never in it.
+    our own, which are never in it. `gently`, git leaves the processors to others.
     """
     if program() is None:
         return NotTaken("git is not installed")
@@ -138,13 +143,13 @@ def take(
         with (
             locked(os.path.join(root, "lock"), deadline),
             store.used(deadline),
-            ProgramGroup(deadline) as group,
+            ProgramGroup(deadline, niceness=NICENESS if gently else 0) as group,
         ):
             own = (stores.folder, *spared)
             return _Taking(store, root, checkout, bounds, group, own).take()
     except TimeoutError as error:
         is_passing = isinstance(error, StoreInUseError)
-        return NotTaken(f"it took too long: {error}", "passing" if is_passing else "folder")
+        return NotTaken(f"it took too long: {error}", "passing" if is_passing else "slow")
     except (GitError, BufferError) as error:
         return NotTaken(str(error), "folder")
     except AgentStartError as error:
@@ -158,7 +163,7 @@ def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checko
     sources = _sources(checkout, personal_excludes(group, store.path))
     git = store.git(group, work_tree=checkout.top)
     found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
-    return found - {*store.git(group, index=checkout.index).names("ls-files", "-z")}
+    return found - _tracked(store, group, checkout)
 
 
 def _sources(checkout: Checkout, personal: str) -> list[str]:
@@ -238,7 +243,10 @@ class _Taking:
         if is_same and not listed and before and _mark(self._index) == known.index:
             self._store.note_fresh(before)
             return Taken(self._store.id, before, current)
-        tracked = self._tracked(self._checkout.index)
+        tracked = _tracked(self._store, self._group, self._checkout)
+        most = self._bounds.new_files
+        if len(listed) > most and len(listed - tracked) > most:  # before each is looked at
+            self._refuse_many(len(listed.difference(tracked, self._ours())))
         inside = [name for name in map(_name, known.inside) if self._is_repository(name)]
         candidates: set[str] = set()
         for name in sorted(listed):
@@ -287,16 +295,6 @@ class _Taking:
     def _sources(self, checkout: Checkout) -> list[str]:
         return _sources(checkout, self._personal)
 
-    def _tracked(self, index: str) -> set[str]:
-        """The names in the index of a project, which is read without its configuration."""
-        if not index or not os.path.isfile(index):
-            return set()
-        git = self._store.git(self._group, index=index)
-        for options in ((), ("--sparse",)):
-            with suppress(GitError):
-                return set(git.names("ls-files", "-z", *options))
-        return set()  # of another kind: its files are taken as untracked ones
-
     def _ours(self, below: str = "") -> list[str]:
         """The names in our own index."""
         if not os.path.exists(self._index):
@@ -313,7 +311,7 @@ class _Taking:
         checkout = checkout_at(place)
         if checkout is None or os.path.islink(place):
             return set(), set()
-        tracked = {prefix + name for name in self._tracked(checkout.index)}
+        tracked = {prefix + name for name in _tracked(self._store, self._group, checkout)}
         git = self._store.git(self._group, work_tree=place)
         names = git.names("ls-files", "-z", "-o", *self._sources(checkout))
         found = {prefix + name for name in names}
@@ -355,15 +353,16 @@ class _Taking:
             added.append(name)
             size += found.st_size
             untracked += not is_tracked and name not in ours
-        if untracked > self._bounds.new_files:
-            raise _RefusedError(
-                f"{untracked:,} new files are not ignored; {self._bounds.new_files:,} are allowed"
-            )
+        self._refuse_many(untracked)
         if size > self._bounds.new_bytes:
             raise _RefusedError(
                 f"{size >> 20:,} MB are new; {self._bounds.new_bytes >> 20:,} are allowed"
             )
         return [name for name in removed if name in ours], added, left_out, size
+
+    def _refuse_many(self, untracked: int) -> None:
+        if untracked > (most := self._bounds.new_files):
+            raise _RefusedError(f"{untracked:,} new files are not ignored; {most:,} are allowed")
 
     def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
         """The reason to leave a file out; None if it is taken."""
@@ -420,6 +419,42 @@ class _Taking:
             with open(f"{path}.new", "wb") as file:
                 file.write(data)
             os.replace(f"{path}.new", path)
+
+
+def _tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+    """The names in the index of a project, which is read without its configuration."""
+    index = checkout.index
+    if not checkout.is_repository or not os.path.isfile(index):
+        return set()
+    kind = object_format(checkout)
+    if kind == "sha1":
+        git = store.git(group, index=index)
+        for options in ((), ("--sparse",)):
+            with suppress(GitError):
+                return set(git.names("ls-files", "-z", *options))
+    with tempfile.TemporaryDirectory(dir=store.path, prefix="index") as folder:
+        _imitate(folder, checkout.git_folder, kind)
+        git = Git(group, folder, home=store.path, index=index)
+        with suppress(GitError):
+            return set(git.names("ls-files", "-z"))
+    return set()  # of another kind: its files are taken as untracked ones
+
+
+def _imitate(folder: str, git_folder: str, kind: str) -> None:
+    """Make a repository without anything but the parts of a split index that another has."""
+    for name in ("objects", "refs"):
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+    config = (
+        "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+        f"[extensions]\n\tobjectFormat = {kind}\n"
+    )
+    for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", config)):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+    for name in os.listdir(git_folder):
+        if name.startswith("sharedindex."):
+            with suppress(FileExistsError):
+                os.symlink(os.path.join(git_folder, name), os.path.join(folder, name))
 
 
 def _mark(path: str) -> tuple[int, ...]:
