@@ -14,7 +14,6 @@
     ├── RemoteRefusalError         a server far away does not let us in
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
-    │   └── MissingExtraError      an optional package is not installed
     │   └── MissingExtraError      … or an optional package is not installed
     ├── AuthRequiredError          the person has to sign in first                   -32000
     ├── ForbiddenError             the token of this connection does not permit it   -32003

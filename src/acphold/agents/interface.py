@@ -170,7 +170,7 @@ class HubAgent(Protocol):
 class AgentExchange:
     """A call whose answer is handled before any later message of the agent.
 
-        async with Exchange(agent, "session/new", params) as answer:
+        async with AgentExchange(agent, "session/new", params) as answer:
             ...  # the agent's next event waits for the end of this block
 
     So the block must not wait for the agent itself. Raises as `HubAgent.send`, the error that was

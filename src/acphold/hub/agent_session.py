@@ -50,7 +50,7 @@ class Setup(Struct, frozen=True):
 
     It holds the credentials of MCP servers: kept in memory only, to restart the agent with.
     `tenant` will own a session made with it; `introduction` is how the client introduced itself.
-    `is_listed_elsewhere` as of `Session`. `stays` refuses to continue the session with another
+    `is_listed_elsewhere` as in `ListedRow`. `stays` refuses to continue the session with another
     agent than its own.
     """
 

@@ -137,8 +137,7 @@ class Attachment:
     """See the module. `untold` holds entries that this client knows already: its own words, say.
 
     `on_moved` is called with the cursor when another process has taken the session over. `before`
-    is the attachment that the client had when it asked for this one; it keeps that if this one is
-    never opened.
+    is the client's previous attachment; the client gets it back if this one is never opened.
 
     `terminals` maps the id of each terminal to the client that shows it, None for nobody.
 

@@ -1,7 +1,8 @@
 """The sessions that this process owns: taken with a lease, renewed, and dropped when lost.
 
-Only the owner may write to a session. If it does not renew its lease, another process may take the
-session over; then the session leaves this process's memory at once, and its clients are told.
+Only the owner may write to a session. Another process may take it if this one has ended, yields it,
+or is alive and does not answer (`journal.owners`). Then the session leaves this process's memory at
+once, and its clients follow it to the new owner.
 
 If machines share the journal, one that is cut off from it cannot know that. So it ends its turns
 before another process may take the sessions, by its own clock: its agent must not collide with the

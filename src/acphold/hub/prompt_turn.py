@@ -48,12 +48,13 @@ class PromptTurn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
     client's own id for it, if it gave one.
 
-    `began` is the last entry before it. `at_agent` is set once the agent has ended the turn, and
-    None before it is sent; an agent that ignores a cancellation ends it later than everybody else.
-    `starting` is the timeout on making the agent ready, which a cancellation ends; `is_started` is
-    set when its beginning is complete. Its end runs under `ending`, for several callers may try to
-    end it. `number` is its name in the log, and `arrived` (`monotonic`) the time of its prompt.
-    Without an `author` it comes out of the queue of prompts that wait (`hub.waiting_prompts`).
+    `began` is the last entry before it. `at_agent` is None until the prompt is sent, and
+    then set when the agent ends the turn: if it ignores a cancellation, after the client was
+    answered. `starting` is the timeout on making the agent ready, which a cancellation ends;
+    `is_started` is set when its beginning is complete. Its end runs under `ending`, for several
+    callers may try to end it. `number` is its name in the log, and `arrived` (`monotonic`) the time
+    of its prompt. Without an `author` it comes out of the queue of prompts that wait
+    (`hub.waiting_prompts`).
     """
 
     def __init__(

@@ -20,8 +20,8 @@ NO_CHANGE = RowChange()
 
 
 class Publication(Struct, frozen=True):
-    """Entries of one kind; see `Session.publish`. `is_speech` is set if they are known to be speech
-    only: then they change no attributes."""
+    """Entries of one kind; see `HubSession.publish`. `is_speech` is set if they are known to be
+    speech only: then they change no attributes."""
 
     kind: str
     raws: Sequence[bytes]

@@ -23,9 +23,9 @@ Three flags are carried from one step to a later one; each is set before the ste
     cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
                 or the agent's; cleared when the agent     agent was restored by its own means
                 has answered a prompt
-    went_on     before the agent is asked to open the      that its load is tried before its
-                session: its list has a later time for     resume, and that the turns missing
-                it than the journal                        here are taken from the replay
+    went_on     by `Readiness`, if the agent's own list    that its load is tried before its
+                has a later time than our last entry       resume, and that the turns missing
+                                                           here are taken from the replay
     hands_over  with each prompt: whether more than the    whether a title that comes of it is
                 person's own words was sent                made of what was handed over
 """

@@ -273,7 +273,7 @@ async def _page(
 ) -> bytes:
     """Return the newest of these lines as the result of `session/list`.
 
-    With `marked` each says whether it is archived (unstable, `SessionInfo.archived`).
+    With `marked` each says if it is `archived` (unstable).
     """
     put_away = {row.session_id for row in rows if row.archived}
     lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))

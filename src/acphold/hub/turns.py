@@ -440,8 +440,8 @@ class Turns:
         return withdrawn
 
     async def cancel(self, client: Client | None = None) -> None:
-        """Cancel the running turn, and those in the queue of `client`, or of all
-        (`session/cancel`)."""
+        """Cancel the running turn, whoever prompted it, and the turns of `client` that wait behind
+        it; with None, all of them (`session/cancel`)."""
         self._questions.cancel()
         for turn in tuple(self._queue):
             if turn is self.running or client in (None, turn.client):

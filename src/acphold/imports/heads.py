@@ -140,7 +140,7 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
 def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:
     """Return the source of a listed session, and True if secrets are to be left out.
 
-    They are if it was listed so, or with `redact`. See `Arrivals.unread`.
+    They are if it was listed so, or with `redact`. See `SessionRow.unread`.
     """
     found = msgspec.msgpack.decode(unread, type=_Unread)
     return found.source, found.redact or redact

@@ -78,7 +78,8 @@ class Source(Struct, frozen=True, gc=False):
     of a database, a branch). `size` and `changed_at` (ns) show changes, and so does `title` if that
     is kept elsewhere, for all at once (None if it was not looked up); `agent` is the key of its
     agent, if a reader knows several agents; `kept_as` is the session's id in the journal it comes
-    from. `given`: it is in a folder named with `--from`, whose author may have given it any id.
+    from. `given`: somebody else may have written it (a folder named with `--from`, a folder of a
+    project), so its id proves nothing.
     With `apart`, that id belongs to another conversation here: this one has its own session.
     """
 

@@ -1,7 +1,7 @@
 """The interface of a journal: sessions are written, read, listed, searched and owned through it.
 
-Rooms above know a journal only by this interface; `journal.sqlite` and `journal.postgresql`
-implement it.
+Rooms above know a journal only by this interface, two seams of which are in `access` and
+`snapshots`. `journal.sqlite`, `journal.postgresql` and `journal.base` implement it.
 """
 
 from __future__ import annotations

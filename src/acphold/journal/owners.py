@@ -7,8 +7,8 @@ host and process named here are for people to read.
     Free      nobody owns it, or its owner has ended: it may be acquired
     Here      this process owns it
     At        another process owns it and lives; it serves at its addresses
-    Gone      the connection of its owner to the journal has just ended; or its owner has none
-              that shows it lives, and has not reported in time
+    Gone      a kind of At: the connection that shows that its owner lives has just ended; or its
+              owner has no such connection, and its last report is late. Never so in a file
     Silent    another process owns it and lives, but has not reported for long: stopped, or blocked
 
 A process that is Gone has usually ended. It may also have lost only its connection and come back

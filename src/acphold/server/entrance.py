@@ -2,7 +2,8 @@
 
 Two editors of one person, or a thousand clients of a service, share an agent, its hub and its
 journal: a sign-in of one of them says nothing about the others. So it is kept for each connection,
-and nothing is answered on a connection before its principal is known: see `Connection.on_request`.
+and nothing is answered on a connection before its principal is known: see
+`ClientConnection.on_request`.
 
 A client that reaches a session in another process of ours has been let in by its own process, which
 vouches for it on the Unix socket, where the kernel says that both belong to one user.

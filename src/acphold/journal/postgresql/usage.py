@@ -128,7 +128,7 @@ _DAY: Final = f"width_bucket(coalesce(slot * {SLOT_MS}, updated_at), %(midnights
 def sums(
     line: Line, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
 ) -> UsageSums:
-    """Like `Journal.usage`."""
+    """Like `Index.usage`."""
     with line.transaction():
         line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # one moment for all
         line.execute(_MEMORY)

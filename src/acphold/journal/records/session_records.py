@@ -353,7 +353,7 @@ def _keep_linked(draft: Draft, kept: KeptSession) -> None:
 
 
 def linked(draft: Draft, agent: str, ids: Collection[str]) -> dict[str, str | None]:
-    """Like `Journal.linked`."""
+    """Like `Links.linked`."""
     asked = {key(LINKS, agent, it): it for it in ids}
     if len(asked) > MANY_LINKS:  # one walk instead of many looks
         kept = ((place, _text(it)) for place, it in draft.walk(key(LINKS, agent)))
@@ -365,7 +365,7 @@ def linked(draft: Draft, agent: str, ids: Collection[str]) -> dict[str, str | No
 
 
 def last_entries(draft: Draft, agent: str, ids: Collection[str]) -> dict[str, Entry | None]:
-    """Like `Journal.last_entries`."""
+    """Like `Links.last_entries`."""
     found: dict[str, Entry | None] = {}
     for downstream_id, session_id in linked(draft, agent, ids).items():
         if session_id is not None:
@@ -375,7 +375,7 @@ def last_entries(draft: Draft, agent: str, ids: Collection[str]) -> dict[str, En
 
 
 def went_on(draft: Draft, agent: str, times: Mapping[str, int]) -> None:
-    """Like `Journal.went_on`."""
+    """Like `Links.went_on`."""
     for downstream_id, session_id in linked(draft, agent, times).items():
         if session_id is not None:
             kept = find(draft, session_id)
@@ -385,7 +385,7 @@ def went_on(draft: Draft, agent: str, times: Mapping[str, int]) -> None:
 
 
 def links_of(draft: Draft, session_id: str | None) -> list[tuple[str, str]]:
-    """Like `Journal.links_of`."""
+    """Like `Links.of`."""
     if session_id is not None:
         kept = look(draft, session_id)
         return [] if kept is None else kept.links

@@ -1,7 +1,7 @@
 """Leases: which process may write to a session; and owners: the processes that hold leases.
 
     granted ──acquire by anybody──▶ granted to them, with a higher epoch
-    granted ──release───────────▶ nobody's: it still counts until somebody acquires
+    granted ──release───────────▶ nobody's: writes under it are taken until somebody acquires
     granted ──delete────────────▶ gone: nothing under it is written any more
 
 Epochs come from one counter of the journal, so none is granted twice, not even to a session that

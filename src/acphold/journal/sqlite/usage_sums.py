@@ -113,7 +113,7 @@ def sums(
     cwd: str | None,
     since: int,
 ) -> UsageSums:
-    """Like `Journal.usage`."""
+    """Like `Index.usage`."""
     if by == "model":  # no sums by model are kept
         return by_model(usage_of(connection, "TRUE", cwd, since, has_models=True), agents)
     values = {
