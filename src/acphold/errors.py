@@ -33,6 +33,8 @@
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
+    ├── SessionMovedError          a session that is another machine's now
+    ├── MoveRefusedError           a session that cannot go to another machine
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process, or the way to it, went away while it was needed
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
@@ -406,6 +408,31 @@ class HeldElsewhereError(AcpholdError):
         self.addresses = addresses
         self.is_silent = is_silent
         self.is_gone = is_gone
+
+
+class SessionMovedError(AcpholdError):
+    """The session is another machine's, to which it was moved, or from which it is still coming.
+
+    `where` is the name of that machine; here it can be read, and copied to continue.
+    """
+
+    code = INVALID_PARAMS
+
+    def __init__(self, session_id: str, where: str, *, arrives: bool = False) -> None:
+        if arrives:
+            told = f"is still coming from {where}: start the same move again to finish it"
+        else:
+            told = (
+                f"continues on {where}; `acphold fork` makes a copy to continue here, and "
+                f"`acphold resume --from {where}` brings it back"
+            )
+        super().__init__(f"session {session_id!r} {told}")
+        self.session_id = session_id
+        self.where = where
+
+
+class MoveRefusedError(AcpholdError):
+    """The other machine, or this one, does not take or give a session; nothing is lost."""
 
 
 class OtherAgentError(AcpholdError):

@@ -20,6 +20,7 @@ from acphold.cli.terminal_text import cut, folder, on_one_line
 from acphold.errors import UnknownSessionError
 from acphold.journal import ListFilter, RowChange, SessionRow
 from acphold.journal.location import is_same_folder
+from acphold.journal.moves import refuse_moved
 from acphold.reading.local_reader import LocalReader
 
 
@@ -112,7 +113,9 @@ def told(start: Start) -> str:
 
 
 async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
-    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
+    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError, and
+    SessionMovedError if the session is another machine's."""
+    refuse_moved(row)
     where = folder_of(row, cwd)
     if not is_same_folder(row.cwd, where):
         async with opened(journal) as kept:

@@ -40,6 +40,7 @@ from acphold.errors import NoJournalError
 from acphold.history.queue_words import moment
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, Sessions
+from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import session_json
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.session_reader import (
@@ -310,6 +311,8 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
     """Return the line of a session, by COLUMNS."""
     row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
+    if row.moved:
+        state = f"on {on_one_line(moved_to(row))}" if moved_to(row) else "arriving"
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
     if row.queued:

@@ -71,6 +71,7 @@ COMMANDS = {
     "rename": CommandEntry("rename", "Rename a session."),
     "archive": CommandEntry("archive", "Hide sessions from the list."),
     "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
+    "continue": CommandEntry("continue_command", "Continue a conversation on another machine."),
     "handoff": CommandEntry("handoff", "Continue a conversation with another agent."),
     "delete": CommandEntry("delete", "Delete sessions permanently."),
     "prune": CommandEntry("prune", "Delete old sessions permanently."),
@@ -95,6 +96,7 @@ COMMANDS = {
 """By task, in the order of `help --all`. A command's module is imported when the command runs."""
 
 INTERNAL = {
+    "move-end": CommandEntry("move_end", "The other end of a session's move over ssh."),
     "index-beside": CommandEntry("index_beside", "Index what an import brings."),
     "mcp-bridge": CommandEntry("mcp_bridge", "Forward an MCP server on stdio to one at a URL."),
 }
@@ -121,7 +123,6 @@ MEANT = {
     "attach": "resume",
     "cat": "show",
     "config": "setup",
-    "continue": "resume",
     "grep": "search",
     "history": "list",
     "install": "setup",

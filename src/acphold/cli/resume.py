@@ -4,6 +4,7 @@ does the same."""
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from contextlib import suppress
 
@@ -11,15 +12,18 @@ from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.live_session import join
+from acphold.cli.move_end import add_place, lines_of, over_ssh, taken, wanted_place
 from acphold.cli.places import named, place
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen, picked
-from acphold.cli.ssh import add_host, typed_host
-from acphold.cli.terminal_text import on_terminal
+from acphold.cli.ssh import a_host, add_host, typed_host
+from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.hub.moves import WantedPlace
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import live_sessions
 from acphold.screen.picker import Picked
+from acphold.transports.urls import is_url
 
 
 def parser() -> Parser:
@@ -33,7 +37,15 @@ def parser() -> Parser:
         action="store_true",
         help="only look on at a running session: send, answer and cancel nothing",
     )
+    made.add_argument(
+        "--from",
+        dest="source",
+        metavar="HOST",
+        type=a_host,
+        help="first bring the session ID here from that machine, over ssh, with its files",
+    )
     add_cwd(made, "continue in this folder; the session moves there [default: its own]")
+    add_place(made)
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -44,7 +56,10 @@ def resume(
     *,
     words: list[str],
     watch: bool,
+    source: str | None,
     cwd: str | None,
+    files: str | None,
+    with_files: bool,
     host: str | None,
     server: str | None,
     journal: str | None,
@@ -60,10 +75,24 @@ def resume(
     Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
     In a pipe ID is required, and each line of stdin is a prompt.
 
+    With --from HOST the session with this ID first comes here from that machine, where it has to be
+    closed: see `acphold continue`, which sends one there. --cwd then names the folder of its
+    project here.
+
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     assert host is None, "done there"
+    if source is None and (files is not None or not with_files):
+        raise UsageError("--files and --no-files go with --from HOST")
+    if source is not None:
+        if watch or server is not None or len(words) != 1 or is_url(source):
+            raise UsageError(
+                "--from HOST brings one session here over ssh: name its ID, which `acphold list "
+                "--host HOST` shows"
+            )
+        wanted = wanted_place(cwd, files, with_files=with_files)
+        return go_on(asyncio.run(_brought(source, words[0], wanted, journal)), None, journal, "")
     if watch and cwd is not None:
         raise UsageError("--watch only looks on, and moves no session: leave out --cwd")
     if (there := server_of(server, journal)) is not None:
@@ -88,6 +117,17 @@ def resume(
         if choice.action == "open":
             return go_on(choice.session_id, cwd, journal, typed_host())
         _act(choice, journal)
+
+
+async def _brought(host: str, session_id: str, place: WantedPlace, journal: str | None) -> str:
+    """Bring a session here from another machine; return its id."""
+    here = socket.gethostname()
+    words = ["give", session_id, f"--to={here}"]
+    moved = await over_ssh(host, words, lambda transport: taken(journal, transport, place))
+    said = "was here already" if moved.was_done else f"came here from {on_one_line(host)}"
+    print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
+    print("  there it can be read, and continues as a copy with `acphold fork`")
+    return moved.session_id
 
 
 async def _watch(journal: str | None, words: str, host: str) -> int:

@@ -11,6 +11,10 @@
 A key of an agent is an option of `wrap`, with `_` for `-`, or one that is nowhere else; all are
 checked by `wrap.settings_parser`. An editor waits for `wrap NAME`, so this imports
 only what reading TOML takes. `[alerts]` is in `alert_settings`.
+
+    [folders]                        folders of other machines, and what they are called here
+    "/Users/me/work" = "~/work"
+
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "ACPHOLD_SETTINGS"
 """The environment variable that names the file."""
 
-TABLES: Final = ("agents", "defaults", "alerts")
+TABLES: Final = ("agents", "defaults", "alerts", "folders")
 """The tables at the top of the file."""
 
 LARGEST: Final = 1 << 20
@@ -415,6 +419,22 @@ def _argument(key: str, value: object, parser: Parser, place: str) -> str | None
         told = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
         raise SettingsError(f"{place} {key}: {told}") from None
     return word
+
+
+def folder_map() -> dict[str, str]:
+    """Return the folders of other machines with the folders here that stand for them; raises
+    SettingsError."""
+    path = settings_path()
+    found: dict[str, str] = {}
+    for far, near in table_of(read_settings(path) or {}, "folders", path).items():
+        here = os.path.expanduser(near) if isinstance(near, str) else ""
+        if not (os.path.isabs(far) and os.path.isabs(here)) or "\0" in far + here:
+            raise SettingsError(
+                f"{path}: [folders] {far!r}: both are absolute folders, as in "
+                '"/Users/me/work" = "~/work"'
+            )
+        found[os.path.normpath(far)] = os.path.normpath(here)
+    return found
 
 
 def unknown_tables(settings: Mapping[str, object], path: str) -> list[str]:

@@ -78,15 +78,20 @@ def typed_host() -> str:
     return f" --host {shlex.quote(on_one_line(host))}" if host else ""
 
 
-def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool) -> list[str]:
+def ssh_command(
+    host: str, words: Sequence[str], *, terminal: bool, typed: bool, asks: bool = True
+) -> list[str]:
     """Return the command line that runs `acphold` with these words there.
 
     With `terminal` it gets a terminal there, if there is one here; with `typed` it learns the host.
+    Unless it `asks`, ssh fails where it would ask for a password.
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
     there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
     # On a terminal ssh would report at the end that it closed the connection: nobody asked.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
+    if not asks:
+        how += ["-o", "BatchMode=yes"]
     return ["ssh", *how, "--", host, there]
 
 

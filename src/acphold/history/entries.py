@@ -69,6 +69,10 @@ If it came as another notification it is `{"method": "…", "params": …}`: see
 QUEUE: Final = "queue"
 """A change of the queue of prompts: see `history.prompt_queue`. A copy does not take it along."""
 
+MOVED: Final = "moved"
+"""`{"id": "…", "from": "…", "to": "…"}`: the session went from one machine to another, in the move
+with this id; see `hub.moves`. The fold skips it."""
+
 KINDS: Final = (
     UPDATE,
     PARAMS,

@@ -32,6 +32,7 @@ from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
 from acphold.hub.unfinished import close_children
 from acphold.journal import At, Gone, Lease, Silent, Whose
+from acphold.journal.moves import require_here
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
 from acphold.tasks import END_SECONDS, TaskSet, beside
 
@@ -78,9 +79,14 @@ class Ownership:
         self.deleted: set[str] = set()
 
     async def acquire(self, session_id: str, over: int | None) -> Lease:
-        """Acquire a session without an owner, or with a silent one whose epoch is `over`."""
+        """Acquire a session without an owner, or with a silent one whose epoch is `over`.
+
+        Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
+        """
         whose = await self.require_free(session_id, over)
-        return await self._journal.acquire(session_id, seen=whose.epoch)
+        lease = await self._journal.acquire(session_id, seen=whose.epoch)
+        await require_here(self._journal, lease)
+        return lease
 
     async def require_free(self, session_id: str, over: int | None) -> Whose:
         """Return the last owner of a session that may be acquired, as in `acquire`;

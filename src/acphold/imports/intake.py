@@ -347,7 +347,7 @@ class Intake:
     async def _take_rest(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
         whose = await self._journal.owner(row.session_id)
-        if is_held(whose):
+        if is_held(whose) or row.moved:
             return TakenSource("busy")
         # The newest marker, and whether no prompt came after it.
         marker: Marker | None = None

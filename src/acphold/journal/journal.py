@@ -98,6 +98,7 @@ class RowChange(Struct, frozen=True):
     queued: int | UnsetType = UNSET
     held: str | UnsetType = UNSET
     held_until: int | UnsetType | None = UNSET
+    moved: str | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -134,7 +135,8 @@ class SessionRow(Struct, frozen=True):
     may prompt. `queued` is the number of prompts that wait in it, `held` the reason why they are
     held, "" for none, and `held_until` the moment at which they go on by themselves
     (`history.prompt_queue`). `lineage` is that of its positions (see `acphold.journal.lineage`); ""
-    where the journal has none.
+    where the journal has none. `moved` is set while the session is another machine's: see
+    `acphold.journal.moves`.
     """
 
     session_id: str
@@ -161,6 +163,7 @@ class SessionRow(Struct, frozen=True):
     held: str = ""
     held_until: int | None = None
     lineage: str = ""
+    moved: str = ""
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""

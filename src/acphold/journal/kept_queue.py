@@ -7,6 +7,7 @@ from acphold.history.entries import QUEUE
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
 from acphold.history.times import now_ms
 from acphold.journal.journal import Journal, RowChange
+from acphold.journal.moves import require_here
 from acphold.journal.owners import At, Free, Gone, Silent, Whose
 
 
@@ -24,13 +25,15 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
     """Change the queue of a session that nobody has, and return it.
 
     Raises HeldElsewhereError if some process has the session, UnknownSessionError,
-    InvalidParamsError if the change does not fit, and JournalError.
+    SessionMovedError if it is another machine's, InvalidParamsError if the change does not fit, and
+    JournalError.
     """
     whose = await journal.owner(session_id)
     match whose:
         case At(owner, epoch) | Silent(owner, epoch) if not is_free(whose):
             raise HeldElsewhereError(session_id, str(owner), epoch, owner.id, owner.addresses)
     lease = await journal.acquire(session_id, seen=whose.epoch)
+    await require_here(journal, lease)
     try:
         queue = (await journal.summary(session_id)).queue
         raw = fitting(queue, change)

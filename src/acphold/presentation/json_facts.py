@@ -15,6 +15,7 @@ from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
 from acphold.journal import SearchHit
 from acphold.journal.journal import UsageSum
+from acphold.journal.moves import moved_to
 from acphold.known_agents import short_name
 from acphold.presentation.visible_text import iso, visible_json
 from acphold.schema import REQUEST_PERMISSION
@@ -43,6 +44,7 @@ def session_json(session: ListedSession) -> str:
         "unread": row.is_unread,
         "archived": row.archived,
         "origins": row.origins,
+        "movedTo": moved_to(row) or None,
         "queued": row.queued,
         "held": row.held or None,
         "heldUntil": None if row.held_until is None else iso(row.held_until),

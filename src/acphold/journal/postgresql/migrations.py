@@ -284,6 +284,11 @@ _SNAPSHOTS: Final = (
     )""",
 )
 
+_MOVES: Final = (
+    # Sessions that are another machine's: see `journal.moves`.
+    "ALTER TABLE acphold.sessions ADD COLUMN moved text NOT NULL DEFAULT ''",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _SIZES,
@@ -293,6 +298,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _QUEUES,
     _RULES,
     _SNAPSHOTS,
+    _MOVES,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -382,6 +382,15 @@ _SNAPSHOTS: Final = (
     ) WITHOUT ROWID""",
 )
 
+_MOVES: Final = (
+    # Sessions that are another machine's: see `journal.moves`.
+    "ALTER TABLE sessions ADD COLUMN moved TEXT NOT NULL DEFAULT ''",
+    "DROP TRIGGER row_changed",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved"
+    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -405,6 +414,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _QUEUES,
     _RULES,
     _SNAPSHOTS,
+    _MOVES,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -1,0 +1,178 @@
+"""The two ends of a session's move over ssh: the one here, and `acphold move-end` there."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from acphold.cli.command_line import Exit, Parser
+from acphold.cli.journals import opened, path_of
+from acphold.cli.places import named
+from acphold.cli.settings import folder_map
+from acphold.cli.ssh import ssh_command
+from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
+from acphold.hub.move_frames import MoveLine
+from acphold.hub.moves import MovedSession, WantedPlace, give, take
+from acphold.journal.stores import open_journal
+from acphold.processes.program import launch
+from acphold.reading.local_reader import LocalReader
+from acphold.rpc.transport import Transport
+from acphold.transports.child import ChildProcess
+from acphold.transports.pipes import PipeTransport
+from acphold.transports.stdio import claim_stdio
+
+END_SECONDS: Final = 10.0
+"""Seconds that the end there has for its last words."""
+
+Work = Callable[[Transport], Awaitable[MovedSession]]
+
+
+def parser() -> Parser:
+    """The arguments of `move-end`."""
+    made = Parser(move_end, "move-end", "{give | take} ...")
+    made.add_argument("side", choices=("give", "take"))
+    made.add_argument("session_id", nargs="?", default="")
+    made.add_argument("--to", default="")
+    add_place(made)
+    return made
+
+
+def add_place(made: Parser) -> None:
+    """Add the options for the place of a session on the machine that takes it."""
+    made.add_argument(
+        "--files",
+        metavar="FOLDER",
+        help="put its files into this new folder there [default: one beside the project]",
+    )
+    made.add_argument(
+        "--no-files",
+        dest="with_files",
+        action="store_false",
+        help="leave its files here, and continue in the project's folder there",
+    )
+    if "--cwd" not in {flag for action in made.actions for flag in action.option_strings}:
+        made.add_argument(
+            "--cwd", metavar="DIR", help="the folder of its project there [default: found]"
+        )
+
+
+def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:
+    """Return these options as words of a command line."""
+    words = [] if with_files else ["--no-files"]
+    words += [f"--cwd={cwd}"] if cwd is not None else []
+    return words + ([f"--files={files}"] if files is not None else [])
+
+
+def wanted_place(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
+    """Return the place that these options mean here; raises SettingsError."""
+    from os.path import abspath, expanduser
+
+    return WantedPlace(
+        None if cwd is None else abspath(expanduser(cwd)),
+        None if files is None else abspath(expanduser(files)),
+        with_files,
+        folder_map(),
+    )
+
+
+def move_end(
+    *,
+    side: str,
+    session_id: str,
+    to: str,
+    cwd: str | None,
+    files: str | None,
+    with_files: bool,
+) -> int:
+    """Give or take a session over stdin and stdout.
+
+    acphold starts this on the other machine.
+    """
+    streams = claim_stdio()
+
+    async def work() -> None:
+        transport = PipeTransport(*streams)
+        try:
+            if side == "give":
+                await _give_named(transport, session_id, to)
+            else:
+                place = wanted_place(cwd, files, with_files=with_files)
+                await taken(None, transport, place)
+        except ConnectionLostError:
+            pass  # the person sees it at the other end
+        finally:
+            await transport.aclose()
+
+    asyncio.run(work())
+    return Exit.OK
+
+
+async def _give_named(transport: Transport, session_id: str, to: str) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            journal = await stack.enter_async_context(opened(None))
+            row = await named(LocalReader(journal), session_id)
+        except AcpholdError as error:
+            none = isinstance(error, NoJournalError)
+            await MoveLine(transport).refuse("it has no sessions yet" if none else str(error))
+            return
+        await give(journal, transport, row.session_id, to)
+
+
+async def taken(journal: str | None, transport: Transport, place: WantedPlace) -> MovedSession:
+    """Take a session into the journal here, which is made if there is none."""
+    kept = open_journal(path_of(journal))
+    try:
+        return await take(kept, transport, place)
+    finally:
+        await kept.aclose()
+
+
+async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
+    """Return the result of `work` with the other end, which runs on that machine.
+
+    Raises ConnectionLostError with the last words of ssh or of the other end.
+    """
+    command = ssh_command(host, ["move-end", *words], terminal=False, typed=False, asks=False)
+    child = ChildProcess(launch(command), relay_fd=None)
+    try:
+        return await work(child.transport)
+    except ConnectionLostError as error:
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                how = await child.wait()
+        except TimeoutError:
+            how = "it does not end"
+        told = on_one_line(child.last_words()) or f"{error} ({how})"
+        again = "start the same command again: it goes on where it was"
+        raise ConnectionLostError(f"{host}: {told}; {again}") from error
+    finally:
+        await child.aclose()
+
+
+def lines_of(moved: MovedSession, where: str) -> list[str]:
+    """Describe the place of a session that has moved; `where` is " there", or "" for here."""
+    done = moved.done
+    lines = [f"in {done.cwd}{where}"]
+    if done.files:
+        if done.why_plain:
+            lines.append(f"its files are in a plain folder: {done.why_plain}")
+        elif not moved.was_done:
+            project = f" of {done.project}" if done.project else ""
+            lines.append(
+                f"its files are in a new work tree{project}; "
+                f"`git worktree remove {shlex.quote(done.files)}` removes it"
+            )
+        missing = "ignored files"
+        if moved.left_out:
+            more = ", …" if moved.left_out > len(moved.left_out_names) else ""
+            names = ", ".join(moved.left_out_names)
+            missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
+        lines.append(f"not in it: {missing}")
+    elif moved.no_files:
+        lines.append(f"without its files: {moved.no_files}")
+    return [visible(f"  {on_one_line(line)}") for line in lines]

@@ -1,0 +1,68 @@
+"""The mark of a session that is another machine's; see `hub.moves` for how it gets there.
+
+It is the field `moved` of the session's row. While it is set nobody continues the session here: the
+hub does not open it, nothing is queued in it, no import adds to it. It can be read and copied.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import SessionMovedError
+from acphold.journal.journal import Lease, SessionRow
+
+
+class MoveMark(Struct, frozen=True, omit_defaults=True):
+    """`to` is the name of the machine that the session went to, in the move `id`. `taking` is the
+    move by which it is coming from the machine `source`; both moves are set on its way back."""
+
+    to: str = ""
+    id: str = ""
+    taking: str = ""
+    source: str = ""
+
+
+def mark_text(mark: MoveMark) -> str:
+    """Return a mark as the row keeps it."""
+    return msgspec.json.encode(mark).decode()
+
+
+def mark_of(row: SessionRow) -> MoveMark:
+    """Return the mark of a session; an empty one if it is here."""
+    try:
+        return msgspec.json.decode(row.moved, type=MoveMark) if row.moved else MoveMark()
+    except msgspec.MsgspecError:  # of a later release: it is not here, whatever else is meant
+        return MoveMark(to="another machine")
+
+
+def moved_to(row: SessionRow) -> str:
+    """Return the name of the machine that a session went to; "" if it is here, or coming."""
+    return mark_of(row).to if row.moved else ""
+
+
+class _Leased(Protocol):
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow: ...
+
+    async def release(self, lease: Lease) -> None: ...
+
+
+async def require_here(journal: _Leased, lease: Lease) -> None:
+    """Raise SessionMovedError, and release the session, if it is another machine's.
+
+    Asked for with the lease: nobody can move the session then.
+    """
+    row = await journal.session(lease.session_id)
+    if row.moved:
+        await journal.release(lease)
+        refuse_moved(row)
+
+
+def refuse_moved(row: SessionRow) -> None:
+    """Raise SessionMovedError if a session is another machine's."""
+    if row.moved:
+        mark = mark_of(row)
+        where = mark.to or mark.source
+        raise SessionMovedError(row.session_id, where, arrives=not mark.to)

@@ -1,0 +1,146 @@
+"""A snapshot as a pack of git, for another machine; and a stranger's pack, checked.
+
+The pack has the objects of the tree. Those of the commit that was checked out are left out if the
+other machine has it: it reads them from its own clone into its store, before it reads the pack.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+
+from msgspec import Struct
+
+from acphold.errors import AgentStartError, WorkspaceError
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.git import HARMLESS, Git, GitError
+from acphold.snapshots.snapshot import BOUNDS
+from acphold.snapshots.store import SnapshotStore
+
+SECONDS = 300.0
+"""Seconds that making or reading a pack may take."""
+
+OBJECT = re.compile(r"[0-9a-f]{40}")
+
+
+class PackBounds(Struct, frozen=True):
+    """Limits of a stranger's pack: its own bytes, and the files and bytes of its snapshot."""
+
+    pack: int = 256 << 20
+    files: int = 200_000
+    size: int = 2 << 30
+
+
+PACK_BOUNDS = PackBounds()
+
+
+def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = "") -> bytes:
+    """Return the pack of a snapshot; blocks.
+
+    With `base`, a commit of the repository in `project`, without the objects of that. Raises
+    WorkspaceError if the snapshot is gone or too large.
+    """
+    deadline = time.monotonic() + SECONDS
+    try:
+        with store.used(deadline), ProgramGroup(deadline) as group:
+            git = store.git(group)
+            wanted = _objects(git, tree)
+            known = {*_objects_of_commit(group, store, project, base)} if base else set()
+            names = "".join(f"{name}\n" for name in wanted if name not in known)
+            return git.run("pack-objects", "-q", "--stdout", stdin=names.encode())
+    except TimeoutError as error:
+        raise WorkspaceError("packing the files took too long") from error
+    except BufferError as error:
+        raise WorkspaceError("the files are too large to be sent") from error
+    except (GitError, AgentStartError, OSError) as error:
+        raise WorkspaceError(f"the files cannot be packed: {error}") from error
+
+
+def has_base(store: SnapshotStore, project: str, base: str) -> bool:
+    """Read the files of a commit from a clone of the project into the store, so that a pack may
+    leave them out; False if they are not all there. Blocks."""
+    deadline = time.monotonic() + SECONDS
+    try:
+        with store.used(deadline), ProgramGroup(deadline) as group:
+            known = _objects_of_commit(group, store, project, base)
+            git = _of_project(group, store)
+            store.note_fresh(known[0])
+            names = "".join(f"{name}\n" for name in known).encode()
+            top = ("-C", project, *HARMLESS)
+            pack = git.run(*top, "pack-objects", "-q", "--stdout", stdin=names)
+            store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
+            return True
+    except (TimeoutError, BufferError, GitError, AgentStartError, OSError):
+        return False  # the pack is then a whole one
+
+
+def unpack(store: SnapshotStore, tree: str, pack: bytes, bounds: PackBounds = PACK_BOUNDS) -> None:
+    """Read a stranger's pack into the store, where the snapshot is kept for an hour; blocks.
+
+    Raises WorkspaceError unless it is a whole, well-formed snapshot within the bounds. Nothing is
+    laid out.
+    """
+    deadline = time.monotonic() + SECONDS
+    if not OBJECT.fullmatch(tree):
+        raise WorkspaceError("the files have no name that git knows")
+    if len(pack) > bounds.pack:
+        raise WorkspaceError(f"the files are larger than {bounds.pack >> 20} MB")
+    try:
+        if shutil.disk_usage(store.path).free - len(pack) < BOUNDS.free:
+            raise WorkspaceError("there is no room for the files on this disk")
+        with store.used(deadline), ProgramGroup(deadline) as group:
+            store.note_fresh(tree)
+            git = store.git(group)
+            # Refuses names such as `..` and `.git`, in all their disguises, and broken objects.
+            strict = ("--strict", f"--max-input-size={bounds.pack}")
+            git.run("index-pack", "--stdin", *strict, stdin=pack)
+            _require_whole(git, tree, bounds)
+    except TimeoutError as error:
+        raise WorkspaceError("reading the files took too long") from error
+    except (GitError, BufferError, AgentStartError) as error:
+        raise WorkspaceError(f"the files were refused: {error}") from error
+    except OSError as error:
+        raise WorkspaceError(f"the files cannot be kept: {error.strerror or error}") from error
+
+
+def _require_whole(git: Git, tree: str, bounds: PackBounds) -> None:
+    """Raise WorkspaceError unless every object of a tree is there, within the bounds."""
+    names = _objects(git, tree)
+    if len(names) > bounds.files:
+        raise WorkspaceError(f"there are more than {bounds.files:,} files")
+    checked = git.run(
+        "cat-file",
+        "--batch-check=%(objecttype) %(objectsize)",
+        stdin="".join(f"{name}\n" for name in names).encode(),
+    )
+    for line in checked.splitlines():
+        kind = line.partition(b" ")[0]
+        if kind not in (b"blob", b"tree"):
+            raise WorkspaceError("some of the files are missing")
+    # One object may stand for many files.
+    listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
+    sizes = [line.split(None, 4)[3] for line in listed if line]
+    if len(sizes) > bounds.files or sum(int(size) for size in sizes if size != b"-") > bounds.size:
+        raise WorkspaceError(f"the files are more than {bounds.size >> 20:,} MB")
+
+
+def _objects(git: Git, tree: str) -> list[str]:
+    """The ids of a tree and all in it."""
+    found = git.run("rev-list", "--objects", "--no-object-names", tree)
+    return found.decode().split()
+
+
+def _objects_of_commit(
+    group: ProgramGroup, store: SnapshotStore, project: str, commit: str
+) -> list[str]:
+    """The ids of the tree of a commit in a project, and all in it."""
+    if not OBJECT.fullmatch(commit):
+        raise GitError("no commit of that kind")
+    top = ("-C", project, *HARMLESS)
+    names = ("rev-list", "--objects", "--no-object-names", f"{commit}^{{tree}}")
+    return _of_project(group, store).run(*top, *names).decode().split()
+
+
+def _of_project(group: ProgramGroup, store: SnapshotStore) -> Git:
+    return Git(group, None, home=store.path)

@@ -1,0 +1,469 @@
+"""A session goes to another machine: whole, once, and however often the connection breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.errors import (
+    AcpholdError,
+    ConnectionLostError,
+    HeldElsewhereError,
+    MoveRefusedError,
+    SessionMovedError,
+)
+from acphold.history.prompt_queue import QueueChange
+from acphold.history.turn_spans import turn_spans
+from acphold.hub.kept_files import stores_of
+from acphold.hub.move_frames import Marked, MoveLine, Offer, PackPiece
+from acphold.hub.moves import MovedSession, WantedPlace, give, take
+from acphold.journal import Journal, NewSession, RowChange, history
+from acphold.journal.kept_queue import change_queue
+from acphold.journal.moves import mark_of, require_here
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.stores import open_journal
+from acphold.transports.memory import MemoryTransport, memory_pair
+from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
+from tests.editor import DEADLINE
+from tests.snapshots.conftest import Project, files
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A repository with one commit, that both machines have clones of."""
+    (tmp_path / "origin").mkdir()
+    made = Project(tmp_path / "origin")
+    made.git("init", "-q", "-b", "main")
+    made.write("a.txt", "first\n")
+    made.write("folder/b.txt", "second\n")
+    made.commit()
+    return made
+
+
+ROUNDS = 6
+"""Moves with a broken connection in every run."""
+
+SOAKED = 200
+"""The same in the slow ones."""
+
+
+class Machine:
+    """A journal, and a clone of the project."""
+
+    def __init__(self, folder: Path, name: str, project: Project | None = None) -> None:
+        folder.mkdir()
+        self.name = name
+        self.folder = folder
+        self.journal: Journal = open_journal(folder / "journal.db")
+        self.clone = folder / "clone"
+        if project is not None:
+            project.git("clone", "-q", str(project.top), str(self.clone))
+        (folder / "kept").mkdir()
+        self.project = Project(folder / "kept")
+        self.project.top = self.clone
+
+    async def remember(self, session_id: str, *entries: Raw, cwd: str | None = None) -> None:
+        """Begin a session, or go on with it."""
+        try:
+            await self.journal.session(session_id)
+            lease = await self.journal.acquire(session_id)
+            await require_here(self.journal, lease)
+        except AcpholdError as error:
+            if isinstance(error, SessionMovedError):
+                raise
+            new = NewSession(session_id, "scripted", cwd or str(self.clone), title="T")
+            lease = await self.journal.create(new)
+        for kind, raw in entries:
+            await self.journal.append(lease, [(kind, [raw])])
+        await self.journal.settle(lease, lease.next_seq - 1)
+        await self.journal.change(lease, RowChange(prompted=True))
+        await self.journal.release(lease)
+
+    async def keep(self, session_id: str, *, cwd: Path | None = None) -> None:
+        """Keep the files at the end of the last turn."""
+        self.project.top = cwd or self.clone
+        self.project.stores = await stores_of(self.journal)
+        taken = self.project.take()
+        spans = await turn_spans(history(self.journal, session_id))
+        row = TurnSnapshot(
+            turn=spans[-1].first - 1,
+            edge="end",
+            root=str(self.project.top),
+            at=5,
+            state="whole",
+            store=taken.store,
+            tree=taken.tree,
+            commit=taken.head.commit,
+            left_out=tuple((one.path, one.why) for one in taken.left_out),
+            left_out_count=taken.left_out_count,
+        )
+        await self.journal.snapshots.keep(session_id, [row])
+
+    async def told(self, session_id: str) -> list[tuple[int, str, int, bytes]]:
+        """All entries of a session."""
+        found = []
+        async for segment in history(self.journal, session_id):
+            found += [(it.seq, it.kind, it.at, it.raw) for it in segment.entries()]
+        return found
+
+    async def owns(self, session_id: str) -> bool:
+        """True if the session can be continued here."""
+        try:
+            row = await self.journal.session(session_id)
+        except AcpholdError:
+            return False
+        return row.prompted and not row.moved
+
+
+@asynccontextmanager
+async def machines(tmp_path: Path, project: Project | None = None) -> AsyncIterator[list[Machine]]:
+    made = [Machine(tmp_path / name, name, project) for name in ("here", "there")]
+    try:
+        yield made
+    finally:
+        for machine in made:
+            await machine.journal.aclose()
+
+
+class Cut:
+    """A transport that breaks, in both directions, after so many bytes."""
+
+    def __init__(self, inner: MemoryTransport, left: list[int], other: list[Cut]) -> None:
+        self._inner = inner
+        self._left = left
+        self._other = other
+        other.append(self)
+        self.buffered = 0
+
+    async def receive(self) -> bytes:
+        return await self._inner.receive()
+
+    def send(self, data: bytes) -> None:
+        passes = data[: max(self._left[0], 0)]
+        self._left[0] -= len(data)
+        self._inner.send(passes)
+        if self._left[0] < 0:
+            for one in self._other:
+                one._inner._sink.finish()
+
+    async def drain(self) -> None:
+        await self._inner.drain()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def move(
+    giver: Machine,
+    taker: Machine,
+    session_id: str = "s-1",
+    place: WantedPlace | None = None,
+    *,
+    after: int = 1 << 40,
+) -> tuple[MovedSession | AcpholdError, MovedSession | AcpholdError, int]:
+    """Move a session over a connection that breaks after so many bytes; return both results, and
+    how many bytes went."""
+    near, far = memory_pair(1 << 20)
+    left: list[int] = [after]
+    ends: list[Cut] = []
+    one, other = Cut(near, left, ends), Cut(far, left, ends)
+
+    async def run(work: object, end: Cut) -> MovedSession | AcpholdError:
+        try:
+            return await work  # type: ignore[misc, no-any-return]
+        except AcpholdError as error:
+            return error
+        finally:
+            await end.aclose()
+
+    place = place or WantedPlace(cwd=str(taker.clone if taker.clone.exists() else taker.folder))
+    async with asyncio.timeout(DEADLINE):
+        given, taken = await asyncio.gather(
+            run(give(giver.journal, one, session_id, taker.name, giver=giver.name), one),
+            run(take(taker.journal, other, place), other),
+        )
+    return given, taken, after - left[0]
+
+
+async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        given, taken, _ = await move(here, there)
+        assert isinstance(given, MovedSession), given
+        assert isinstance(taken, MovedSession), taken
+        assert await here.told("s-1") == await there.told("s-1")
+        row = await there.journal.session("s-1")
+        assert (row.title, row.agent, row.cwd) == ("T", "scripted", str(there.folder))
+        assert (row.prompted, row.moved, row.start) == (True, "", None)
+        assert not await here.owns("s-1")
+        lease = await here.journal.acquire("s-1")
+        with pytest.raises(SessionMovedError, match="continues on there; `acphold fork`"):
+            await require_here(here.journal, lease)
+        with pytest.raises(SessionMovedError):
+            await change_queue(here.journal, "s-1", QueueChange("hold"))
+        *_, (_, kind, _, raw) = await here.told("s-1")
+        assert kind == "moved"
+        assert b'"from":"here","to":"there"' in raw
+
+
+async def test_it_comes_back_with_what_was_said_there(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        lease = await here.journal.acquire("s-1")
+        await here.journal.links.link(lease, "scripted", "its-own")
+        await here.journal.release(lease)
+        await move(here, there)
+        await there.remember("s-1", prompt("There"), said("Yes."), ended())
+        given, taken, _ = await move(there, here)
+        assert isinstance(given, MovedSession), given
+        assert isinstance(taken, MovedSession), taken
+        assert await here.told("s-1") == await there.told("s-1")
+        assert (await here.owns("s-1"), await there.owns("s-1")) == (True, False)
+        # Its agent here has not heard that: it is not asked to go on from its own memory.
+        assert (await here.journal.session("s-1")).downstream_id != "its-own"
+        await here.remember("s-1", prompt("Here again"), ended())
+        await move(here, there)
+        assert await here.told("s-1") == await there.told("s-1")
+        assert (await here.owns("s-1"), await there.owns("s-1")) == (False, True)
+
+
+async def test_a_copy_that_both_have_goes_nowhere(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        for machine in (here, there):
+            await machine.remember("s-1", *CONVERSATION)
+        given, taken, _ = await move(here, there)
+        assert isinstance(taken, MoveRefusedError)
+        assert str(given) == str(taken)
+        assert "can be continued on both machines" in str(taken)
+        assert await here.owns("s-1")
+        assert await there.owns("s-1")
+
+
+async def test_what_was_handed_over_in_one_move_goes_nowhere_in_another(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        await move(here, there)
+        third = Machine(tmp_path / "third", "third")
+        given, taken, _ = await move(here, third)
+        assert "it went to there in another move" in str(given)
+        assert isinstance(taken, MoveRefusedError)
+        assert not await third.owns("s-1")
+        await third.journal.aclose()
+
+
+async def test_a_session_that_is_open_or_in_which_prompts_wait_stays(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        other = open_journal(here.folder / "journal.db")
+        lease = await other.acquire("s-1")
+        given, _, _ = await move(here, there)
+        assert isinstance(given, HeldElsewhereError), given
+        await other.change(lease, RowChange(queued=2))
+        await other.release(lease)
+        await other.aclose()
+        given, taken, _ = await move(here, there)
+        assert "prompts wait in this session" in str(given)
+        assert str(given) == str(taken)
+        assert await here.owns("s-1")
+
+
+async def test_a_session_without_a_folder_there_stays(tmp_path: Path) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION, cwd="/far/away/src")
+        given, _, _ = await move(here, there, place=WantedPlace())
+        assert "has no folder '/far/away/src'" in str(given)
+        assert await here.owns("s-1")
+        (there.folder / "src").mkdir()
+        mapped = WantedPlace(folders={"/far": "/nowhere", "/far/away": str(there.folder)})
+        given, _taken, _ = await move(here, there, place=mapped)
+        assert isinstance(given, MovedSession), given
+        assert given.done.cwd == str(there.folder / "src")
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+async def test_the_files_go_into_a_new_work_tree_of_the_clone_there(
+    tmp_path: Path, project: Project
+) -> None:
+    for number in range(200):
+        project.write(f"many/{number}.txt", f"{number}\n" * 50)
+    project.commit()
+    async with machines(tmp_path, project) as (here, there):
+        await here.remember("s-1", *CONVERSATION, cwd=str(here.clone / "folder"))
+        await there.remember("known", *CONVERSATION)  # by which the clone is known
+        here.project.write("a.txt", "changed\n")
+        here.project.write("new.txt", "new\n")
+        here.project.write(".env", "TOKEN=x")
+        await here.keep("s-1")
+        given, taken, size = await move(here, there, place=WantedPlace())
+        assert isinstance(given, MovedSession), given
+        assert isinstance(taken, MovedSession), taken
+        laid = there.folder / "clone-s1"
+        assert given.done.files == str(laid)
+        assert (given.done.why_plain, given.left_out_names) == ("", (".env",))
+        assert (await there.journal.session("s-1")).cwd == str(laid / "folder")
+        assert there.project.status(laid) == " M a.txt\0?? new.txt\0"
+        assert {**files(here.clone), b".env": None} == {**files(laid), b".env": None}
+        assert size < 20_000
+        [row] = await there.journal.snapshots.of("s-1")
+        assert row.root == str(laid)
+        assert there.project.status(there.clone) == ""
+        # And back: again into a new one.
+        await there.remember("s-1", prompt("x"), ended())
+        (laid / "a.txt").write_text("there\n")
+        await there.keep("s-1", cwd=laid)
+        given, _, _ = await move(there, here, place=WantedPlace())
+        assert isinstance(given, MovedSession), given
+        assert (here.folder / "clone-s1" / "a.txt").read_text() == "there\n"
+        assert (here.clone / "a.txt").read_text() == "changed\n"
+
+
+async def test_without_the_commit_or_the_project_it_is_a_plain_folder(
+    tmp_path: Path, project: Project
+) -> None:
+    async with machines(tmp_path, project) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        here.project.write("a.txt", "changed\n")
+        here.project.commit()
+        await here.keep("s-1")
+        given, _, _ = await move(here, there, place=WantedPlace())
+        assert "knows no clone of clone: name its folder there with --cwd" in str(given)
+        to = there.folder / "put"
+        given, _, _ = await move(here, there, place=WantedPlace(files=str(to)))
+        assert isinstance(given, MovedSession), given
+        assert "no git repository" in given.done.why_plain
+        assert files(to) == files(here.clone)
+
+
+async def test_files_that_are_not_wanted_stay(tmp_path: Path, project: Project) -> None:
+    async with machines(tmp_path, project) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        await here.keep("s-1")
+        wanted = WantedPlace(cwd=str(there.clone), with_files=False)
+        given, _, _ = await move(here, there, place=wanted)
+        assert isinstance(given, MovedSession), given
+        assert given.done.cwd == str(there.clone)
+        assert await there.journal.snapshots.of("s-1") == []
+
+
+# -- strangers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1", ".g\u200cit"])
+async def test_a_tree_with_a_name_that_leads_out_is_refused(
+    tmp_path: Path, project: Project, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", "-C", str(project.top)]
+
+    def run(*words: str, stdin: bytes = b"") -> bytes:
+        return subprocess.run([*git, *words], input=stdin, capture_output=True, check=True).stdout
+
+    blob = run("hash-object", "-w", "--stdin", stdin=b"x")
+    inner = b"100644 config\0" + bytes.fromhex(blob.decode().strip())
+    tree = run("hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=inner)
+    outer = b"40000 " + name.encode() + b"\0" + bytes.fromhex(tree.decode().strip())
+    bad = run("hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=outer).decode()
+    pack = run("pack-objects", "--revs", "--stdout", stdin=bad.encode())
+
+    async def offers(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, Offer):
+            assert frame.files is not None
+            frame = replace(frame, files=replace(frame.files, tree=bad.strip()))
+        if isinstance(frame, PackPiece) and frame.data:
+            frame = PackPiece(pack)
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    monkeypatch.setattr(MoveLine, "send", offers)
+    async with machines(tmp_path, project) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        await here.keep("s-1")
+        before = files(there.clone)
+        _given, taken, _ = await move(here, there)
+        assert isinstance(taken, MoveRefusedError), taken
+        assert "the files were refused" in str(taken)
+        assert files(there.clone) == before
+        assert not (there.folder / "clone-s1").exists()
+        assert await here.owns("s-1")
+        assert not await there.owns("s-1")
+
+
+# -- connections that break ------------------------------------------------------------------
+
+
+async def broken_moves(tmp_path: Path, project: Project, rounds: int, seed: int) -> None:
+    chance = random.Random(seed)
+    async with machines(tmp_path, project) as (here, there):
+        for machine in (here, there):
+            await machine.remember("known", *CONVERSATION)
+        await here.remember("s-1", *CONVERSATION)
+        giver, taker, folder = here, there, here.clone
+        for number in range(rounds):
+            (folder / "a.txt").write_text(f"{number} {chance.random()}\n")
+            await giver.remember("s-1", prompt(f"{number}"), said("x" * 2000), ended())
+            await giver.keep("s-1", cwd=folder)
+            place = WantedPlace(cwd=str(taker.clone))
+            least = 0
+            while True:
+                least += 400
+                cut = chance.randrange(chance.choice((2_000, 12_000))) + least
+                given, taken, _ = await move(giver, taker, place=place, after=cut)
+                owners = [await machine.owns("s-1") for machine in (giver, taker)]
+                assert sum(owners) <= 1, (number, cut)
+                for result in (given, taken):
+                    is_fit = isinstance(result, MovedSession | ConnectionLostError)
+                    assert is_fit, (number, cut, result)
+                if isinstance(given, MovedSession):
+                    break
+                if chance.random() < 0.3 and owners[0]:  # it goes on where it is
+                    await giver.remember("s-1", prompt("meanwhile"), ended())
+                    await giver.keep("s-1", cwd=folder)
+            assert owners == [False, True], number
+            assert await giver.told("s-1") == await taker.told("s-1")
+            row = await taker.journal.session("s-1")
+            assert files(Path(row.cwd)) == files(folder)
+            assert mark_of(await giver.journal.session("s-1")).to == taker.name
+            giver, taker, folder = taker, giver, Path(row.cwd)
+
+
+async def test_a_connection_that_breaks_anywhere_leaves_one_owner_in_the_end(
+    tmp_path: Path, project: Project
+) -> None:
+    await broken_moves(tmp_path, project, ROUNDS, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+async def test_two_hundred_moves_with_connections_that_break(
+    tmp_path: Path, project: Project
+) -> None:
+    await broken_moves(tmp_path, project, SOAKED, 200)
+
+
+async def test_a_mark_of_another_move_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lies(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, Marked):
+            entry = replace(frame.entry, raw=b'{"id":"another"}')
+            frame = Marked(entry)
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        with monkeypatch.context() as patch:
+            patch.setattr(MoveLine, "send", lies)
+            _, taken, _ = await move(here, there)
+        assert isinstance(taken, MoveRefusedError)
+        assert not await there.owns("s-1")
+        assert isinstance((await move(here, there))[0], MovedSession)
+        assert await there.owns("s-1")
