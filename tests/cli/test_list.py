@@ -118,6 +118,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "unread": False,
         "archived": False,
         "origins": [],
+        "movedTo": None,
         "queued": 0,
         "held": None,
         "heldUntil": None,

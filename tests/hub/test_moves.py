@@ -31,7 +31,8 @@ from acphold.journal.snapshots import TurnSnapshot
 from acphold.journal.stores import open_journal
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, Refused
+from tests.hub.shared import shared
 from tests.snapshots.conftest import Project, files
 
 
@@ -58,7 +59,7 @@ class Machine:
     """A journal, and a clone of the project."""
 
     def __init__(self, folder: Path, name: str, project: Project | None = None) -> None:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         self.name = name
         self.folder = folder
         self.journal: Journal = open_journal(folder / "journal.db")
@@ -467,3 +468,22 @@ async def test_a_mark_of_another_move_is_refused(
         assert not await there.owns("s-1")
         assert isinstance((await move(here, there))[0], MovedSession)
         assert await there.owns("s-1")
+
+
+async def test_no_client_opens_a_session_that_went_and_no_import_adds_to_it(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with shared(journal) as house, machines(tmp_path / "other") as (_, there):
+        client = await house.client()
+        session = await client.new(tmp_path)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        await client.call("session/close", {"sessionId": session})
+        near, far = memory_pair(1 << 20)
+        await asyncio.gather(
+            give(house.journal, near, session, "there"),
+            take(there.journal, far, WantedPlace(cwd=str(tmp_path))),
+        )
+        with pytest.raises(Refused, match="continues on there; `acphold fork` makes a copy"):
+            await client.load(session, tmp_path)

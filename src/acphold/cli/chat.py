@@ -40,6 +40,7 @@ from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.history.queue_words import wait
 from acphold.journal import SessionRow
 from acphold.journal.location import is_same_folder
+from acphold.journal.moves import refuse_moved
 from acphold.reading.neighbours import live_at_nodes, live_sessions
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ async def _chat(
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
         kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
+        if kept is not None and not wanted.anew:
+            refuse_moved(kept)
         if kept is not None and not wanted.anew and await _is_running(journal, kept.session_id):
             if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                 raise UsageError(

@@ -69,8 +69,8 @@ def is_startable(row: SessionRow) -> bool:
 def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, str | None]:
     """Return the session that `ask` continues, how to start its agent, and in which folder.
 
-    A live session starts nothing. Raises UsageError, UnknownSessionError and
-    AmbiguousIdError.
+    A live session starts nothing. Raises UsageError, UnknownSessionError, AmbiguousIdError and
+    SessionMovedError.
     """
     wanted = convert(arguments, _WantedPlace)
     cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
@@ -80,6 +80,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
         if row is None:
             where = cwd or os.getcwd()
             raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
+        refuse_moved(row)
         async with opened(wanted.journal) as journal:
             if await is_live(journal, row.session_id):
                 return row, None
@@ -113,9 +114,7 @@ def told(start: Start) -> str:
 
 
 async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
-    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError, and
-    SessionMovedError if the session is another machine's."""
-    refuse_moved(row)
+    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
     where = folder_of(row, cwd)
     if not is_same_folder(row.cwd, where):
         async with opened(journal) as kept:

@@ -65,14 +65,14 @@ def continue_there(
     if is_url(on):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
     row, moved = asyncio.run(_continue(journal, session_id, on, cwd, files, with_files))
-    short = on_one_line(row.session_id[:12])
     said = "was there already" if moved.was_done else "continues there"
     print(visible(f"{title_of(row)} {said}, on {on_one_line(on)}"))
     print(*lines_of(moved, " there"), sep="\n")
-    print("  here it can be read, and continues as a copy with `acphold fork`")
+    name = on_one_line(row.session_id)
+    print(visible(f"  here it can be read; `acphold fork {name}` continues a copy here"))
     if on_terminal():
         become_ssh(on, ["resume", row.session_id], terminal=True)
-    print(f"To continue: acphold resume --host {shlex.quote(on_one_line(on))} {short}")
+    print(visible(f"To continue: acphold resume --host {shlex.quote(on_one_line(on))} {name}"))
     return 0
 
 

@@ -115,7 +115,8 @@ async def _give_named(transport: Transport, session_id: str, to: str) -> None:
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(opened(None))
-            row = await named(LocalReader(journal), session_id)
+            reader = LocalReader(journal)
+            row = await reader.whole(await named(reader, session_id))
         except AcpholdError as error:
             none = isinstance(error, NoJournalError)
             await MoveLine(transport).refuse("it has no sessions yet" if none else str(error))

@@ -126,7 +126,7 @@ async def _brought(host: str, session_id: str, place: WantedPlace, journal: str 
     moved = await over_ssh(host, words, lambda transport: taken(journal, transport, place))
     said = "was here already" if moved.was_done else f"came here from {on_one_line(host)}"
     print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
-    print("  there it can be read, and continues as a copy with `acphold fork`")
+    print("  there it can be read, and continues only as a copy")
     return moved.session_id
 
 

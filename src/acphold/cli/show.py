@@ -25,6 +25,7 @@ from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
+from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import entry_json, place_name
 from acphold.reading.local_reader import LocalReader
 
@@ -212,5 +213,6 @@ def _facts(row: SessionRow) -> list[str]:
         f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
         f"{counted(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
+        *([f"continues on {on_one_line(moved_to(row))}"] if moved_to(row) else []),
         *(["archived"] if row.archived else []),
     ]

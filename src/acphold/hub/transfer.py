@@ -54,7 +54,7 @@ class Transfer:
         agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
         others = [agent for agent in agents if agent != key]
         self.held_with = others[-1] if others else None
-        self.is_new = bool(row.origins or others)
+        self.is_new = bool(row.origins or others) or row.downstream_id is None
         self._due = None
         if row.agent != key:
             self._due = Origin(session.id, row.agent, session.last_seq)

@@ -38,6 +38,7 @@ from acphold.history.times import milliseconds
 from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
 from acphold.journal.access import token_id
 from acphold.journal.journal import Grouping, Speaker, UsageSum, UsageSums
+from acphold.journal.moves import MoveMark, mark_text
 from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.reading.inbox import Decided, InboxQuestion
 from acphold.reading.neighbours import LiveSession
@@ -127,6 +128,7 @@ class _RemoteRow(Struct, rename="camel"):
     queued: int = 0
     held: str | None = None
     held_until: str | None = None
+    moved_to: str | None = None
     live: _Live | None = None
     open_questions: list[_RemoteQuestion] = []
     files: _RemoteFiles | None = None
@@ -575,6 +577,7 @@ def _row(row: _RemoteRow) -> SessionRow:
         queued=row.queued,
         held=row.held or "",
         held_until=None if row.held_until is None else milliseconds(row.held_until),
+        moved=mark_text(MoveMark(to=row.moved_to)) if row.moved_to else "",
     )
 
 
