@@ -33,7 +33,7 @@
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
-    ├── SessionMovedError          a session that is another machine's now
+    ├── SessionMovedError          a session that is another machine's now           -32602
     ├── MoveRefusedError           a session that cannot go to another machine
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process, or the way to it, went away while it was needed

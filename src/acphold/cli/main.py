@@ -71,8 +71,8 @@ COMMANDS = {
     "rename": CommandEntry("rename", "Rename a session."),
     "archive": CommandEntry("archive", "Hide sessions from the list."),
     "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
-    "continue": CommandEntry("continue_command", "Continue a conversation on another machine."),
     "handoff": CommandEntry("handoff", "Continue a conversation with another agent."),
+    "continue": CommandEntry("continue_command", "Continue a conversation on another machine."),
     "delete": CommandEntry("delete", "Delete sessions permanently."),
     "prune": CommandEntry("prune", "Delete old sessions permanently."),
     "import": CommandEntry(

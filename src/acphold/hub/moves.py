@@ -69,7 +69,7 @@ from acphold.history.entries import (
     PastEntry,
 )
 from acphold.history.raw_update import members, string
-from acphold.hub.kept_files import end_of_turn, stores_of
+from acphold.hub.kept_files import snapshot_at, stores_of
 from acphold.hub.move_frames import (
     VERSION,
     WORK_SECONDS,
@@ -110,7 +110,7 @@ from acphold.snapshots.checkouts import Checkout, checkout_of
 from acphold.snapshots.packs import PACK_BOUNDS, has_base, packed, unpack
 from acphold.snapshots.projects import ProjectMarks, marks, same_project
 from acphold.snapshots.store import SnapshotStore
-from acphold.snapshots.worktree import lay
+from acphold.snapshots.worktree import beside, lay
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ async def _leased(journal: Journal, session_id: str) -> Lease:
 async def _snapshot(journal: Journal, row: SessionRow) -> tuple[TurnSnapshot | None, str]:
     """The files at the end of the last turn; None, and why, if they are not here."""
     try:
-        found = await end_of_turn(journal, row, None)
+        found = await snapshot_at(journal, row, None)
     except WorkspaceError as error:
         return None, str(error)
     if (await stores_of(journal)).find(found.store) is None:
@@ -650,7 +650,8 @@ def _place_of(offer: Offer, place: WantedPlace, known: Sequence[str], laid: Done
                 "its folder there with --cwd, or a new folder for the files with --files, or go "
                 "on without them with --no-files"
             )
-        new = os.path.abspath(place.files) if place.files else _beside(project, offer)
+        letters = (letter for letter in offer.session.session_id if letter.isalnum())
+        new = place.files or beside(project, "".join(letters)[:SHORT_ID] or "moved")
         return Done(_below(new, offer.below), new, project=project)
     if place.cwd is not None:
         return Done(place.cwd)
@@ -681,17 +682,6 @@ async def _known_folders(journal: Journal) -> list[str]:
     wanted = ListFilter(archived="include")
     rows = await journal.page(wanted, None, KNOWN_SESSIONS)
     return [*dict.fromkeys(row.cwd for row in rows)]
-
-
-def _beside(project: str, offer: Offer) -> str:
-    """Return a new folder beside a project, named with the session's id."""
-    letters = (letter for letter in offer.session.session_id if letter.isalnum())
-    short = "".join(letters)[:SHORT_ID] or "moved"
-    wanted = f"{project}-{short}"
-    number = 1
-    while os.path.lexists(found := wanted if number == 1 else f"{wanted}-{number}"):
-        number += 1
-    return found
 
 
 def _below(folder: str, below: str) -> str:

@@ -83,14 +83,15 @@ def lay(
         raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
 
 
-def beside(project: str) -> str:
-    """Return a folder that is not there yet, beside a project and outside of every repository."""
+def beside(project: str, ending: str = "fork") -> str:
+    """Return a folder that is not there yet, beside a project and outside of every repository, with
+    this ending of its name."""
     top = os.path.realpath(project)
     while (around := checkout_of(os.path.dirname(top))) is not None:
         top = around.top
     place = os.path.join(os.path.dirname(top), os.path.basename(project) or "files")
     for number in itertools.count(1):
-        folder = f"{place}-fork{'' if number == 1 else f'-{number}'}"
+        folder = f"{place}-{ending}{'' if number == 1 else f'-{number}'}"
         if not os.path.lexists(folder):
             break
     return folder
