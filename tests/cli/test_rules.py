@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.standing import StandingRule, folders
+from acphold.standing import RuleChange, StandingRule, folders
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
 
@@ -146,6 +146,10 @@ async def test_all_rules_are_switched_off_and_on(tmp_path: Path, folder: Path) -
     assert [rule.is_off for rule in await kept(journal)] == [True]
     assert rules(journal, "on", folder=folder) == "1 rule on\n"
     assert [rule.is_off for rule in await kept(journal)] == [False]
+    opened = open_journal(journal)
+    await opened.access.change_rules("", [1], RuleChange(expires_at=1))
+    await opened.aclose()
+    assert rules(journal, "off", folder=folder) == "0 rules off\n"
 
 
 @pytest.mark.parametrize("text", ["run npm ...", "run sh -c pytest", "run ls; id", "edit /etc"])
@@ -190,6 +194,15 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
         "cannot be read from here: ~",
         "allowed by your rule 1",
     ]
+    opened = open_journal(journal)
+    page = await opened.read_back(session, None, 9, kinds=("question",))
+    await opened.aclose()
+    question = json.loads(page.entries[0].raw)["id"]
+    told = rules(journal, "why", question, folder=folder).splitlines()
+    assert told[0].endswith(" pytest -p evil")
+    assert [line.strip() for line in told[1:]] == [
+        "-p is not known as a harmless option of pytest",
+    ]
 
 
 async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(
@@ -218,4 +231,8 @@ async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     session = await asked(journal, folder, ("pytest -q", "reject_once"), first=add)
     [rule] = await kept(journal)
     assert rule.uses == 1
-    assert "allowed by your rule 1" in rules(journal, "why", session, folder=folder)
+    shown = rules(journal, session, folder=folder, command="show")
+    assert "your rules answered 1 question" in shown
+    assert "allowed by your rule 1" in shown
+    told = rules(journal, "why", session, folder=folder)
+    assert "allowed by your rule 1\n   then: answered by your rule 1\n" in told

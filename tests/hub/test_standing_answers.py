@@ -213,7 +213,28 @@ async def test_an_agent_that_ran_something_else_has_its_rules_rest(
         other = {**update, "rawInput": {"command": "rm -rf ~"}}
         await reported(house, session, other)
         await told(client, "Your standing answers rest")
+        await told(client, "To go on with your rules in this session: acphold rules rm 2")
         assert await is_asked(house, person, asking(house, session, "pytest", call="c"))
+        [*_, answer] = await house.entries(session, "answer")
+        assert answer["unruled"].startswith("rules rest in this session since its agent did")
+        [_, rest] = await house.journal.access.rules("")  # which another process reads as well
+        assert (rest.text, rest.session) == ("ask everything", session)
+        await house.journal.access.change_rules("", [2], RuleChange(ended_at=now_ms()))
+        assert await asking(house, session, "pytest", call="d") == ALLOWED
+
+
+async def test_each_answer_of_a_rule_is_a_deed_and_each_reason_to_ask_is_noted(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        await asking(house, session, "pytest -q")
+        [deed] = await house.journal.access.deeds(0, 10)
+        assert (deed.deed, deed.name) == ("answer by rule", "rule 1: run pytest …")
+        assert deed.session_id == session
+        await is_asked(house, person, asking(house, session, "make", call="b"))
+        [first, second] = await house.entries(session, "answer")
+        assert "unruled" not in first
+        assert second["unruled"] == "no rule covers make"
 
 
 async def test_a_question_that_differs_from_the_call_before_it_is_asked(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +23,12 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.presentation.json_facts import rule_json
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.past_questions import PastQuestion, is_readable, past_questions
+from acphold.reading.past_questions import (
+    PastQuestion,
+    is_readable,
+    past_question,
+    past_questions,
+)
 from acphold.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,
@@ -33,6 +39,8 @@ from acphold.standing.folders import real
 from acphold.standing.rules import DAY, flaw, typed_words
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
+
+QUESTION_ID = re.compile(r"[0-9a-f]{16}")
 
 OFTEN = 3
 """A command that was allowed so often, and never refused, is suggested."""
@@ -98,10 +106,11 @@ def rules(
     and the conversation says which rule gave it.
 
     `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch all
-    of them. `why ID` says what the rules would do today with each question of a session; `try RULE`
-    replays the questions of the past year. `suggest` lists commands that you allowed three times or
-    more and never refused. A rule that would have allowed something you refused is only added with
-    --although. A rule is no sandbox: `acphold help reference` says what it cannot do.
+    of them. `why ID` says what the rules would do today with a question, or with each one of a
+    session; `try RULE` replays the questions of the past year. `suggest` lists commands that you
+    allowed three times or more and never refused. A rule that would have allowed something you
+    refused is only added with --although. A rule is no sandbox: `acphold help reference` says what
+    it cannot do.
     """
     person = user or ""
     if deed in ("list", "off", "on", "suggest") and words:
@@ -136,7 +145,7 @@ def rules(
         return asyncio.run(_switch(journal, person, is_off=deed == "off"))
     if deed == "why":
         if len(words) != 1:
-            raise UsageError("name a session: acphold rules why ID")
+            raise UsageError("name a session or a question: acphold rules why ID")
         return asyncio.run(_why(journal, person, words[0]))
     if deed == "suggest":
         return asyncio.run(_suggest(journal, person))
@@ -185,7 +194,8 @@ async def _end(location: str | None, user: str, words: Sequence[str]) -> int:
 async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
     async with opened(location) as journal:
         changed = await journal.access.change_rules(user, None, RuleChange(is_off=is_off))
-        count = sum(not rule.ended_at for rule in changed)
+        now = now_ms()
+        count = sum(rule.is_live(now) for rule in changed)
         await _note(journal, "rules off" if is_off else "rules on", "")
         print(f"{counted(count, 'rule')} {'off' if is_off else 'on'}")
     return Exit.OK
@@ -213,17 +223,42 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
 
 async def _why(location: str | None, user: str, given: str) -> int:
     async with opened(location) as journal:
-        row = await named(LocalReader(journal), given, "explains it")
-        rules = await journal.access.rules(user or row.tenant)
+        questions = _questions(journal, user, given)
         any_found = False
-        async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
-            any_found = True
-            verdict = each.judged([rule for rule in rules if not rule.watches], now=now_ms())
+        modes: dict[str, str] = {}
+        async for each in questions:
+            any_found, session = True, each.row.session_id
+            if session not in modes:
+                modes[session] = (await journal.summary(session)).attributes.mode_words
+            rules = await journal.access.rules(user or each.row.tenant)
+            known = [rule for rule in rules if not rule.watches]
+            verdict = each.judged(known, now=now_ms(), mode=modes[session])
             print(_line("allow" if verdict.allows else "ask", each))
             print(f"   {visible(on_one_line(verdict.why))}")
+            if each.rules:
+                print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
+            elif each.unruled and each.unruled != verdict.why:
+                print(visible(on_one_line(f"   then: {each.unruled}")))
         if not any_found:
             print("No question of this session has been decided.")
     return Exit.OK
+
+
+async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[PastQuestion]:
+    """Yield the question with this id, or the decided ones of the session that it names."""
+    reader = LocalReader(journal)
+    if QUESTION_ID.fullmatch(given):
+        for open_one in await reader.questions():
+            if open_one.question.id == given:
+                yield await past_question(journal, open_one)
+                return
+        async for each in past_questions(journal, 0, Whose(user or None)):
+            if each.id == given:
+                yield each
+                return
+    row = await named(reader, given, "explains it")
+    async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
+        yield each
 
 
 async def _try(location: str | None, rule: StandingRule) -> int:
@@ -238,7 +273,7 @@ async def _try(location: str | None, rule: StandingRule) -> int:
                 counts["asked as before"] += 1
             else:
                 said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
-                    each.decided, "nobody decided"
+                    each.decided, "a rule allowed" if each.rules else "nobody decided"
                 )
                 counts[said] += 1
                 print(_line(said, each))

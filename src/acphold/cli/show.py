@@ -120,6 +120,10 @@ async def _show(
             from acphold.cli.kept_findings import files_of  # late: JSON does without it
 
             facts += await files_of(reader.journal, row)
+            from acphold.reading.inbox import rule_answers
+
+            if ruled := await rule_answers(reader.journal, row.session_id):
+                facts.append(f"your rules answered {counted(ruled, 'question')}")
         if seq is not None:
             await _show_place(row, seq, told, facts, full=full, as_json=as_json, runs=runs)
         elif as_json:

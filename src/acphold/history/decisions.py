@@ -100,6 +100,7 @@ class ClosedQuestion(Struct, frozen=True):
 
     `client` is the name of the program that answered, None if no person did; `message` is the
     reason of a refusal or an interruption; `sent_id` is the client's own id for the answer.
+    `rules` are the numbers of the rules that gave it; `unruled` is why they did not.
     """
 
     question: str
@@ -108,6 +109,8 @@ class ClosedQuestion(Struct, frozen=True):
     client: str | None = None
     message: str | None = None
     sent_id: str = ""
+    rules: tuple[int, ...] = ()
+    unruled: str = ""
 
     def came(self, question: AskedQuestion) -> Came:
         """Return the outcome of the question."""
@@ -154,11 +157,12 @@ def answer_entry(
     sent_id: str = "",
     rule: bytes = b"",
     watched: bytes = b"",
+    unruled: str = "",
 ) -> bytes:
     """Return the raw of an `answer` entry; `client` is an object with `name` and `version`.
 
-    `rule` are the facts about the rules that gave it, if no person did, and `watched` what rules
-    that only watch would have done.
+    `rule` are the facts about the rules that gave it, if no person did, `unruled` is the reason why
+    they did not, and `watched` what rules that only watch would have done.
     """
     parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
     if result:
@@ -173,6 +177,8 @@ def answer_entry(
         parts["rule"] = rule
     if watched:
         parts["watched"] = watched
+    if unruled:
+        parts["unruled"] = encode_text(unruled)
     return encode_object(parts)
 
 
@@ -196,7 +202,13 @@ def closed_question(raw: bytes) -> ClosedQuestion:
         string(members(parts.get("client", b"")).get("name")),
         string(parts.get("message")),
         string(parts.get("sent")) or "",
+        tuple(_number(raw) for raw in items(members(parts.get("rule", b"")).get("numbers", b""))),
+        string(parts.get("unruled")) or "",
     )
+
+
+def _number(raw: bytes) -> int:
+    return int(raw) if raw.isdigit() and len(raw) < 10 else 0
 
 
 def rejecting_option(params: bytes) -> bytes | None:

@@ -82,6 +82,7 @@ class Question(ClientRequest):
         self.known_as = self.entry.id
         self.informed: set[Client] = set()
         self.watched = b""
+        self.unruled = ""
 
     def put_to(self, attachment: Attachment) -> None:
         if self.seq:  # it is in the journal
@@ -199,7 +200,7 @@ class Questions:
 
     async def _ask_rules(self, question: Question, considered: Considered, before: int) -> None:
         """End the question by the person's rules, if they do; then no client is ever asked."""
-        question.watched = considered.watched
+        question.watched, question.unruled = considered.watched, considered.unruled
         given = await self._standing.answer(considered, question.entry, before)
         if given is not None and not question.reply.done():  # else it was cancelled meanwhile
             question.end(Reply(result=given.result, who=given.who, rule=given.rule))
@@ -236,6 +237,7 @@ class Questions:
                 message=None if reply.error is None else str(reply.error),
                 rule=reply.rule,
                 watched=question.watched,
+                unruled=question.unruled,
             )
             change = self._session.row.question_change()
             # Held first: if the journal fails now, the next commit has it, before another turn.

@@ -2,8 +2,8 @@
 
 The rules are read from the journal for each question, and once more, in the transaction that notes
 their use, before the agent hears anything: a rule that was revoked in any process gives no answer
-any more. They rest while a guest may prompt here, and for the rest of the session once the agent
-reports that it ran something other than was allowed.
+any more. They rest while a guest may prompt here; and once the agent reports that it ran something
+other than was allowed, until the person says to go on: that is a rule, too, which asks everything.
 """
 
 # See docs/decisions.md, 35.
@@ -28,6 +28,7 @@ from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import calls_since
 from acphold.journal import Journal
+from acphold.journal.access import Deed
 from acphold.known_agents import short_name
 from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.schema.splice import members
@@ -45,8 +46,13 @@ RESTS_HOW = (
     "You are asked again from now on. The agent reported that it did something other than your "
     "rule {} allows: {}"
 )
+GO_ON = ". To go on with your rules in this session: acphold rules rm {}"
 
 UNDO = "{} \u00b7 revoke with: acphold rules rm {}"
+
+
+ANSWERED = "answer by rule"
+"""The deed in the audit log."""
 
 
 class Considered(Struct, frozen=True):
@@ -58,6 +64,11 @@ class Considered(Struct, frozen=True):
     action: RunAction | EditAction | None
     verdict: Decision
     watched: bytes = b""
+
+    @property
+    def unruled(self) -> str:
+        """The reason why a person is asked; "" if the rules answer."""
+        return "" if self.verdict.allows else self.verdict.why
 
 
 class GivenAnswer(Struct, frozen=True):
@@ -101,7 +112,8 @@ class StandingAnswers:
             return None
         try:
             rules = await self._journal.access.rules(self._session.tenant)
-            if not any(not (rule.ended_at or rule.is_off) for rule in rules):
+            now = now_ms()
+            if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
             return await self._considered(rules, question, before)
         except JournalError as exc:
@@ -117,8 +129,6 @@ class StandingAnswers:
         from acphold.standing.folders import kept_from_rules
 
         session = self._session
-        if await self._has_guests():
-            return None
         earlier: Mapping[str, object] = {}
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
@@ -135,6 +145,7 @@ class StandingAnswers:
             self._answered(before),
             session.attributes.mode_words,
             kept_from_rules("" if file is None else file.path),
+            await self._has_guests(),
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -165,6 +176,7 @@ class StandingAnswers:
                 used = await self._journal.access.change_rules(
                     self._session.tenant, numbers, RuleChange(used_at=now)
                 )
+                await self._journal.access.keep_deeds([self._deed(rule, now) for rule in used])
             except JournalError as exc:
                 log.warning("session %s: no rule answers: %s", self._session.id, exc)
                 return None
@@ -187,7 +199,7 @@ class StandingAnswers:
 
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update reports something else for a call that was allowed."""
-        from acphold.standing import decoded_call, differs
+        from acphold.standing import decoded_call, differs, rest
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
@@ -196,8 +208,14 @@ class StandingAnswers:
         action, numbers = self.allowed[id_]
         if differs(action, decoded_call(parts), self._session.row.cwd):
             del self.allowed[id_]
-            self._rest = True
+            self._rest = True  # at once, and until the journal has it
             words = RESTS_HOW.format(numbers, string(parts.get("title")) or id_)
+            rule = rest(self._session.id, self._session.tenant, now_ms())
+            try:
+                words += GO_ON.format((await self._journal.access.add_rule(rule)).number)
+                self._rest = False
+            except JournalError as exc:  # then for as long as this process has the session
+                log.warning("session %s: rules rest only here: %s", self._session.id, exc)
             await self._session.publish("update", [notice(RESTS, words, "warning")])
 
     def _answered(self, before: int) -> int:
@@ -207,6 +225,10 @@ class StandingAnswers:
             self.allowed.clear()
             return 0
         return count
+
+    def _deed(self, rule: StandingRule, now: int) -> Deed:
+        name = f"rule {rule.number}: {rule.text}"[:200]
+        return Deed(at=now, deed=ANSWERED, name=name, session_id=self._session.id, transport="rule")
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""

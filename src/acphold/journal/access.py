@@ -116,10 +116,10 @@ class Deed(Struct, frozen=True, kw_only=True):
     """Something that was done over the network, or to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `sign out`,
-    `create token`, `revoke token`, `share`, `stop sharing`; or `refused:` and the reason. `name`
-    and `token` are those of the token that was used; both are "" for commands on this machine and
-    for strangers. `address` is where the request came from, `transport` how it came. The text of
-    prompts and answers is never kept.
+    `create token`, `revoke token`, `share`, `stop sharing`, `answer by rule`, which `name` says; or
+    `refused:` and the reason. `name` and `token` are those of the token that was used; both are ""
+    for commands on this machine and for strangers. `address` is where the request came from,
+    `transport` how it came. The text of prompts and answers is never kept.
     """
 
     at: int

@@ -48,11 +48,13 @@ class InboxJournal(Entries, Sessions, Protocol):
 
 class Decided(Struct, frozen=True):
     """A decision: `outcome` as journalled, `came` for people; `client` is the program that the
-    person answered in."""
+    person answered in; `rules` and `unruled` are as in ClosedQuestion."""
 
     outcome: str
     came: Came
     client: str | None = None
+    rules: tuple[int, ...] = ()
+    unruled: str = ""
 
 
 class InboxQuestion(Struct, frozen=True):
@@ -194,7 +196,9 @@ async def _decided(
         answer, at = came
         if len(found) > limit and at < found[-1].answered_at:
             break
-        decided = Decided(answer.outcome, answer.came(question), answer.client)
+        decided = Decided(
+            answer.outcome, answer.came(question), answer.client, answer.rules, answer.unruled
+        )
         found.append(InboxQuestion(row, entry.seq, entry.at, question, {}, decided, at))
     return found
 
@@ -210,6 +214,14 @@ async def _as_asked(journal: Entries, session_id: str, ids: Collection[str]) -> 
                 if not wanted:
                     break
     return found
+
+
+async def rule_answers(journal: Entries, session_id: str) -> int:
+    """Count the questions of a session that rules have answered."""
+    count = 0
+    async for entry in _back(journal, session_id, (ANSWER,)):
+        count += bool(closed_question(entry.raw).rules)
+    return count
 
 
 async def _call(

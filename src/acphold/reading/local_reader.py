@@ -26,6 +26,7 @@ from acphold.journal import (
     Sought,
     history,
 )
+from acphold.journal.access import Deed
 from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
@@ -213,6 +214,11 @@ class LocalReader:
             all_agents=all_agents,
             made_with=made_with,
         )
+        at = now_ms()
+        deeds = [
+            Deed(at=at, deed="add rule", name=it.text[:200], transport="command") for it in made
+        ]
+        await self.journal.access.keep_deeds(deeds)
         return [rule.number for rule in made]
 
     async def new_rules(self, device: str) -> Sequence[str]:

@@ -8,13 +8,13 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.history.decisions import AskedQuestion
+from acphold.history.decisions import AskedQuestion, Came
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import members, string, update_kind
 from acphold.history.timeline import ToolDraft
 from acphold.journal import Entries, Journal, SessionRow
 from acphold.known_agents import short_name
-from acphold.reading.inbox import InboxQuestion, Whose, call_entries, decisions
+from acphold.reading.inbox import Decided, InboxQuestion, Whose, call_entries, decisions
 from acphold.standing import (
     Action,
     Circumstances,
@@ -34,7 +34,8 @@ AT_ONCE: Final = 500
 class PastQuestion(Struct, frozen=True):
     """A question to a person, the `action` that it asked for, and their decision.
 
-    `decided` is "allowed", "refused", or "" if no person decided. `kept` is as in Circumstances.
+    `decided` is "allowed", "refused", or "" if no person decided. `kept` is as in Circumstances,
+    `rules` and `unruled` as in ClosedQuestion.
     """
 
     row: SessionRow
@@ -44,9 +45,13 @@ class PastQuestion(Struct, frozen=True):
     action: Action
     decided: Literal["allowed", "refused", ""]
     kept: tuple[str, ...] = ()
+    rules: tuple[int, ...] = ()
+    unruled: str = ""
 
-    def judged(self, rules: Iterable[StandingRule], *, now: int | None = None) -> Decision:
-        """Return what these rules say, at the time of the question or at `now`."""
+    def judged(
+        self, rules: Iterable[StandingRule], *, now: int | None = None, mode: str = ""
+    ) -> Decision:
+        """Return what these rules say, at the time of the question or at `now`, in that mode."""
         row = self.row
         at = Circumstances(
             short_name(row.agent),
@@ -54,7 +59,9 @@ class PastQuestion(Struct, frozen=True):
             row.session_id,
             row.tenant,
             self.at if now is None else now,
+            mode=mode,
             kept=self.kept,
+            has_guests=any(row.shared_with.values()),
         )
         return decide(self.action, rules, at)
 
@@ -71,22 +78,25 @@ async def past_questions(journal: Journal, since: int, whose: Whose) -> AsyncIte
         for each in found:
             if each.answered_at < since:
                 return
-            yield await _read(journal, each)
+            yield await past_question(journal, each)
         if before is None:
             return
 
 
-async def _read(journal: Journal, each: InboxQuestion) -> PastQuestion:
-    question, row = each.question, each.row
+async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
+    """Return a question of the inbox with its action."""
+    question, row, came = each.question, each.row, each.decided or Decided("", Came(""))
     action = await action_then(journal, row, question, each.seq)
-    how = "" if each.decided is None or each.decided.client is None else each.decided.came.how
+    how = "" if came.client is None or came.rules else came.came.how
     decided: Literal["allowed", "refused", ""] = ""
     if how.startswith("allow"):
         decided = "allowed"
     elif how.startswith("reject"):
         decided = "refused"
     kept = kept_paths(journal)
-    return PastQuestion(row, question.id, each.at, each.asks, action, decided, kept)
+    return PastQuestion(
+        row, question.id, each.at, each.asks, action, decided, kept, came.rules, came.unruled
+    )
 
 
 def kept_paths(journal: Journal) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from acphold.standing.asked_actions import (
 )
 from acphold.standing.decision import MOST_ANSWERS, Circumstances, Decision, decide
 from acphold.standing.plain_commands import PlainCommand, UnreadableLine, read_line
-from acphold.standing.rules import USUAL, RuleChange, StandingRule, flaw, read_rule
+from acphold.standing.rules import USUAL, RuleChange, StandingRule, flaw, read_rule, rest
 
 __all__ = [
     "MOST_ANSWERS",
@@ -35,4 +35,5 @@ __all__ = [
     "flaw",
     "read_line",
     "read_rule",
+    "rest",
 ]

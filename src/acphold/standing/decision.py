@@ -33,7 +33,7 @@ class Circumstances(Struct, frozen=True):
     `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
     epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
     the name of the agent's mode. `kept` are paths that must not lie in the folder: the person's
-    home, the journal.
+    home, the journal. With `has_guests` somebody else may have prompted what runs there.
     """
 
     agent: str
@@ -44,6 +44,7 @@ class Circumstances(Struct, frozen=True):
     answered: int = 0
     mode: str = ""
     kept: tuple[str, ...] = ()
+    has_guests: bool = False
 
 
 class Decision(Struct, frozen=True):
@@ -70,7 +71,7 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     try:
         if not any(rule.verdict == "allow" for rule in here):
             raise _AskedError("there is no rule for this agent and folder")
-        _require_calm(at, folder)
+        _require_calm(at, folder, here)
         if isinstance(action, RunAction):
             used = _run(action, here, folder)
         elif isinstance(action, EditAction):
@@ -85,8 +86,17 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     )
 
 
-def _require_calm(at: Circumstances, folder: str) -> None:
+def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) -> None:
     """Raise if rules rest here, whatever is asked."""
+    for rule in here:
+        if rule.is_rest:
+            raise _AskedError(
+                "rules rest in this session since its agent did something else than was allowed; "
+                f"they go on after: acphold rules rm {rule.number}",
+                rule,
+            )
+    if at.has_guests:
+        raise _AskedError("somebody else may prompt in this session")
     if at.answered >= MOST_ANSWERS:
         raise _AskedError(
             f"rules have answered {MOST_ANSWERS} times in this turn, and rest until the next"

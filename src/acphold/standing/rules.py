@@ -64,8 +64,15 @@ class StandingRule(Struct, frozen=True):
     number: int = 0
 
     @property
+    def is_rest(self) -> bool:
+        """True if it asks about everything: acphold made it, so that rules rest in a session."""
+        return self.verdict == "ask" and not self.argv
+
+    @property
     def text(self) -> str:
         """The rule as it is typed, without its scope."""
+        if self.is_rest:
+            return "ask everything"
         words = [*map(quoted, self.argv), *([ANY] if self.is_prefix else [])]
         front = "ask " if self.verdict == "ask" else ""
         return f"{front}{self.kind} {' '.join(words)}"
@@ -74,7 +81,7 @@ class StandingRule(Struct, frozen=True):
     def meaning(self) -> str:
         """Its effect, in plain words."""
         if self.verdict == "ask":
-            return "always asks"
+            return "rules rest in this session" if self.is_rest else "always asks"
         if self.kind == "edit":
             return "changes ordinary files there: no settings, hooks or CI, nothing through a link"
         row = row_of(self.argv)
@@ -100,6 +107,13 @@ class StandingRule(Struct, frozen=True):
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
         )
+
+
+def rest(session: str, person: str, now: int) -> StandingRule:
+    """Return the rule by which all others of the person rest in a session, until it is revoked."""
+    return StandingRule(
+        "ask", "run", (), session=session, person=person, made_at=now, made_with="acphold"
+    )
 
 
 class RuleChange(Struct, frozen=True, omit_defaults=True):
