@@ -40,7 +40,7 @@ FIRST_PAGE = 16 * 1024
 """Bytes of the first read of a replay: small, so that the first line is there at once."""
 
 PAGE = 1024 * 1024
-"""Bytes of every further read."""
+"""Bytes of every further read, and of each read that looks something up."""
 
 CATCH_UP = 2 * 1024
 """Bytes of the first read for a client that lags; each further read doubles it. With hundreds of

@@ -55,12 +55,13 @@ async def limit_reached(
     names = (agent.own_name, agent.key)
     if (limit := limit_of(names, answer, now=time.time())) is None:
         return None
-    updates: list[bytes] = []
     after = max(began, session.last_seq - LAST_ENTRIES)
-    while after < session.last_seq:
-        page = await session.read(after, 1 << 20)
-        updates += [it.update for segment in page for it in segment.entries() if it.update]
-        after = page[-1].last_seq
+    updates = [
+        it.update
+        async for segment in session.segments(after)
+        for it in segment.entries()
+        if it.update
+    ]
     return limit_of(names, answer, updates, now=time.time()) or limit
 
 

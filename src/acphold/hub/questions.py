@@ -49,9 +49,6 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
 """Seconds to wait for the ends of questions to be journalled when their session is closed."""
 
-PAGE = 1024 * 1024
-"""Bytes read at once to find the questions that a crash left open."""
-
 CANNOT_SHOW = "The agent is waiting for an answer"
 CANNOT_SHOW_HOW = (
     "This client cannot show the question; open the session in one that can. The question: {}"
@@ -334,15 +331,16 @@ class Questions:
 
     async def _as_asked(self, ids: Iterable[str]) -> list[AskedQuestion]:
         """Return the questions with these ids, as they were asked; reads the whole session."""
-        session, wanted, found, after = self._session, {*ids}, [], 0
-        while wanted and after < session.last_seq:
-            page = await session.read(after, PAGE)
-            for segment in page:
-                if segment.kind == QUESTION:
-                    asked = [asked_question(entry.raw) for entry in segment.entries()]
-                    found += [question for question in asked if question.id in wanted]
-            after = page[-1].last_seq
-        return found
+        wanted = {*ids}
+        if not wanted:
+            return []
+        return [
+            question
+            async for segment in self._session.segments(0)
+            if segment.kind == QUESTION
+            for question in map(asked_question, [it.raw for it in segment.entries()])
+            if question.id in wanted
+        ]
 
 
 def _result(reply: Reply) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +29,7 @@ from acphold.history.children import child_entry
 from acphold.history.decisions import AskedQuestion, question_entry
 from acphold.history.fold import Summary
 from acphold.history.prompt_queue import PromptQueue
-from acphold.hub.attachment import Attachment
+from acphold.hub.attachment import PAGE, Attachment
 from acphold.hub.attachments import Attachments
 from acphold.hub.listed_row import ListedRow
 from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both, speech
@@ -269,6 +269,14 @@ class HubSession:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or LeaseLostError(self.id, deleted=True)
         return page
+
+    async def segments(self, after: int) -> AsyncIterator[Segment]:
+        """Yield the committed segments above `after`, oldest first; raises as `read`."""
+        while after < self.last_seq:
+            page = await self.read(after, PAGE)
+            for segment in page:
+                yield segment
+            after = page[-1].last_seq
 
     async def state(self, *, through: int) -> SessionState:
         """Return all entries up to `through`, folded."""

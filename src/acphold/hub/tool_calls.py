@@ -18,9 +18,6 @@ from acphold.history.raw_update import UNREADABLE, encode_object, encode_text, s
 from acphold.history.timeline import FINAL_STATUSES, with_those_inside
 from acphold.hub.session import HubSession
 
-PAGE = 1024 * 1024
-"""Bytes read at once to find the updates of a tool call."""
-
 
 async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
     """Return the tool calls by their ids, as described by updates behind `since`.
@@ -29,13 +26,10 @@ async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
     """
     folding = Fold()
     held = session.held_updates()
-    while since < session.last_seq:
-        page = await session.read(since, PAGE)
-        for segment in page:
-            if b'"toolCallId"' in segment.raw:
-                for entry in segment.entries():
-                    folding.add(entry)
-        since = page[-1].last_seq
+    async for segment in session.segments(since):
+        if b'"toolCallId"' in segment.raw:
+            for entry in segment.entries():
+                folding.add(entry)
     for entry in held:
         folding.add(entry)
     return {
