@@ -26,10 +26,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def decided(
-    tmp_path: Path, *commands: str, answer: Any = ALLOWED, rules: tuple[str, ...] = ()
+    journal: Path,
+    tmp_path: Path,
+    *commands: str,
+    answer: Any = ALLOWED,
+    rules: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[Shared, str, list[str]]]:
     """A session in which a person has decided these; yields the ids of the questions."""
-    async with at_work(tmp_path / "journal.db", tmp_path, *rules) as (house, client, _, session):
+    async with at_work(journal, tmp_path, *rules) as (house, client, _, session):
         client.answers[PERMISSION] = lambda _: answer
         for number, command in enumerate(commands):
             await asking(house, session, command, call=f"c{number}")
@@ -55,20 +59,28 @@ async def texts(house: Shared, session: str, question: str, tenant: str | None =
     ],
 )
 async def test_a_command_is_offered_exactly_and_then_with_what_its_program_may_do(
-    command: str, offers: list[str], tmp_path: Path
+    command: str, offers: list[str], journal: Path, tmp_path: Path
 ) -> None:
-    async with decided(tmp_path, command) as (house, session, [question]):
+    async with decided(journal, tmp_path, command) as (house, session, [question]):
         assert await texts(house, session, question) == offers
 
 
-async def test_what_is_still_needed_beside_the_persons_rules_is_offered(tmp_path: Path) -> None:
+async def test_what_is_still_needed_beside_the_persons_rules_is_offered(
+    journal: Path, tmp_path: Path
+) -> None:
     line = "pytest -q | tail -3"
-    async with decided(tmp_path, line, rules=("run tail …",)) as (house, session, [question]):
+    async with decided(journal, tmp_path, line, rules=("run tail …",)) as (
+        house,
+        session,
+        [question],
+    ):
         assert await texts(house, session, question) == ["run pytest -q", "run pytest …"]
 
 
-async def test_an_open_question_has_offers_and_a_refused_one_none(tmp_path: Path) -> None:
-    async with at_work(tmp_path / "journal.db", tmp_path) as (house, _, person, session):
+async def test_an_open_question_has_offers_and_a_refused_one_none(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path) as (house, _, person, session):
         question = asking(house, session, "make check")
         await person.asked.wait()
         [entry] = await house.entries(session, "question")
@@ -78,9 +90,11 @@ async def test_an_open_question_has_offers_and_a_refused_one_none(tmp_path: Path
         assert await texts(house, session, entry["id"]) == []
 
 
-async def test_an_edit_is_offered_for_its_folder_and_then_for_all(tmp_path: Path) -> None:
+async def test_an_edit_is_offered_for_its_folder_and_then_for_all(
+    journal: Path, tmp_path: Path
+) -> None:
     docs = tmp_path / "project" / "docs"
-    async with at_work(tmp_path / "journal.db", tmp_path) as (house, client, _, session):
+    async with at_work(journal, tmp_path) as (house, client, _, session):
         client.answers[PERMISSION] = lambda _: ALLOWED
         docs.mkdir()
         given = {"file_path": str(docs / "a.md"), "content": "x"}
@@ -96,40 +110,42 @@ async def test_an_edit_is_offered_for_its_folder_and_then_for_all(tmp_path: Path
         assert await texts(house, session, entry["id"]) == ["edit docs", "edit ."]
 
 
-async def test_guests_and_switched_off_rules_have_no_offers(tmp_path: Path) -> None:
-    made = decided(tmp_path, "make check", "ls", rules=("run ls …",))
+async def test_guests_and_switched_off_rules_have_no_offers(journal: Path, tmp_path: Path) -> None:
+    made = decided(journal, tmp_path, "make check", "ls", rules=("run ls …",))
     async with made as (house, session, [question, allowed]):
-        journal = house.journal
+        kept = house.journal
         assert await texts(house, session, allowed) == []  # a rule allows it
         assert await texts(house, session, question, "bob") == []
         assert await texts(house, session, "unknown") == []
-        await journal.access.change_rules("", None, RuleChange(is_off=True))
+        await kept.access.change_rules("", None, RuleChange(is_off=True))
         assert await texts(house, session, question) == []
-        await journal.access.change_rules("", None, RuleChange(is_off=False))
+        await kept.access.change_rules("", None, RuleChange(is_off=False))
         assert await texts(house, session, question) == ["run make check"]
-        await journal.access.keep_share(Share(session, "bob", prompts=True))
+        await kept.access.keep_share(Share(session, "bob", prompts=True))
         assert await texts(house, session, question) == []
 
 
-async def test_an_accepted_offer_is_a_rule_of_this_agent_and_folder(tmp_path: Path) -> None:
-    async with decided(tmp_path, "pytest -q") as (house, session, [question]):
-        journal = house.journal
+async def test_an_accepted_offer_is_a_rule_of_this_agent_and_folder(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with decided(journal, tmp_path, "pytest -q") as (house, session, [question]):
+        kept = house.journal
         with pytest.raises(RuleError):
-            await accept_offer(journal, session, question, "run rm …", tenant="")
+            await accept_offer(kept, session, question, "run rm …", tenant="")
         [rule] = await accept_offer(
-            journal, session, question, "run pytest -q", tenant="", made_with="tests"
+            kept, session, question, "run pytest -q", tenant="", made_with="tests"
         )
         assert (rule.number, rule.agent, rule.made_with) == (1, "claude", "tests")
         assert rule.folder == str((tmp_path / "project").resolve())
         assert abs(rule.expires_at - USUAL - now_ms()) < 60_000
         with pytest.raises(RuleError, match="there already"):
-            await accept_offer(journal, session, question, "run pytest …", tenant="")
+            await accept_offer(kept, session, question, "run pytest …", tenant="")
         assert await asking(house, session, "pytest -q", call="d") == ALLOWED
-        assert [rule.uses for rule in await journal.access.rules("")] == [1]
+        assert [rule.uses for rule in await kept.access.rules("")] == [1]
 
 
-async def test_an_accepted_offer_may_be_for_every_agent(tmp_path: Path) -> None:
-    async with decided(tmp_path, "pytest -q") as (house, session, [question]):
+async def test_an_accepted_offer_may_be_for_every_agent(journal: Path, tmp_path: Path) -> None:
+    async with decided(journal, tmp_path, "pytest -q") as (house, session, [question]):
         text = "run pytest …"
         [rule] = await accept_offer(
             house.journal, session, question, text, tenant="", all_agents=True
@@ -138,9 +154,10 @@ async def test_an_accepted_offer_may_be_for_every_agent(tmp_path: Path) -> None:
 
 
 async def test_an_offer_that_would_have_allowed_what_was_refused_makes_no_rule(
+    journal: Path,
     tmp_path: Path,
 ) -> None:
-    async with at_work(tmp_path / "journal.db", tmp_path) as (house, client, _, session):
+    async with at_work(journal, tmp_path) as (house, client, _, session):
         answers = iter((REFUSED, ALLOWED))
         client.answers[PERMISSION] = lambda _: next(answers)
         for number, command in enumerate(("pytest -x", "pytest -q")):
