@@ -101,6 +101,7 @@ class Seat:
             else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
             with_log=with_log,
             export=None if server is not None else self._export,
+            fork=None if server is not None else self._fork,
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
@@ -130,19 +131,34 @@ class Seat:
 
     async def _export(self, session_id: str, name: str) -> str:
         """Write a session as `acphold export` does; return its output."""
-        journal = [] if self._journal is None else [f"--journal={self._journal}"]
         file = f"{session_id[:12]}.md"
         if name:
             file = str(Path(name).expanduser())  # noqa: ASYNC240 - looks at nothing
-        command = own_command("export", f"--output={file}", *journal, session_id)
-        exporting = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-        try:
-            said, _ = await exporting.communicate()
-        finally:
-            if exporting.returncode is None:
-                exporting.kill()
-        told = said.decode(errors="replace").strip()
+        told = await self._told_by("export", f"--output={file}", session_id)
         return on_one_line(told) or f"written: {on_one_line(file)}"
+
+    async def _fork(self, session_id: str, words: str) -> str:
+        """Copy a session as `acphold fork` does, with `files` also those; return its output."""
+        files, _, folder = words.partition(" ")
+        if files not in ("", "files"):
+            return "/fork copies this session; /fork files [FOLDER] also lays out its files"
+        options = ["--files"] if files else []
+        if folder:
+            options.append(str(Path(folder.strip()).expanduser()))  # noqa: ASYNC240 - looks at nothing
+        told = await self._told_by("fork", session_id, *options)
+        return "\n".join(map(on_one_line, told.splitlines()))
+
+    async def _told_by(self, name: str, *words: str) -> str:
+        """Run a command of ours on the session's journal; return its output."""
+        journal = [] if self._journal is None else [f"--journal={self._journal}"]
+        command = own_command(name, *journal, *words)
+        running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+        try:
+            said, _ = await running.communicate()
+        finally:
+            if running.returncode is None:
+                running.kill()
+        return said.decode(errors="replace").strip()
 
     @property
     def options(self) -> Options:

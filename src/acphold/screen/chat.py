@@ -84,8 +84,8 @@ def _lasted(seconds: float) -> str:
     return f" {minutes} min {rest:02} s" if minutes else f" {rest} s"
 
 
-async def _not_here(session_id: str, name: str) -> str:
-    return "not available here; use `acphold export`"
+async def _not_here(session_id: str, words: str) -> str:
+    return "not available here; use `acphold export` or `acphold fork`"
 
 
 class Chat:
@@ -93,7 +93,8 @@ class Chat:
 
     `error` is what ended it, if the person did not; `last_end` is the end of the last turn prompted
     here, None before that. `goes_to` is where the person went from here, `new` or `resume` with its
-    arguments, if `goes` includes that; `export` writes a session to a file and returns a message.
+    arguments, if `goes` includes that; `export` writes a session to a file, `fork` copies it, and
+    both return a message.
     With `is_far` the session is on another machine: `@` and `!` then use our current folder.
     """
 
@@ -106,6 +107,7 @@ class Chat:
         sign_in: TerminalSignIn | None = None,
         goes: Collection[str] = (),
         export: Export | None = None,
+        fork: Export | None = None,
         stderr: Callable[[], str] | None = None,
         with_log: Callable[[str], str] = str,
         is_far: bool = False,
@@ -116,6 +118,7 @@ class Chat:
         self.goes_to: tuple[str, str] | None = None
         self._goes = goes
         self._export = export or _not_here
+        self._fork = fork or _not_here
         self._stderr = stderr
         self._with_log = with_log
         self._began = 0.0
@@ -589,6 +592,9 @@ class Chat:
                 await self._change_queue(name, words)
             case "export":
                 self.flow.tell(await self._export(self._session.id, words))
+            case "fork":
+                for line in (await self._fork(self._session.id, words)).splitlines():
+                    self.flow.tell(line)
         self.flow.attributes_changed = True
 
     async def _quit(self) -> None:
