@@ -81,6 +81,7 @@ ROLES = {
             "The agent": "RemoteAgent",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
             "What waits in it": "RemoteQueue PromptQueue WaitingPrompt EndedPrompt",
+            "A copy of it": "SessionCopy CopiedFiles",
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",

@@ -40,11 +40,11 @@ PUBLIC = {
     """,
     "acphold.types": """
         AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content
-        DisplayTerminal EndedPrompt Filled Folder Handler Item Kind Location LogoutHandler
+        CopiedFiles DisplayTerminal EndedPrompt Filled Folder Handler Item Kind Location LogoutHandler
         McpCallResult McpMadePrompt McpProgress McpPrompt McpPromptArgument McpPromptMessage
         McpResource McpTool PlainSocket MessageRole MethodHandler Middleware Mounted Options
-        Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope SessionHook
-        Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value WaitingPrompt
+        Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy
+        SessionHook Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,
     "acphold.stores": """
         Access AccessToken AmbiguousIdError Append Archived Arrivals At BaseJournal Deed Entries

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from acphold.client.prompt_content import Content
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
+    from acphold.client.session_copy import SessionCopy
     from acphold.history.fold import SessionState
     from acphold.history.prompt_queue import PromptQueue
     from acphold.history.timeline import Item, ToolCall
@@ -422,6 +423,19 @@ class RemoteSession:
     def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
         """Change a config option; returns all options with their new values."""
         return _background.run(self._session.set_option(option_id, value))
+
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        before: bool = False,
+        files: bool | str = False,
+        include: bool = False,
+    ) -> SessionCopy:
+        """Copy it into a new session, perhaps with its files; see `acphold.RemoteSession.fork`."""
+        return _background.run(
+            self._session.fork(at=at, before=before, files=files, include=include)
+        )
 
     def close(self) -> None:
         """Close the session, which cancels its turn."""

@@ -16,6 +16,7 @@ from acphold.client.prompt_content import Content
 from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_session import ConfigOption
 from acphold.client.remote_turn import Replay, UpdateStream
+from acphold.client.session_copy import CopiedFiles, SessionCopy
 from acphold.history.display_terminals import DisplayTerminal
 from acphold.history.fold import TurnState
 from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
@@ -55,6 +56,7 @@ __all__ = [
     "AuthHandler",
     "ConfigOption",
     "Content",
+    "CopiedFiles",
     "DisplayTerminal",
     "EndedPrompt",
     "Filled",
@@ -86,6 +88,7 @@ __all__ = [
     "Replay",
     "Rule",
     "Scope",
+    "SessionCopy",
     "SessionHook",
     "Severity",
     "SignedIn",

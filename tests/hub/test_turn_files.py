@@ -16,6 +16,7 @@ from acphold.errors import WorkspaceError
 from acphold.hub import kept_files, turn_files
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
+from acphold.server.principals import Principal
 from acphold.snapshots import comparison, snapshot
 from acphold.snapshots.git import GitError
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
@@ -254,6 +255,38 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
         count = await house.journal.count()
         with pytest.raises(WorkspaceError, match="not empty"):
             await fork_with_files(house.journal, row, str(tmp_path / "last"))
+        assert await house.journal.count() == count
+
+
+async def test_a_client_has_a_session_copied_with_its_files(
+    journal: Path, project: Project, tmp_path: Path
+) -> None:
+    async with shared(journal, snapshots=True) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for number in (1, 2):
+            turn = await house.begun(client, session, "go")
+            project.write("a.txt", f"turn {number}\n")
+            await house.agent.end(session)
+            await turn
+            await kept(house, session, number * 2)
+        ask = {"sessionId": session}
+        made = await client.call("_acphold/fork", {**ask, "files": True, "before": True})
+        beside = project.top.with_name(f"{project.top.name}-fork")
+        assert made["files"] == {"folder": str(beside)}
+        assert (made["cwd"], made["turns"]) == (str(beside), 1)
+        assert (beside / "a.txt").read_text() == "turn 1\n"
+        made = await client.call("_acphold/fork", {**ask, "files": str(tmp_path / "named")})
+        assert (tmp_path / "named" / "a.txt").read_text() == "turn 2\n"
+        plain = await client.call("_acphold/fork", ask)
+        assert (plain["turns"], plain["cwd"], "files" in plain) == (2, str(project.top), False)
+        count = await house.journal.count()
+        for wrong in ({"files": str(project.top)}, {"files": "relative"}, {"at": 0}, {"at": "x"}):
+            await client.refused("_acphold/fork", {**ask, **wrong})
+        far = house.stranger(Principal(name="far", sees_all=True, is_here=False))
+        await far.introduce(None, {})
+        refused = await far.refused("_acphold/fork", {**ask, "files": str(tmp_path / "far")})
+        assert "on this machine" in str(refused)
         assert await house.journal.count() == count
 
 

@@ -144,3 +144,23 @@ def test_programs_and_folders_are_named_by_who_may_manage_alone(started: str) ->
                     not_so.check(method, params)
             else:
                 not_so.check(method, params)
+
+
+@pytest.mark.parametrize(
+    ("params", "scope"),
+    [
+        (b'{"sessionId":"s1"}', "manage"),
+        (b'{"sessionId":"s1","files":false}', "manage"),
+        (b'{"sessionId":"s1","files":true}', "files"),
+        (b'{"sessionId":"s1","files":"/x"}', "files"),
+    ],
+)
+def test_a_copy_with_files_needs_a_scope_of_its_own(params: bytes, scope: Scope) -> None:
+    every: set[Scope] = {"watch", "prompt", "answer", "manage", "rules", "files"}
+    Principal(name="a", tenant="acme", scopes=frozenset({scope})).check_in(
+        ROW, "_acphold/fork", params
+    )
+    with pytest.raises(ForbiddenError):
+        Principal(name="b", tenant="acme", scopes=frozenset(every - {scope})).check_in(
+            ROW, "_acphold/fork", params
+        )

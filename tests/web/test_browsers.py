@@ -209,7 +209,7 @@ async def test_it_is_told_whose_page_it_is(web: Site) -> None:
     await hers.pair(as_user="alice", name="Chrome on Linux")
     told = (await hers.ask("/browser")).json
     assert (told["user"], told["name"]) == ("alice", "Chrome on Linux")
-    assert told["scopes"] == ["watch", "prompt", "answer", "manage", "rules"]
+    assert told["scopes"] == ["watch", "prompt", "answer", "manage", "rules", "files"]
     assert told["id"] == hers.told["id"]
     assert "page" not in told
 

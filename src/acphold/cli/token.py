@@ -71,7 +71,7 @@ def add_grant(parser: Parser) -> None:
         dest="scopes",
         action="append",
         choices=SCOPES,
-        help="watch, prompt, answer, manage or rules; repeatable [default: all]",
+        help="watch, prompt, answer, manage, rules or files; repeatable [default: all]",
     )
 
 
@@ -105,6 +105,7 @@ def token(
       answer  answer the agent's questions, set modes and options
       manage  start, copy and delete sessions, sign in
       rules   make rules that answer questions in advance (`acphold rules`)
+      files   copy sessions with their kept files into new folders of this machine (`acphold fork`)
 
     Rules are revoked with the scope answer, too.
     """

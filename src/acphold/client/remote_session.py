@@ -12,6 +12,7 @@ from msgspec import UNSET
 from acphold.client.prompt_content import content_blocks
 from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_turn import RemoteTurn
+from acphold.client.session_copy import SessionCopy, copied
 from acphold.client.turn_feed import TurnFeed, typed
 from acphold.errors import ConnectionLostError
 from acphold.history.raw_update import encode_object
@@ -193,6 +194,27 @@ class RemoteSession:
             SET_SESSION_CONFIG_OPTION.name, encode(request), on_result=self._feed.live.opened
         )
         return self.options
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        before: bool = False,
+        files: bool | str = False,
+        include: bool = False,
+    ) -> SessionCopy:
+        """Copy it into a new session; open that with `resume_session`.
+
+        The copy has the turns that have ended, up to the one with entry `at`, or only those
+        `before` it. With `files`, true or the absolute path of a new folder, the files that were
+        kept at that moment are laid out there, by default beside the project, and the new session
+        is in it; `include` also copies ignored files that its `.worktreeinclude` names. Raises
+        CapabilityError for an agent that acphold does not stand in front of, and RemoteError if
+        nothing was kept.
+        """
+        return await copied(
+            self._uplink, self.id, at=at, before=before, files=files, include=include
+        )
 
     async def close(self) -> None:
         """Close it, which cancels its turn; CapabilityError if the agent cannot."""

@@ -6,7 +6,6 @@ the state folder of this user, under the identity of the journal.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
@@ -227,7 +226,7 @@ async def fork_with_files(
             return laid, Included(is_possible=has_list(one.root))
         return laid, included(store, one.root, laid.folder, {path for path, _ in one.left_out})
 
-    laid, more = await asyncio.to_thread(work)
+    laid, more = await Threads(1).run(lambda _: work())
     below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
     cwd = str(PurePath(laid.folder) / below)
     os.makedirs(cwd, exist_ok=True)  # git knows no empty folders

@@ -21,7 +21,7 @@ from msgspec import Struct
 if TYPE_CHECKING:  # most processes never see a rule
     from acphold.standing import RuleChange, StandingRule
 
-Scope = Literal["watch", "prompt", "answer", "manage", "rules", "node", "browser"]
+Scope = Literal["watch", "prompt", "answer", "manage", "rules", "files", "node", "browser"]
 """A permission that a token gives its holder."""
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)[:-2]

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import (
+    FORK_METHOD,
     GUEST,
     QUEUE_METHOD,
     TENANT,
@@ -135,6 +136,7 @@ class ClientConnection:
                 lambda home, asked: home.set_config_option(asked)
             ),
         }
+        self._handlers[FORK_METHOD] = self._copy
         self._handlers[QUEUE_METHOD] = requests.at_home(lambda home, asked: home.queue(asked))
         # An extension's method, or one newer than this release: the agent handles it.
         self._extension = requests.at_home(lambda home, asked: home.ask(asked))
@@ -149,6 +151,11 @@ class ClientConnection:
             if not principal.vouches:  # no process of ours, whatever it says
                 for method in NEIGHBOURS:
                     del self._handlers[method]
+
+    async def _copy(self, request: Request) -> None:
+        from acphold.server.fork_request import answered  # late: few clients do this
+
+        request.answer(await answered(self._hub, self.principal, request.params))
 
     # -- as the hub sees it ---------------------------------------------------------------
 

@@ -10,6 +10,7 @@ client from the network has a token (`journal.access`), which names scopes:
 | prompt | to prompt in them, also into a running turn, and to cancel and close |
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
+| files | to copy sessions with their kept files into new folders of this machine |
 | rules | to make standing answers for their own sessions; revoking one only needs answer |
 
 A token may be for one session alone; the others then do not exist for it. The same goes for
@@ -27,7 +28,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.agents.capabilities import QUEUE_METHOD, permitted
+from acphold.agents.capabilities import FORK_METHOD, QUEUE_METHOD, permitted
 from acphold.agents.steer_method import STEERING
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow
@@ -66,6 +67,8 @@ def needed(method: str, params: bytes) -> Scope:
     """Return the scope that a request needs. Reading the prompts that wait is to watch."""
     if method == QUEUE_METHOD and "change" not in members(params):
         return "watch"
+    if method == FORK_METHOD and members(params).get("files", b"false").strip() != b"false":
+        return "files"
     return NEEDED.get(method, "manage")
 
 
