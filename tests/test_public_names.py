@@ -42,9 +42,9 @@ PUBLIC = {
         AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content
         CopiedFiles DisplayTerminal EndedPrompt Filled Folder Handler Item Kind Location
         LogoutHandler McpCallResult McpMadePrompt McpProgress McpPrompt McpPromptArgument
-        McpPromptMessage McpResource McpTool PlainSocket MessageRole MethodHandler Middleware Mounted Options
-        Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy
-        SessionHook Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value
+        McpPromptMessage McpResource McpTool PlainSocket MessageRole MethodHandler Middleware
+        Mounted Options Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope
+        SessionCopy SessionHook Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value
         WaitingPrompt
     """,
     "acphold.stores": """
