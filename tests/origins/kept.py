@@ -43,14 +43,17 @@ class KeptSession:
         does: Callable[[], object] | None = None,
         begin: State = "whole",
         end: State = "whole",
+        later: list[Raw] | None = None,
     ) -> None:
-        """One turn: its prompt, a snapshot, what the agent says and `does`, a snapshot."""
-        asyncio.run(self._turn(text, raws, does, begin, end))
+        """One turn: its prompt, a snapshot, what the agent says and `does`, a snapshot. `later`
+        are tool calls that `does` only makes."""
+        asyncio.run(self._turn(text, raws, later if later is not None else [], does, begin, end))
 
     async def _turn(
         self,
         text: str,
         raws: tuple[Raw, ...],
+        later: list[Raw],
         does: Callable[[], object] | None,
         begin: State,
         end: State,
@@ -63,7 +66,7 @@ class KeptSession:
         rows += self.snapshot(before, "begin", begin)
         if does is not None:
             does()
-        for kind, raw in (*raws, ended()):
+        for kind, raw in (*raws, *later, ended()):
             await journal.append(lease, [(kind, [raw])])
         await journal.settle(lease, lease.next_seq - 1)
         rows += self.snapshot(before, "end", end)

@@ -87,14 +87,21 @@ def head(checkout: Checkout) -> GitHead:
     if not name.startswith("refs/") or ".." in name.split("/"):
         return GitHead(None, "")
     branch = name.removeprefix("refs/heads/")
+    shown = os.fsencode(branch).decode(errors="replace")
+    return GitHead(commit_at(checkout, name), shown)
+
+
+def commit_at(checkout: Checkout, name: str) -> str | None:
+    """Return the object that a reference with this whole name leads to; None if there is none."""
+    if not name.startswith("refs/") or ".." in name.split("/") or "\0" in name:
+        return None
     commit = _text(os.path.join(checkout.common, name)).strip()
     if not commit:
         for line in _text(os.path.join(checkout.common, "packed-refs")).splitlines():
             found, _, its_name = line.partition(" ")
             if its_name == name:
                 commit = found
-    shown = os.fsencode(branch).decode(errors="replace")
-    return GitHead(commit if COMMIT.fullmatch(commit) else None, shown)
+    return commit if COMMIT.fullmatch(commit) else None
 
 
 def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:

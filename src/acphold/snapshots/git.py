@@ -43,7 +43,8 @@ def program() -> str | None:
 class Git:
     """Calls git on one git folder, with one work tree and one index; blocks.
 
-    `home` is where git looks for the files of a person: a folder without any.
+    `home` is where git looks for the files of a person: a folder without any. `objects` is a folder
+    of more objects, only for calls that write none.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Git:
         home: str,
         work_tree: str | None = None,
         index: str | None = None,
+        objects: str | None = None,
     ) -> None:
         path = program()
         if path is None:
@@ -81,6 +83,8 @@ class Git:
             self._env["GIT_WORK_TREE"] = work_tree
         if index is not None:
             self._env["GIT_INDEX_FILE"] = index
+        if objects is not None:
+            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:

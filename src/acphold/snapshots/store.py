@@ -224,6 +224,15 @@ class Stores:
         path = os.path.join(self.folder, store_id)
         return SnapshotStore(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
 
+    def known(self, project: str) -> SnapshotStore | None:
+        """The store of a project, as `of` has it; None if there is none yet."""
+        named = os.fsencode(project)
+        for store in self:
+            with suppress(OSError):
+                if contents(os.path.join(store.path, "project"), 1 << 16) == named:
+                    return store
+        return None
+
     def clear(self, deadline: float) -> None:
         """Remove what a killed process has left of a store; raises TimeoutError and OSError."""
         with locked(os.path.join(self.folder, ".lock"), deadline):
@@ -238,11 +247,9 @@ class Stores:
         """
         os.makedirs(self.folder, 0o700, exist_ok=True)
         with locked(os.path.join(self.folder, ".lock"), deadline):
+            if (store := self.known(project)) is not None:
+                return store
             named = os.fsencode(project)
-            for store in self:
-                with suppress(OSError):
-                    if contents(os.path.join(store.path, "project"), 1 << 16) == named:
-                        return store
             path = os.path.join(self.folder, token_hex(8))
             for folder in ("objects/info", "objects/pack", "refs", "info", "roots"):
                 os.makedirs(os.path.join(path, folder), 0o700)

@@ -1,0 +1,340 @@
+"""`acphold why`: the prompts that lines of a file, or of a commit, came from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened
+from acphold.cli.settings import agent_name
+from acphold.cli.terminal_text import counted, on_one_line
+from acphold.errors import UnknownSessionError
+from acphold.exports.markdown import plain
+from acphold.journal import Journal
+from acphold.origins.agent_trace import Run, runs, trace_record
+from acphold.origins.why import Lines, Origin, TurnFacts, below, origins, turn_facts
+from acphold.presentation.json_facts import place_name
+from acphold.presentation.visible_text import visible_json
+from acphold.processes.program_group import ProgramGroup
+from acphold.reading.local_reader import entries_of
+from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.commits import CommitReader, bare_folder
+from acphold.snapshots.git import GitError
+from acphold.workspace.regular_files import contents
+
+SECONDS = 60.0
+"""Seconds that reading a commit may take."""
+
+MOST_FILES = 500
+MOST_BYTES = 16 << 20
+"""Files of a commit that are looked at, and the bytes of one."""
+
+SHOWN_CHARACTERS = 200
+"""Characters of a prompt that are printed."""
+
+SHOWN_TURNS = 5
+"""Turns that are named of a line that may have come from several."""
+
+FILE_LINES = re.compile(r"(?s)(?P<file>.+):(?P<first>[1-9][0-9]{0,8})(-(?P<last>[1-9][0-9]{0,8}))?")
+
+Facts = Mapping[tuple[str, int], TurnFacts]
+
+
+def parser() -> Parser:
+    """The arguments of `why`."""
+    made = Parser(why, "why", "[OPTIONS] FILE:LINE | COMMIT", is_read=True)
+    made.add_argument(
+        "target",
+        metavar="FILE:LINE | COMMIT",
+        help="a line of a file, or lines: FILE:3-9; or a commit of the repository here",
+    )
+    made.add_argument(
+        "--format",
+        dest="form",
+        choices=("text", "json", "agent-trace"),
+        default="text",
+        help="text, JSON with one object per line, or a record of Agent Trace [default: text]",
+    )
+    made.add_argument(
+        "--pr",
+        action="store_true",
+        help="Markdown for a pull request, without secrets, home paths and addresses",
+    )
+    add_journal(made)
+    return made
+
+
+def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
+    """Say which prompt a line or a commit came from.
+
+    That needs sessions whose files were kept: `snapshots = true` in the settings. A line is found
+    by its content in the snapshots of this repository, in all work trees and sessions; rebases,
+    squashes and copies of a commit change nothing, and no date is looked at.
+
+    Shown: the agent showed an edit that led to it; you see the prompt, the session, the agent, and
+    the answer to the question about that edit. In a turn, but not shown: a command, you or another
+    session made it. Unknown: everything else, such as what changed between two turns, was there
+    before the first snapshot, or was reformatted since.
+
+    With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
+    With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
+    unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
+    """
+    if pr and form != "text":
+        raise UsageError("--pr and --format are two outputs; name one")
+    try:
+        asyncio.run(_why(journal, target, form, pr=pr))
+    except (GitError, TimeoutError, BufferError) as error:
+        raise UsageError(f"{target}: {error}") from None
+    return Exit.OK
+
+
+async def _why(location: str | None, target: str, form: str, *, pr: bool) -> None:
+    checkout, commit, asked = await asyncio.to_thread(_asked, target)
+    async with opened(location) as journal:
+        found = await origins(journal, checkout, asked)
+        every = [
+            run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)
+        ]
+        facts = await _facts(journal, every)
+        every = [_without_gone(run, facts) for run in every]
+        if pr:
+            facts = {key: await _redacted(journal, its) for key, its in facts.items()}
+    if form == "agent-trace":
+        print(visible_json(msgspec.json.encode(trace_record(every, facts, commit)).decode()))
+    elif form == "json":
+        for run in every:
+            print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
+    elif pr:
+        print("\n".join(_markdown(every, facts)))
+    else:
+        title = f"commit {commit[:12]}" if commit else target
+        for line in _text(title, every, facts):
+            print(line)
+
+
+# -- what is asked -------------------------------------------------------------------------
+
+
+def _asked(target: str) -> tuple[Checkout, str | None, list[Lines]]:
+    """Return the checkout, the id of the commit if one is asked about, and the lines."""
+    named = FILE_LINES.fullmatch(target)
+    if named and (os.path.isfile(named["file"]) or checkout_of(os.getcwd()) is None):
+        return _lines_of_file(named)
+    checkout = checkout_of(os.getcwd())
+    if checkout is None or not checkout.is_repository:
+        raise UsageError("this folder is in no git repository")
+    deadline = time.monotonic() + SECONDS
+    with ProgramGroup(deadline) as group, bare_folder() as folder:
+        reader = CommitReader(group, checkout, folder)
+        try:
+            commit = reader.named(target)
+        except GitError:
+            raise UsageError(
+                f"{target!r} is neither FILE:LINE nor a commit of this repository"
+            ) from None
+        added = [it for it in reader.added(commit) if it.lines]
+        if len(added) > MOST_FILES:
+            print(f"only the first {MOST_FILES:,} of {len(added):,} files", file=sys.stderr)
+        found = reader.files.contents([it.blob for it in added[:MOST_FILES]], MOST_BYTES)
+    return (
+        checkout,
+        commit,
+        [
+            Lines(it.path, found[it.blob], it.lines)
+            for it in added[:MOST_FILES]
+            if it.blob in found and b"\0" not in found[it.blob]
+        ],
+    )
+
+
+def _lines_of_file(named: re.Match[str]) -> tuple[Checkout, None, list[Lines]]:
+    file, first, last = named["file"], int(named["first"]), int(named["last"] or named["first"])
+    checkout = checkout_of(os.path.dirname(os.path.abspath(file)))
+    if checkout is None:
+        raise UsageError(f"{file} is in no git repository")
+    try:
+        content = contents(file, MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
+    count = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+    if not first <= last <= count:
+        raise UsageError(f"{file} has {counted(count, 'line')}")
+    asked = Lines(below(checkout, file), content, tuple(range(first, last + 1)))
+    return checkout, None, [asked]
+
+
+async def _facts(journal: Journal, found: Sequence[Run]) -> dict[tuple[str, int], TurnFacts]:
+    """Return the facts about each turn that is known for some lines."""
+    facts: dict[tuple[str, int], TurnFacts] = {}
+    for run in found:
+        for claim in run.origin.claims if run.origin.how != "unknown" else ():
+            key = (claim.session_id, claim.turn)
+            try:
+                its = await turn_facts(journal, claim)
+            except UnknownSessionError:  # deleted meanwhile
+                continue
+            if key in facts:
+                allowed = dict.fromkeys((*facts[key].allowed, *its.allowed))
+                its = replace(its, allowed=tuple(allowed))
+            facts[key] = its
+    return facts
+
+
+def _without_gone(run: Run, facts: Facts) -> Run:
+    """Return lines of a session that is gone as unknown ones."""
+    if run.origin.how != "unknown":
+        claim = run.origin.claims[0]
+        if (claim.session_id, claim.turn) not in facts:
+            run.origin = Origin("unknown", reason="its session was deleted")
+    return run
+
+
+async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
+    """Return the facts without secrets, as exports have them; RedactionError."""
+    from acphold.redaction.redactor import Redactor  # late: few need it
+
+    redactor = Redactor()
+    told = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
+    redactor.learn_value(told)
+    async for entry in entries_of(journal, facts.session_id):
+        redactor.look(entry)
+    while not redactor.is_done():
+        async for entry in entries_of(journal, facts.session_id):
+            redactor.look(entry)
+    shown = redactor.value(told)
+    assert isinstance(shown, dict)
+    return replace(
+        facts, title=shown["title"], prompt=shown["prompt"], allowed=tuple(shown["allowed"])
+    )
+
+
+# -- what is printed -----------------------------------------------------------------------
+
+
+def _json(run: Run, facts: Facts) -> dict[str, object]:
+    its: TurnFacts | None = None
+    if run.origin.how != "unknown":
+        claim = run.origin.claims[0]
+        its = facts[claim.session_id, claim.turn]
+    return {
+        "path": run.path,
+        "firstLine": run.first,
+        "lastLine": run.last,
+        "how": run.origin.how,
+        "reason": run.origin.reason or None,
+        "sessionId": its and its.session_id,
+        "seq": its and its.seq,
+        "turn": its and its.turn,
+        "agent": its and its.agent,
+        "prompt": its and its.prompt,
+        "allowed": list(its.allowed) if its else [],
+    }
+
+
+def _by_turn(found: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
+    """Return the lines of each turn that is known, in order of its first line."""
+    turns: dict[tuple[str, int], list[Run]] = {}
+    for run in found:
+        if run.origin.how != "unknown":
+            claim = run.origin.claims[0]
+            turns.setdefault((claim.session_id, claim.turn), []).append(run)
+    return turns
+
+
+def _count(found: Sequence[Run]) -> int:
+    return sum(run.last - run.first + 1 for run in found)
+
+
+def _places(found: Sequence[Run]) -> str:
+    """Return lines as text: `a.py 3-5, 9; b.py 1`."""
+    files: dict[str, list[str]] = {}
+    for run in found:
+        lines = str(run.first) if run.first == run.last else f"{run.first}-{run.last}"
+        files.setdefault(run.path, []).append(lines)
+    return "; ".join(f"{path} {', '.join(lines)}" for path, lines in files.items())
+
+
+def _said(prompt: str) -> str:
+    text = " ".join(prompt.split())
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _counts(found: Sequence[Run]) -> str:
+    shown = _count([run for run in found if run.origin.how == "shown"])
+    seen = _count(found) - shown
+    said = []
+    if shown:
+        said.append(f"{counted(shown, 'line')} shown by the agent")
+    if seen:
+        said.append(
+            f"{counted(seen, 'line')} that appeared in this turn and that the agent did not show"
+        )
+    return ", ".join(said)
+
+
+def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
+    """Yield the answer for a person, in lines."""
+    yield on_one_line(title)
+    if not found:
+        yield "  no lines of text were added"
+    turns = _by_turn(found)
+    for key, its in turns.items():
+        fact = facts[key]
+        about = [
+            place_name(fact.session_id, fact.seq),
+            f"turn {fact.turn}",
+            agent_name(fact.agent),
+            fact.title,
+        ]
+        yield ""
+        yield on_one_line(f"“{_said(fact.prompt)}”")
+        yield "  " + on_one_line(" · ".join(filter(None, about)))
+        yield "  " + on_one_line(f"{_counts(its)}: {_places(its)}")
+        if any(run.origin.how == "seen" for run in its):
+            yield "  not shown: a command of the agent, you, or another session made it"
+        if any(run.origin.how == "shown" for run in its):
+            allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
+            yield "  " + on_one_line(f"allowed by: {allowed}")
+    reasons: dict[str, list[Run]] = {}
+    for run in found:
+        if run.origin.how == "unknown":
+            reasons.setdefault(run.origin.reason, []).append(run)
+    for reason, its in reasons.items():
+        yield ""
+        yield on_one_line(f"Unknown: {counted(_count(its), 'line')}: {_places(its)}")
+        yield f"  {reason}"
+        if turns_of := sorted(
+            {(it.session_id, it.turn) for run in its for it in run.origin.claims}
+        ):
+            named = ", ".join(f"turn {turn} of {session_id}" for session_id, turn in turns_of[:5])
+            yield "  " + on_one_line(named)
+
+
+def _markdown(found: Sequence[Run], facts: Facts) -> Iterator[str]:
+    """Yield the answer for a pull request, in lines of Markdown."""
+    turns = _by_turn(found)
+    known = sum(_count(its) for its in turns.values())
+    yield "### Prompts"
+    yield ""
+    for key, its in turns.items():
+        fact = facts[key]
+        yield f"- {_quoted(_said(fact.prompt))}"
+        yield f"  {_quoted(agent_name(fact.agent))}; {_counts(its)}: {_quoted(_places(its))}"
+    if turns:
+        yield ""
+    every = counted(_count(found), "line")
+    yield f"{known:,} of {every} came in these turns; of the others nothing is known."
+
+
+def _quoted(text: str) -> str:
+    """Return a text of others on one line that Markdown shows as it is; it notifies nobody."""
+    return plain(text).replace("@", "@\N{ZERO WIDTH SPACE}")

@@ -1,0 +1,224 @@
+"""The versions of a file that snapshots have, and the one in which a line first stood.
+
+A version is its content: a file that comes back, as by a checkout, is the version that it was
+before. Versions and the steps between them become commits in a throw-away repository, of which
+`git blame` is asked. No clock is looked at: an order that is wrong only makes less known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha1
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.git import Git
+
+MOST_VERSIONS: Final = 2000
+MOST_CHARACTERS: Final = 64 << 20
+"""Versions of one file, and their bytes; beyond that nothing is known."""
+
+TIPS: Final = 15
+"""Versions in which a line is looked for that the most similar one does not have."""
+
+DISTINCT: Final = 8
+"""Letters and digits of a line that is recognised by itself."""
+
+
+class Claim(Struct, frozen=True, order=True):
+    """A turn of a session in which a version came to be. `is_shown`: by edits that the agent
+    showed, in these `calls`."""
+
+    session_id: str
+    turn: int
+    is_shown: bool
+    calls: tuple[str, ...] = ()
+
+
+def version_of(content: bytes) -> str:
+    """The id of a version: that of git for its content."""
+    return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+class Versions:
+    """The versions of one file."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self.parents: dict[str, list[str]] = {}
+        self.claims: dict[str, list[Claim]] = {}
+        self.is_too_much = False
+        self._size = 0
+
+    def add(self, content: bytes) -> str:
+        """Add a version, and return its id."""
+        version = version_of(content)
+        if version not in self.contents:
+            self._size += len(content)
+            self.is_too_much |= self._size > MOST_CHARACTERS
+            self.is_too_much |= len(self.contents) >= MOST_VERSIONS
+            self.contents[version] = content
+            self.parents[version] = []
+            self.claims[version] = []
+        return version
+
+    def step(self, before: str | None, after: str, claim: Claim | None = None) -> None:
+        """Note that one version followed another, None for no file; `claim` is what is known of
+        it. What leads back to an earlier version is no origin of it."""
+        if before is not None:
+            if self._is_above(after, before):
+                return
+            if before not in self.parents[after]:
+                self.parents[after].append(before)
+        if claim is not None and claim not in self.claims[after]:
+            self.claims[after].append(claim)
+
+    def _is_above(self, one: str, other: str) -> bool:
+        """True if `one` is `other`, or comes before it."""
+        seen: set[str] = set()
+        waiting = [other]
+        while waiting:
+            if (version := waiting.pop()) == one:
+                return True
+            if version not in seen:
+                seen.add(version)
+                waiting += self.parents[version]
+        return False
+
+    def _in_order(self) -> list[str]:
+        """The versions, each behind its parents."""
+        done: dict[str, None] = {}
+        waiting = [*reversed(self.contents)]
+        while waiting:
+            version = waiting[-1]
+            if version in done:
+                waiting.pop()
+                continue
+            missing = [it for it in self.parents[version] if it not in done]
+            if missing:
+                waiting += missing
+            else:
+                done[waiting.pop()] = None
+        return [*done]
+
+    def _similar(self, content: bytes) -> list[str]:
+        """The versions that nothing followed, the most similar one to a content first; before all
+        the most similar version."""
+        lines = Counter(content.split(b"\n"))
+        best, most = "", -1
+        common: dict[str, int] = {}
+        for version in self._in_order():
+            its = Counter(self.contents[version].split(b"\n"))
+            same = sum((lines & its).values())
+            common[version] = same
+            if 2 * same - its.total() >= most or not best:
+                best, most = version, 2 * same - its.total()
+        followed = {parent for parents in self.parents.values() for parent in parents}
+        tips = [it for it in self.contents if it not in followed and it != best]
+        tips.sort(key=lambda it: common[it], reverse=True)
+        return [best, *tips[:TIPS]]
+
+    def origins(
+        self, group: ProgramGroup, folder: str, content: bytes, lines: Sequence[int]
+    ) -> dict[int, str | None]:
+        """Return the version in which each of these lines of a content first stood; None if that
+        is not known. `folder` is a bare repository to throw away."""
+        if not self.contents or self.is_too_much or not lines:
+            return dict.fromkeys(lines)
+        here = version_of(content)
+        texts = content.split(b"\n")
+        if here in self.contents:
+            found = self._blamed(group, folder, here, content, self.parents[here], lines)
+            return self._made(found, texts)
+        near = self._similar(content)
+        found = self._blamed(group, folder, here, content, near[:1], lines)
+        # In the most similar version alone a line may be known by its place; in others, where
+        # lines may be alike by chance, only by itself.
+        counts = Counter(texts)
+        left = [
+            line
+            for line, version in found.items()
+            if version == here and counts[texts[line - 1]] == 1 and _is_distinct(texts[line - 1])
+        ]
+        if left and len(near) > 1:
+            found |= self._blamed(group, folder, here, content, near, left)
+        return self._made({line: it for line, it in found.items() if it != here}, texts) | {
+            line: None for line, it in found.items() if it == here
+        }
+
+    def _made(self, found: Mapping[int, str], texts: Sequence[bytes]) -> dict[int, str | None]:
+        """Leave out lines that only moved: the version before it has them as often."""
+        counts: dict[str, Counter[bytes]] = {}
+        made: dict[int, str | None] = {}
+        for line, version in found.items():
+            for it in (version, *self.parents[version]):
+                if it not in counts:
+                    counts[it] = Counter(self.contents[it].split(b"\n"))
+            text = texts[line - 1]
+            many = counts[version][text]
+            is_new = all(counts[it][text] < many for it in self.parents[version])
+            made[line] = version if is_new else None
+        return made
+
+    def _blamed(
+        self,
+        group: ProgramGroup,
+        folder: str,
+        here: str,
+        content: bytes,
+        parents: Sequence[str],
+        lines: Sequence[int],
+    ) -> dict[int, str]:
+        """Have git say in which version each line of a content with these parents first stood."""
+        order = [*(it for it in self._in_order() if it != here), here]
+        needed = {here, *parents}
+        for version in reversed(order):
+            if version in needed and version != here:
+                needed.update(self.parents[version])
+        order = [it for it in order if it in needed]
+        marks = {version: at for at, version in enumerate(order, 1)}
+        stream: list[bytes] = []
+        for version, mark in marks.items():
+            data = content if version == here else self.contents[version]
+            above = parents if version == here else self.parents[version]
+            stream.append(b"reset refs/heads/v\n\ncommit refs/heads/v\nmark :%d\n" % mark)
+            stream.append(b"committer a <a> 0 +0000\ndata 40\n%s\n" % version.encode())
+            stream += [
+                b"%s :%d\n" % (b"merge" if at else b"from", marks[it])
+                for at, it in enumerate(above)
+            ]
+            stream.append(b"M 100644 inline f\ndata %d\n%s\n" % (len(data), data))
+        git = Git(group, folder, home=folder)
+        git.run("fast-import", "--quiet", "--force", stdin=b"".join(stream))
+        said = git.run("blame", "--porcelain", *_ranges(lines), "refs/heads/v", "--", "f")
+        found: dict[int, str] = {}
+        versions: dict[bytes, str] = {}
+        at, commit = 0, b""
+        for line in said.split(b"\n"):
+            if line.startswith(b"\t"):
+                found[at] = versions[commit]
+            elif line.startswith(b"summary "):
+                versions[commit] = line[8:].decode()
+            else:
+                words = line.split(b" ")
+                if len(words[0]) == 40 and len(words) >= 3:
+                    commit, at = words[0], int(words[2])
+        return {n: found[n] for n in lines if n in found}
+
+
+def _ranges(lines: Iterable[int]) -> list[str]:
+    """Options that name these lines; all of a file, if they are many pieces."""
+    runs: list[list[int]] = []
+    for line in sorted(lines):
+        if runs and runs[-1][1] + 1 == line:
+            runs[-1][1] = line
+        else:
+            runs.append([line, line])
+    return [f"-L{first},{last}" for first, last in runs] if len(runs) <= 100 else []
+
+
+def _is_distinct(text: bytes) -> bool:
+    return sum(chr(it).isalnum() for it in text) >= DISTINCT

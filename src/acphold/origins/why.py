@@ -1,0 +1,330 @@
+"""The prompts that lines of a file came from, as far as snapshots and the journal show it.
+
+A line is looked for in the versions of its file that any session's snapshots have, by content: see
+`origins.versions`. Of the version in which it first stood this is known:
+
+shown     the agent showed an edit that led to it, in one turn
+seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
+          a command, a person or another session made it
+unknown   anything else, with the reason
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acphold.errors import UnknownSessionError
+from acphold.history.decisions import asked_question, closed_question
+from acphold.history.entries import ANSWER, QUESTION
+from acphold.history.raw_update import items, members, string
+from acphold.history.turn_spans import TurnSpan, turn_spans
+from acphold.history.words import document
+from acphold.hub.kept_files import stores_of
+from acphold.journal import Journal, SessionRow, history
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.origins.kept_changes import shown_edits
+from acphold.origins.steps import numbered, steps
+from acphold.origins.versions import Claim, Versions
+from acphold.processes.program_group import ProgramGroup
+from acphold.reports.file_edits import ABSENT, Edit, FileText, between
+from acphold.snapshots.checkouts import Checkout
+from acphold.snapshots.commits import bare_folder
+from acphold.snapshots.comparison import SnapshotReader
+from acphold.snapshots.store import SnapshotStore
+from acphold.workspace.threads import Threads
+
+SECONDS: Final = 60.0
+"""Seconds that an answer may take, beside reading the journal."""
+
+PROMPT_CHARACTERS: Final = 100_000
+
+NO_SNAPSHOT = "no snapshot of this file is kept"
+NOT_KEPT = "it is in no snapshot: it changed after the last one, or came some other way"
+BEFORE = "it was there already, or came between two turns"
+SEVERAL = "it appeared in several turns"
+
+
+class Origin(Struct, frozen=True):
+    """What is known of a line; `reason` says why it is unknown, and `claims` are the turns in
+    which it then may have been made."""
+
+    how: Literal["shown", "seen", "unknown"]
+    claims: tuple[Claim, ...] = ()
+    reason: str = ""
+
+
+class TurnFacts(Struct, frozen=True):
+    """A turn that lines came from: `seq` is the entry of its prompt, `allowed` are lines about
+    the answers to questions about the calls that showed them."""
+
+    session_id: str
+    title: str
+    agent: str
+    turn: int
+    seq: int
+    prompt: str
+    allowed: tuple[str, ...] = ()
+
+
+class _Chain(Struct):
+    """The snapshots of one folder in one session, with its turns and the edits in them."""
+
+    row: SessionRow
+    spans: list[TurnSpan]
+    rows: list[TurnSnapshot]
+    shown: dict[tuple[int, str], list[Edit]] = {}
+
+
+class Lines(Struct, frozen=True):
+    """Lines of a file, numbered from 1, of whose origin is asked; `path` is below the top."""
+
+    path: str
+    content: bytes
+    lines: tuple[int, ...]
+
+
+async def origins(
+    journal: Journal, checkout: Checkout, asked: Sequence[Lines]
+) -> list[dict[int, Origin]]:
+    """Return the origin of each line, in each of these files. Raises GitError, TimeoutError,
+    BufferError and OSError."""
+    stores = await stores_of(journal)
+    named = await journal.snapshots.named()
+    known = stores.known(checkout.common or checkout.top)
+    ids = {one.store for _, one in named if one.root == checkout.top and one.store}
+    ids |= {known.id} if known is not None else set()
+    found = [store for store in map(stores.find, sorted(ids)) if store is not None]
+    by_folder: dict[tuple[str, str, str], list[TurnSnapshot]] = {}
+    for session_id, one in named:
+        if one.store in ids or (not one.is_kept and one.root == checkout.top):
+            by_folder.setdefault((one.store, session_id, one.root), []).append(one)
+    threads = Threads(1)
+    paths = [it.path for it in asked]
+    found_versions = [Versions() for _ in asked]
+    deadline = time.monotonic() + SECONDS
+    for store in found:
+        its = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
+        trees = {one.tree for rows in its.values() for one in rows}
+        blobs = await threads.run(lambda _, s=store, t=trees: _blobs(s, t, paths, deadline))  # type: ignore[misc]
+        chains: list[_Chain] = []
+        for (_, session_id, root), rows in its.items():
+            if not any(_changes(blobs, rows, path) for path in paths):
+                continue
+            try:
+                row = await journal.session(session_id)
+            except UnknownSessionError:  # deleted meanwhile
+                continue
+            spans = await turn_spans(history(journal, session_id))
+            shown = await shown_edits(journal, row, spans, root)
+            chains.append(_Chain(row, spans, rows, shown))
+        await threads.run(
+            lambda _, s=store, b=blobs, c=chains: _fill(  # type: ignore[misc]
+                s, b, c, paths, found_versions, deadline
+            )
+        )
+    return await threads.run(lambda _: _asked(found_versions, asked, deadline))
+
+
+@contextmanager
+def _reading(store: SnapshotStore, deadline: float) -> Iterator[SnapshotReader]:
+    with store.used(deadline), ProgramGroup(deadline) as group:
+        yield SnapshotReader(store.git(group))
+
+
+Blobs = Mapping[tuple[str, str], str | None]
+"""The id of the content of a file, by tree and path."""
+
+
+def _blobs(store: SnapshotStore, trees: set[str], paths: Sequence[str], deadline: float) -> Blobs:
+    places = [(tree, path) for tree in sorted(trees) for path in paths if "\n" not in path]
+    with _reading(store, deadline) as snapshots:
+        return dict(zip(places, snapshots.blobs(places), strict=True))
+
+
+def _changes(blobs: Blobs, rows: Sequence[TurnSnapshot], path: str) -> bool:
+    """True if there is a file with this path in one of these snapshots."""
+    return any(blobs.get((one.tree, path)) for one in rows)
+
+
+def _fill(
+    store: SnapshotStore,
+    blobs: Blobs,
+    chains: Sequence[_Chain],
+    paths: Sequence[str],
+    versions: Sequence[Versions],
+    deadline: float,
+) -> None:
+    """Add the versions of each file in these chains, and the steps between them."""
+    with _reading(store, deadline) as snapshots:
+        contents = snapshots.contents(blob for blob in blobs.values() if blob)
+    # The order in time only decides which of two steps that lead in a circle counts.
+    found = sorted(
+        (
+            (step.after.at, number, step)
+            for number, chain in enumerate(chains)
+            for step in steps(numbered(chain.rows, chain.spans), len(chain.spans))
+        ),
+        key=lambda it: it[:2],
+    )
+    for path, its in zip(paths, versions, strict=True):
+        for (_, its_path), blob in blobs.items():
+            if its_path == path and blob in contents:
+                its.add(contents[blob])
+        for _, number, step in found:
+            chain = chains[number]
+            old = blobs.get((step.before.tree, path))
+            new = blobs.get((step.after.tree, path))
+            before = contents.get(old) if old else None
+            if new is None or new not in contents or new == old:
+                continue
+            if old is not None and before is None:  # too long to be read
+                its.add(contents[new])
+                continue
+            session_id = chain.row.session_id
+            edits = [it for turn in step.turns for it in chain.shown.get((turn, path), ())]
+            begins = step.between[0] if step.before.edge == "begin" else None
+            last = _add_shown(its, before, contents[new], edits, session_id, begins)
+            after = its.add(contents[new])
+            claim = None
+            if step.is_sure and step.turns:
+                claim = Claim(session_id, step.turns[0], False)
+            if last != after:
+                if last is not None:
+                    its.step(last, after)
+                its.step(None if before is None else its.add(before), after, claim)
+
+
+def _add_shown(
+    versions: Versions,
+    before: bytes | None,
+    after: bytes,
+    edits: Sequence[Edit],
+    session_id: str,
+    begins: int | None,
+) -> str | None:
+    """Add the versions that the edits of a step lead to; return the last one, None without any.
+
+    An edit that writes a whole file has the lines of others, too: it claims lines only in the turn
+    with whose beginning the step `begins`.
+    """
+    text: FileText = ABSENT
+    if before is not None:
+        try:
+            text = before.decode()
+        except UnicodeDecodeError:
+            return None
+    done = [it for it in edits if it.is_over]
+    for some in (edits, done):
+        states = between(some, text)
+        if len(states) == len(some) and states and _bytes(states[-1]) == after:
+            break
+    else:
+        some, states = done, between(done, text)
+    last = None if before is None else versions.add(before)
+    is_any = False
+    for edit, state in zip(some, states, strict=False):
+        if (content := _bytes(state)) is None:
+            last = None
+            continue
+        version = versions.add(content)
+        if version != last:
+            calls = (edit.call,) if edit.call else ()
+            is_sure = bool(edit.old) or edit.turn == begins
+            claim = Claim(session_id, edit.turn, True, calls) if is_sure else None
+            versions.step(last, version, claim)
+        last, is_any = version, True
+    return last if is_any else None
+
+
+def _bytes(state: FileText) -> bytes | None:
+    return state.encode(errors="surrogatepass") if isinstance(state, str) else None
+
+
+def _asked(
+    versions: Sequence[Versions], asked: Sequence[Lines], deadline: float
+) -> list[dict[int, Origin]]:
+    found: list[dict[int, Origin]] = []
+    for its, lines in zip(versions, asked, strict=True):
+        # A group and a folder for each: nothing of one file can be met in another.
+        with ProgramGroup(deadline) as group, bare_folder() as folder:
+            stood = its.origins(group, folder, lines.content, lines.lines)
+        found.append({line: _origin(its, version) for line, version in stood.items()})
+    return found
+
+
+def _origin(versions: Versions, version: str | None) -> Origin:
+    """Return what is known of a line that first stood in this version."""
+    if version is None:
+        return Origin("unknown", reason=NOT_KEPT if versions.contents else NO_SNAPSHOT)
+    claims = versions.claims[version]
+    for is_shown in (True, False):
+        its = [claim for claim in claims if claim.is_shown is is_shown]
+        turns = {(claim.session_id, claim.turn) for claim in its}
+        if len(turns) == 1:
+            calls = tuple(dict.fromkeys(call for claim in its for call in claim.calls))
+            one = Claim(its[0].session_id, its[0].turn, is_shown, calls)
+            return Origin("shown" if is_shown else "seen", (one,))
+        if turns:
+            return Origin("unknown", tuple(its), SEVERAL)
+    return Origin("unknown", reason=BEFORE)
+
+
+# -- what is known of a turn -------------------------------------------------------------------
+
+
+async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
+    """Return the prompt of a turn and the answers to questions about its calls; raises
+    UnknownSessionError."""
+    row = await journal.session(claim.session_id)
+    spans = await turn_spans(history(journal, row.session_id))
+    span = spans[claim.turn - 1]
+    seq, prompt = span.first, ""
+    asked: dict[str, str] = {}
+    answered: dict[str, list[str]] = {}
+    async for segment in history(journal, row.session_id, span.first - 1):
+        for entry in segment.entries():
+            if not span.first <= entry.seq <= span.last:
+                continue
+            if not prompt and (words := document(entry).messages):
+                prompt, seq = words[:PROMPT_CHARACTERS], entry.seq
+            if entry.kind == QUESTION:
+                question = asked_question(entry.raw)
+                if (call := string(question.tool_call.get("toolCallId"))) is not None:
+                    asked[question.id] = call
+            elif entry.kind == ANSWER:
+                closed = closed_question(entry.raw)
+                call = asked.get(closed.question)
+                if call is not None and call in claim.calls:
+                    answered.setdefault(call, []).append(_answer(entry.raw))
+        if segment.last_seq >= span.last:
+            break
+    allowed = [line for call in claim.calls for line in answered.get(call, ())]
+    return TurnFacts(
+        row.session_id, row.title or "", row.agent, claim.turn, seq, prompt, tuple(allowed)
+    )
+
+
+def _answer(raw: bytes) -> str:
+    """Return who answered a question, in a line."""
+    parts = members(raw)
+    closed = closed_question(raw)
+    if rule := members(parts.get("rule", b"")):
+        texts = [text for it in items(rule.get("texts", b"")) if (text := string(it))]
+        numbers = [it.decode() for it in items(rule.get("numbers", b""))]
+        said = "; ".join(f"{n}: {text}" for n, text in zip(numbers, texts, strict=False))
+        return f"your rule {said}"
+    if closed.outcome != "answered":
+        return f"the question was {closed.outcome}"
+    return f"a person, in {closed.client}" if closed.client else "a person"
+
+
+def below(checkout: Checkout, file: str) -> str:
+    """Return the path of a file below the top of its checkout."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))
+    return os.path.relpath(os.path.join(folder, os.path.basename(file)), checkout.top)

@@ -1,0 +1,180 @@
+"""`acphold why`: which prompt a line, or a commit, came from; and what is not known."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import Raw
+from tests.origins.kept import KeptSession, edit
+from tests.snapshots.conftest import Project, digest
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Project(folder)
+    made.git("init", "-q", "-b", "main")
+    made.write("cart.py", "def total(items):\n    return 0\n")
+    made.commit("begin")
+    monkeypatch.chdir(made.top)
+    return made
+
+
+def asked(call: str, rule: str = "") -> list[Raw]:
+    """The question about a call, and its answer: by a rule, or by a person."""
+    params = {
+        "toolCall": {"toolCallId": call, "title": "Edit cart.py"},
+        "options": [{"optionId": "y", "name": "Allow", "kind": "allow_once"}],
+    }
+    question = {"id": f"q{call}", "method": "session/request_permission", "params": params}
+    answer: dict[str, object] = {
+        "question": f"q{call}",
+        "outcome": "answered",
+        "result": {"outcome": {"outcome": "selected", "optionId": "y"}},
+    }
+    if rule:
+        answer["rule"] = {"numbers": [3], "texts": [rule], "at": 1}
+    else:
+        answer["client"] = {"name": "Zed", "version": "1"}
+    return [("question", json.dumps(question).encode()), ("answer", json.dumps(answer).encode())]
+
+
+@pytest.fixture
+def session(journal: Path, project: Project) -> KeptSession:
+    """A turn with an edit and a command, a change by hand, a turn with an edit; all committed."""
+    made = KeptSession(journal, project)
+
+    def first() -> None:
+        project.write("cart.py", "def total(items):\n    return sum(items)\n")
+        project.write("lock.txt", "made by a command\n")
+
+    def second() -> None:
+        text = (project.top / "cart.py").read_text()
+        project.write("cart.py", text + "\n\ndef empty():\n    return []\n")
+
+    one = edit("1", "cart.py", "    return 0\n", "    return sum(items)\n")
+    made.turn(f"Sum up, with {SECRET} @team <b>", *asked("1"), one, does=first)
+    project.write("cart.py", (project.top / "cart.py").read_text() + "# by hand\n")
+    two = edit("2", "cart.py", "# by hand\n", "# by hand\n\n\ndef empty():\n    return []\n")
+    made.turn("Now an empty one", *asked("2", "edit src/**"), two, does=second)
+    project.write("cart.py", (project.top / "cart.py").read_text() + "last = 1\n")
+    project.commit("squashed")
+    return made
+
+
+LINES = {
+    1: ["Unknown: 1 line: cart.py 1", "it was there already"],
+    2: ["“Sum up, with", "aa-1@1 · turn 1 · claude", "allowed by: a person, in Zed"],
+    3: ["Unknown: 1 line: cart.py 3", "between two turns"],
+    6: ["“Now an empty one”", "turn 2", "allowed by: your rule 3: edit src/**"],
+    8: ["Unknown: 1 line: cart.py 8", "in no snapshot"],
+}
+
+
+def test_a_line_leads_to_its_prompt_or_is_unknown(
+    acphold: CommandLine, session: KeptSession
+) -> None:
+    for line, words in LINES.items():
+        done = acphold.run("why", f"cart.py:{line}")
+        assert done.code == 0, done.err
+        assert [word for word in words if word not in done.out] == []
+        assert ("Unknown" in done.out) == ("Unknown" in words[0])
+    absolute = acphold.run("why", f"{session.project.top}/cart.py:8").out
+    assert absolute.splitlines()[1:] == done.out.splitlines()[1:]
+
+
+def test_what_a_command_made_is_said_to_be_seen_and_not_shown(
+    acphold: CommandLine, session: KeptSession
+) -> None:
+    said = acphold.run("why", "lock.txt:1").out
+    assert "1 line that appeared in this turn and that the agent did not show: lock.txt 1" in said
+    assert "a command of the agent, you, or another session made it" in said
+    assert "allowed" not in said
+
+
+def test_a_commit_leads_to_all_its_prompts_whatever_was_done_to_it(
+    acphold: CommandLine, session: KeptSession, project: Project
+) -> None:
+    before = digest(project.top / ".git")
+    whole = [
+        json.loads(it) for it in acphold.run("why", "HEAD", "--format", "json").out.splitlines()
+    ]
+    known = {(it["path"], it["firstLine"], it["lastLine"]): (it["how"], it["turn"]) for it in whole}
+    assert known == {
+        ("cart.py", 2, 2): ("shown", 1),
+        ("cart.py", 3, 3): ("unknown", None),
+        ("cart.py", 4, 7): ("shown", 2),
+        ("cart.py", 8, 8): ("unknown", None),
+        ("lock.txt", 1, 1): ("seen", 1),
+    }
+    assert digest(project.top / ".git") == before
+    project.git("commit", "-q", "--amend", "-m", "another message", "--date", "2001-01-01T00:00")
+    project.git("checkout", "-q", "-b", "other", "HEAD~1")
+    project.write("first.txt", "upstream\n")
+    project.commit()
+    project.git("rebase", "-q", "other", "main")
+    for name in ("main", "HEAD", project.git("rev-parse", "HEAD").strip()[:9]):
+        again = acphold.run("why", name, "--format", "json")
+        assert [json.loads(it) for it in again.out.splitlines()] == whole
+    assert "Unknown: 1 line: first.txt 1" in acphold.run("why", "other").out
+
+
+def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
+    acphold: CommandLine, session: KeptSession
+) -> None:
+    said = acphold.run("why", "HEAD", "--pr").out
+    assert said.startswith("### Prompts\n\n- Sum up, with ")
+    assert SECRET not in said
+    assert "@team" not in said
+    assert "<b>" not in said
+    assert "6 of 8 lines came in these turns; of the others nothing is known." in said
+    assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
+
+
+def test_a_record_of_agent_trace_says_ai_only_of_what_was_shown(
+    acphold: CommandLine, session: KeptSession, project: Project
+) -> None:
+    record = json.loads(acphold.run("why", "HEAD", "--format", "agent-trace").out)
+    assert re.fullmatch(r"[0-9]+\.[0-9]+", record["version"])
+    assert record["vcs"] == {"type": "git", "revision": project.git("rev-parse", "HEAD").strip()}
+    files = {it["path"]: it["conversations"] for it in record["files"]}
+    first, unknown, second = files["cart.py"]
+    assert (first["contributor"], first["url"]) == ({"type": "ai"}, "acphold:aa-1@1")
+    assert first["ranges"] == [{"start_line": 2, "end_line": 2}]
+    assert unknown["contributor"] == {"type": "unknown"}
+    assert [it["start_line"] for it in unknown["ranges"]] == [3, 8]
+    assert second["ranges"] == [{"start_line": 4, "end_line": 7}]
+    assert files["lock.txt"][0]["contributor"] == {"type": "unknown"}
+
+
+def test_what_is_not_there_is_refused(acphold: CommandLine, project: Project) -> None:
+    for target in ("cart.py:99", "cart.py:0", "nothing.py:1", "nobranch", "--all", "HEAD~7"):
+        done = acphold.run("why", "--", target)
+        assert (done.code, done.out) == (2, "")
+
+
+def test_nothing_of_a_hostile_repository_runs(
+    acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
+) -> None:
+    marker = tmp_path / "ran"
+    trap = project.write(".git/trap", f"#!/bin/sh\ntouch {marker}\n")
+    trap.chmod(0o755)
+    with (project.top / ".git" / "config").open("a") as config:
+        config.write(f"[core]\n\tfsmonitor = {trap}\n\thooksPath = .git\n\tpager = {trap}\n")
+        config.write(f'[diff]\n\texternal = {trap}\n[diff "x"]\n\ttextconv = {trap}\n')
+        config.write(f'[filter "x"]\n\tclean = {trap}\n\tsmudge = {trap}\n[blame]\n')
+        config.write("\tignoreRevsFile = /dev/stdin\n[include]\n\tpath = /dev/stdin\n")
+    project.write(".gitattributes", "* diff=x filter=x\n")
+    for target in ("HEAD", "cart.py:2"):
+        assert "turn 1" in acphold.run("why", target).out
+    assert acphold.run("diff", "aa").code == 0
+    assert not os.path.lexists(marker)
