@@ -93,7 +93,8 @@ def inbox(
     new `question` or `held`, or the id of a question that was `closed` or a session that `goesOn`.
 
     --history shows past decisions in the most recently active sessions: with --json each has
-    answeredAt, outcome, how, said and client (who answered) instead of params, toolCall and shows.
+    answeredAt, outcome, how, said, client (who answered) and rules instead of params, toolCall
+    and shows.
     """
     assert host is None, "done there"
     if history and follow:

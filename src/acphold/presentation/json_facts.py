@@ -119,6 +119,7 @@ def question_json(found: InboxQuestion) -> str:
             "how": decided.came.how,
             "said": decided.came.said,
             "client": decided.client,
+            "rules": decided.rules,
         }
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 

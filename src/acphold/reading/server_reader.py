@@ -104,6 +104,7 @@ class _RemoteQuestion(Struct, rename="camel"):
     how: str = ""
     said: str = ""
     client: str | None = None
+    rules: tuple[int, ...] = ()
 
 
 class _RemoteFiles(Struct):
@@ -610,7 +611,7 @@ def _question(asked: _RemoteQuestion) -> InboxQuestion:
     row = _RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
     decided = None
     if asked.answered_at is not None:
-        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client)
+        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client, asked.rules)
     return InboxQuestion(
         _row(row),
         asked.seq,

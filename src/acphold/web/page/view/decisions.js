@@ -24,7 +24,7 @@ export function Decisions() {
     ${found?.length === 0 && html`<p class="empty">No questions yet.</p>`}
     <ul>${(found ?? []).map((each) => html`<li key=${each.id}><a class="session" href=${sessionPlace(each.sessionId, each.seq)}>
       <span class="title"><b>${HOW[each.how] ?? line(each.how, 60)}</b> ${line(each.asks, 200)}</span>
-      <span class="about"><span>${called(each.title)}${each.client ? ` · in ${line(each.client, 40)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
+      <span class="about"><span>${called(each.title)}${each.client ? ` · ${each.rules?.length ? "by" : "in"} ${line(each.client, 40)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
     ${cursor && html`<button type="button" onClick=${() => more(cursor)}>More</button>`}
   </main>`;
 }
