@@ -237,4 +237,4 @@ async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     told = rules(journal, "why", session, folder=folder)
     assert "allowed by your rule 1\n   then: answered by your rule 1\n" in told
     rules(journal, "rm", "1", folder=folder)
-    assert "1  nobody decided" in rules(journal, "try", "run pytest -q", folder=folder)
+    assert "1  a rule allowed" in rules(journal, "try", "run pytest -q", folder=folder)

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { line } from "../model/text.js";
 import { device, owner } from "../wire/device.js";
 import { html } from "./html.js";
+import { signOut } from "./sign_in.js";
 
 /** @param {{server: import("../wire/server.js").Server}} props */
 export function Whose({ server }) {
@@ -12,7 +13,7 @@ export function Whose({ server }) {
   if (!known) return null;
   const leave = () => {
     setBusy(true);
-    import(LATER).then(({ signOut }) => signOut(known)).catch(() => {}).finally(() => setBusy(false));
+    signOut(known).catch(() => {}).finally(() => setBusy(false));
   };
   return html`<p class="whose"><span><b>${line(owner(known), 60)}</b> · ${line(known.name, 60)}</span>
     <button type="button" class="quiet" disabled=${isBusy} onClick=${leave}>Sign out</button></p>`;
