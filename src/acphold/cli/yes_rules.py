@@ -25,6 +25,8 @@ class YesRules:
     """A `screen.answers.RuleMaker`; the journal or the server is opened for each offer."""
 
     def __init__(self, server: FarServer | None, journal: str | None) -> None:
+        if server is not None:  # a code in its URL was used when the session was opened
+            server = server._replace(url=server.url.partition("#")[0])
         self._reading: Callable[[], AbstractAsyncContextManager[SessionReader]] = lambda: reading(
             server, journal
         )
@@ -45,9 +47,11 @@ class YesRules:
             numbers = await reader.make_rules(
                 session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
+            at_server = ", on the server's machine, or its page" if reader.origin else ""
         named = " ".join(map(str, numbers))
         whom = "every agent" if all_agents else offer.agent
-        return f"From now on: {offer.text}, for {whom}. To revoke it: acphold rules rm {named}"
+        revoke = f"acphold rules rm {named}{at_server}"
+        return f"From now on: {offer.text}, for {whom}. To revoke it: {revoke}"
 
 
 async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:
