@@ -234,6 +234,7 @@ async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     shown = rules(journal, session, folder=folder, command="show")
     assert "your rules answered 1 question" in shown
     assert "allowed by your rule 1" in shown
+    assert "asked: allowed once (by your rule 1): pytest -q" in shown
     told = rules(journal, "why", session, folder=folder)
     assert "allowed by your rule 1\n   then: answered by your rule 1\n" in told
     rules(journal, "rm", "1", folder=folder)

@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from acphold.errors import ConnectionLostError, RemoteRefusalError
+from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
 from acphold.presentation.json_facts import session_json
 from acphold.reading.server_reader import OnAway, ServerReader
 from acphold.reading.session_reader import News, held_sessions
@@ -27,6 +28,12 @@ def row(session_id: str, **facts: object) -> dict[str, object]:
 
 def event(name: str, id_: str, **data: object) -> str:
     return f"event: {name}\nid: {id_}\ndata: {json.dumps(data)}\n\n"
+
+
+def json_answer(status: str, **said: object) -> str:
+    body = json.dumps(said)
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}"
 
 
 class Feed:
@@ -133,3 +140,18 @@ async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_other
     async with feed(f"{head}Content-Length: {len(body)}\r\n\r\n{body}") as (_, pages):
         found = await held_sessions(pages)
     assert [it.row.session_id for it in found] == ["failed", "left"]
+
+
+async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
+    offer = {"text": "run make", "meaning": "exactly this command", "agent": "claude", "folder": ""}
+    made = json_answer("200 OK", rules=[{"number": 3, "text": "run make"}])
+    no = json_answer("409 Conflict", error="it would have allowed 1 question that you refused")
+    answers = json_answer("200 OK", offers=[offer]), json_answer("403 Forbidden"), made, no
+    async with feed(*answers) as (_, pages):
+        [offered] = await pages.offered_rules("s", "q")
+        assert (offered.text, offered.agent) == ("run make", "claude")
+        assert await pages.offered_rules("s", "q") == []  # a token without the scope
+        accepts = partial(pages.make_rules, "s", "q", "run make", all_agents=True, made_with="here")
+        assert await accepts() == [3]
+        with pytest.raises(RuleError, match="1 question that you refused"):
+            await accepts()

@@ -153,7 +153,8 @@ class _Told:
             closed = closed_question(entry.raw)
             if closed.question in self._questions:
                 question, title = self._questions[closed.question]
-                self._decided(DecidedQuestion(title, closed.came(question), closed.client))
+                came, by_rule = closed.came(question), bool(closed.rules)
+                self._decided(DecidedQuestion(title, came, closed.client, by_rule))
 
     def _decided(self, decision: DecidedQuestion) -> None:
         from acphold.screen.layout import passage

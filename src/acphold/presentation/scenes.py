@@ -79,7 +79,7 @@ def noticed(scene: Noticed) -> str:
 def decided(scene: DecidedQuestion) -> str:
     """Return a question's outcome, and the program a person answered it in; in our words."""
     how = "not answered yet" if scene.came is None else DECIDED.get(scene.came.how, "answered")
-    return f"{how} (in {scene.client})" if scene.client else how
+    return f"{how} ({'by' if scene.is_by_rule else 'in'} {scene.client})" if scene.client else how
 
 
 COMPACTIONS: Final = {

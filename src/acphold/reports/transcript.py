@@ -57,12 +57,14 @@ class ModeChanged(Struct, frozen=True):
 class DecidedQuestion(Struct, frozen=True):
     """A question to people, and its outcome; None while it is pending.
 
-    `client` is the program that the person answered in, None if no person did.
+    `client` is the program that the person answered in, None if no person did; with `is_by_rule` it
+    names the person's rules instead.
     """
 
     question: str
     came: Came | None = None
     client: str | None = None
+    is_by_rule: bool = False
 
 
 class TurnOpen(Struct, frozen=True):
@@ -220,7 +222,9 @@ class _Retelling:
                 index, question = asked
                 its_place, seq, before = self._beside[index]
                 assert isinstance(before, DecidedQuestion)
-                decision = DecidedQuestion(before.question, closed.came(question), closed.client)
+                decision = DecidedQuestion(
+                    before.question, closed.came(question), closed.client, bool(closed.rules)
+                )
                 self._beside[index] = its_place, seq, decision
         raw = b"" if entry.kind == CHILD else entry.update
         kind = update_kind(raw) if any(name in raw for name in _BESIDE) else ""
