@@ -92,7 +92,8 @@ def test_a_rule_that_asks_stands_above_each_that_allows_in_either_order(project:
         rule("ask edit docs", project, 2, person="ada"),
     )
     assert decide(EditAction(("src/a.py",)), [edits, no_sql], at(project)).allows
-    assert not decide(EditAction(("docs/a.md",)), [edits, no_sql], at(project)).allows
+    for path in ("docs/a.md", "DOCS/a.md"):  # the same folder on some disks
+        assert not decide(EditAction((path,)), [edits, no_sql], at(project)).allows
 
 
 def test_only_what_can_be_read_is_allowed(project: Path) -> None:
@@ -200,6 +201,36 @@ def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
         ("docs", False),
         ("docs/a\u202e.md", False),
         ("deep/config", False),
+        ("opencode.json", False),
+        ("src/OpenCode.jsonc", False),
+        ("crush.json", False),
+        ("mcp.json", False),
+        ("AGENT.md", False),
+        ("src/api.instructions.md", False),
+        ("a.code-workspace", False),
+        ("lefthook.yml", False),
+        ("pytest.toml", False),
+        ("pylintrc", False),
+        ("mise.toml", False),
+        ("bunfig.toml", False),
+        ("karma.conf.js", False),
+        ("binding.gyp", False),
+        ("docs/gradle-wrapper.properties", False),
+        ("Directory.Build.rsp", False),
+        ("src/dune", False),
+        ("src/x.rake", False),
+        ("Makefile.local", False),
+        ("src/x.nix", False),
+        ("docs/x.KSH", False),
+        ("makefile.", False),
+        ("docs/.hidden", False),
+        ("docs/./../.git/config", False),
+        ("docs/a.md/", True),
+        ("docs//a.md", True),
+        ("nest/HEAD/x", False),
+        ("", False),
+        (".", False),
+        ("docs/a\n.md", False),
     ],
 )
 def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
@@ -214,6 +245,24 @@ def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
     assert decide(EditAction((path,)), rules, at(project)).allows is allowed
     full = path if path.startswith(("/", "~")) else f"{project}/{path}"
     assert decide(EditAction((full,)), rules, at(project)).allows is allowed
+
+
+@pytest.mark.parametrize("name", [".claude", ".config/opencode", ".github/workflows", ".ssh"])
+def test_a_session_in_a_folder_of_settings_has_no_edits_by_rules(name: str, project: Path) -> None:
+    folder = project / name
+    folder.mkdir(parents=True)
+    assert not decide(
+        EditAction(("a.md",)), [rule("edit .", folder, person="ada")], at(folder)
+    ).allows
+
+
+def test_a_worktree_in_a_hidden_folder_is_as_any_other(project: Path) -> None:
+    folder = project / ".worktrees/one"
+    folder.mkdir(parents=True)
+    (folder / ".git").write_text("gitdir: x\n")
+    rules = [rule("edit .", folder, person="ada")]
+    assert decide(EditAction(("a.md",)), rules, at(folder)).allows
+    assert not decide(EditAction((".git",)), rules, at(folder)).allows
 
 
 def test_a_rule_for_edits_below_a_folder_does_not_reach_its_sibling(project: Path) -> None:
@@ -239,6 +288,8 @@ def test_a_rule_for_edits_below_a_folder_does_not_reach_its_sibling(project: Pat
         ("run python -c 'import x'", "would run code"),
         ("run bash -lc pytest", "would run code"),
         ("run cd src", "needs no rule"),
+        ("run chdir /tmp", "is a word of the shell"),
+        ("run prevd", "is a word of the shell"),
         ("run pytest && ls", "one command"),
         ("run export A=1", "is a word of the shell"),
         ("run A=1 pytest", "sets a variable"),
@@ -265,6 +316,7 @@ def test_the_text_of_a_rule_reads_back_as_the_same_rule() -> None:
 def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     assert "can run anything with it" in read_rule("run pytest …").meaning
     assert read_rule("run git log …").meaning == "only reads"
+    assert "can run anything with it" in read_rule("run cargo fmt …").meaning
     assert read_rule("run make check").meaning == "exactly this command"
 
 

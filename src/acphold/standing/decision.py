@@ -124,7 +124,7 @@ def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple
             raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):
             raise _AskedError("cd in a question with several command lines")
-        used += [_rule_for(command.argv, rules, place, folder) for command in rest]
+        used += _rules_for(rest, rules, place, folder)
     return _each_once(used)
 
 
@@ -144,6 +144,40 @@ def _entered(
             case _:
                 raise _AskedError("cd is only understood in front, as `cd FOLDER && ...`")
     return cwd, commands
+
+
+def _rules_for(
+    commands: Sequence[PlainCommand], rules: Sequence[StandingRule], cwd: str, folder: str
+) -> list[StandingRule]:
+    """Return the rule of each command.
+
+    What a program does with its input is known if it has a row. Any other command behind a pipe
+    needs exact rules for all that stand in front: it may run what it reads.
+    """
+    used: list[StandingRule] = []
+    begun = 0
+    for at, command in enumerate(commands):
+        begun = begun if command.joined_by == "|" else at
+        rule = _rule_for(command.argv, rules, cwd, folder)
+        if at > begun and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
+            for place in range(begun, at):
+                if (exact := _exact_rule(commands[place].argv, rules)) is None:
+                    raise _AskedError(f"{_shown(command.argv)} may run what is piped into it", rule)
+                used[place] = exact
+        used.append(rule)
+    return used
+
+
+def _has_row(argv: Sequence[str], cwd: str, folder: str) -> bool:
+    """True if a row covers the command."""
+    row = row_of(argv)
+    return row is not None and not no_arguments(row, argv[len(row.words) :], cwd, folder)
+
+
+def _exact_rule(argv: tuple[str, ...], rules: Sequence[StandingRule]) -> StandingRule | None:
+    """Return the oldest rule that allows exactly this command."""
+    wanted = ("run", "allow", False, argv)
+    return next((r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted), None)
 
 
 def _rule_for(
@@ -182,7 +216,9 @@ def _edit(
         for rule in edits:
             below = real(os.path.join(folder, rule.argv[0]))
             if rule.verdict == "ask":
-                if is_in(real(os.path.join(folder, path)), below):
+                # In any letters: some disks do not tell them apart.
+                named = real(os.path.join(folder, path)).casefold()
+                if is_in(named, below.casefold()):
                     raise _AskedError(f"your rule {rule.number} says to ask", rule)
             elif not is_in(below, folder):
                 why = f"{rule.argv[0]} is outside of the folder"

@@ -25,12 +25,17 @@ def _words(text: str) -> tuple[str, ...]:
 GUARDED: Final = _words(
     # Instructions to agents.
     "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md "
-    "conventions.md skill.md "
+    "conventions.md skill.md agent.md warp.md opencode.md copilot-instructions.md "
+    "*.instructions.md *.prompt.md *.agent.md *.chatmode.md "
+    # Their settings, and those of editors.
+    "opencode.json* crush.json mcp.json gemini-extension.json *.code-workspace *.sublime-project "
+    "*.sublime-build "
     # Settings of acphold, which name programs.
     "settings.toml "
     # Hooks, and what CI runs.
     "hooks githooks git-hooks jenkinsfile* azure-pipelines*.yml appveyor.yml cloudbuild*.yaml "
-    "buildspec*.yml bitbucket-pipelines.yml ci .ci workflows "
+    "buildspec*.yml bitbucket-pipelines.yml codemagic.y*ml bitrise.yml wercker.yml circle.yml "
+    "ci .ci workflows lefthook*.y*ml lefthook*.toml lefthook*.json captainhook.json grumphp.yml* "
     # What builds, tests and installs by.
     "makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gemfile* *.gemspec procfile* "
     "dockerfile* containerfile* docker-compose* compose.y*ml vagrantfile "
@@ -45,7 +50,19 @@ GUARDED: Final = _words(
     "cmakelists.txt *.cmake meson.build meson_options.txt configure* *.bazel *.bzl workspace "
     "build composer.json composer.lock phpunit.xml* mix.exs *.csproj *.fsproj *.sln *.props "
     "*.targets global.json nuget.config package.swift dune-project flake.nix default.nix shell.nix "
-    "*.desktop *.service *.ps1 *.bat *.cmd *.sh *.bash *.zsh *.fish "
+    "makefile.* *.make bsdmakefile *.just taskfile.*.y*ml *.rake guardfile thorfile capfile "
+    "podfile fastfile dangerfile brewfile config.ru sconstruct sconscript wscript dodo.py "
+    "fabfile.py pytest.toml tox.toml pylintrc* hatch.toml hatch_build.py pdm.lock pixi.toml "
+    "mise*.toml devbox.json *.nix tiltfile earthfile bunfig.toml *.conf.js *.conf.ts *.conf.cjs "
+    "*.conf.mjs vitest.workspace.* binding.gyp *.gypi angular.json project.json rush.json "
+    "gradle-wrapper.* buildsrc build.xml *.sbt build.sc project.clj deps.edn cmakepresets.json "
+    "cmakeuserpresets.json conanfile.* vcpkg.json xmake.lua premake5.lua buck magefile.go "
+    "*.vbproj *.vcxproj *.proj *.slnx *.rsp *.runsettings *.cake dotnet-tools.json packages.config "
+    "rebar.config *.pbxproj *.xcconfig *.xcscheme *.cabal cabal.project* stack.yaml setup.hs dune "
+    "dune-workspace *.opam build.zig* *.nimble config.nims dub.json dub.sdl makefile.pl build.pl "
+    "cpanfile "
+    "*.desktop *.service *.ps1 *.bat *.cmd *.sh *.bash *.zsh *.fish *.ksh *.csh "
+    "*.command "
     # Programs of others, which run without being looked at again.
     "node_modules venv env site-packages vendor bin target"
 )
@@ -117,6 +134,8 @@ def no_edit(path: str, folder: str, below: str) -> str:
         return "the path of the file is not plain"
     if not is_in(found, below) or found == below:
         return f"{path} is outside of the folder"
+    if _is_of_settings(folder):
+        return "the session's folder is one of settings"
     if (name := next(_guarded(named, found, folder), "")) != "":
         return f"{name} decides what others run, or is an agent's own"
     if not os.path.isdir(os.path.dirname(found)):
@@ -132,6 +151,13 @@ def no_edit(path: str, folder: str, below: str) -> str:
     if known.st_mode & 0o111:
         return f"{path} is a program"
     return ""
+
+
+def _is_of_settings(folder: str) -> bool:
+    """True if the folder lies in one that begins with a dot, and is no repository there."""
+    name = os.path.basename(folder)
+    is_hidden = any(part.startswith(".") for part in folder.split("/"))
+    return is_hidden and (name.startswith(".") or not os.path.lexists(f"{folder}/.git"))
 
 
 def _guarded(named: str, found: str, folder: str) -> Iterator[str]:

@@ -47,6 +47,7 @@ WORDS_OF_SHELLS: Final = _words(
     "rehash emulate autoload bind bindkey complete trap read mapfile readarray let shift "
     "getopts unfunction functions zmodload zle zcompile zparseopts sched argv test printf "
     "umask ulimit limit unlimit pushd popd dirs fg bg jobs wait kill disown exit logout "
+    "chdir prevd nextd cdh pushln vared private r "
     "suspend status string math block contains count random fc history dot . .. argparse "
     "breakpoint commandline emit path set_color _"
 )

@@ -37,7 +37,8 @@ class ProgramRow(Struct, frozen=True):
     """A row: the `words` that begin the command, and its harmless options.
 
     `flags` stand alone, `valued` have a value, joined or in the next word. With `long_only` an
-    option is always a whole word, with one dash or two (Go, tsc).
+    option is always a whole word, with one dash or two (Go, tsc). Without `joins` no value is
+    joined to an option of one letter: more such options would stand there.
     """
 
     words: tuple[str, ...]
@@ -46,6 +47,7 @@ class ProgramRow(Struct, frozen=True):
     valued: frozenset[str]
     operands: Operands = "paths"
     long_only: bool = False
+    joins: bool = True
 
 
 def _words(text: str) -> frozenset[str]:
@@ -60,6 +62,7 @@ def _row(
     operands: Operands = "paths",
     *,
     long_only: bool = False,
+    joins: bool = True,
 ) -> ProgramRow:
     return ProgramRow(
         tuple(words.split()),
@@ -68,6 +71,7 @@ def _row(
         _words(valued),
         operands,
         long_only,
+        joins,
     )
 
 
@@ -189,7 +193,13 @@ PROGRAMS: Final = (
     _row("file", "reads", "-b -i --brief --mime --mime-type --mime-encoding"),
     _row("du", "reads", "-s -h -a -c -k -m -x", "-d --max-depth"),
     _row("pwd", "reads", "-P -L", "", "none"),
-    _row("tree", "reads", "-a -d -f -i -h -s --dirsfirst --noreport", "-L -I -P --filelimit"),
+    _row(
+        "tree",
+        "reads",
+        "-a -d -f -i -h -s --dirsfirst --noreport",
+        "-L -I -P --filelimit",
+        joins=False,
+    ),
     _row(
         "ruff check",
         "obeys",
@@ -201,7 +211,8 @@ PROGRAMS: Final = (
     _row("ruff format", "obeys", "-q -v -n --quiet --verbose --check --diff --no-cache --preview"),
     _row("black", "obeys", "-q -v -S --quiet --verbose --check --diff", "-l -t --line-length"),
     _row("gofmt", "obeys", "-l -d -s -w -e", long_only=True),
-    _row("cargo fmt", "obeys", "-q -v --all --check --quiet --verbose", "-p --package", "none"),
+    # Its settings here can make `fmt` the name of another command.
+    _row("cargo fmt", "runs", "-q -v --all --check --quiet --verbose", "-p --package", "none"),
     _row("shellcheck", "reads", "-a -C --norc", "-s -S -e -i -f --shell --severity --exclude"),
     _row(
         "tsc",
@@ -226,6 +237,7 @@ PROGRAMS: Final = (
         "runs",
         "--silent --passWithNoTests --no-color",
         "-t --testNamePattern --bail",
+        joins=False,
     ),
     _row(
         "jest",
@@ -233,6 +245,7 @@ PROGRAMS: Final = (
         "-i -b -o --runInBand --ci --silent --verbose --bail --coverage --no-coverage "
         "--passWithNoTests --onlyChanged",
         "-t -w --testNamePattern --maxWorkers",
+        joins=False,
     ),
     _row("cargo test", "runs", f"{_CARGO} --no-run --no-fail-fast --doc", _CARGO_VALUED),
     _row("cargo build", "runs", _CARGO, _CARGO_VALUED, "none"),
@@ -282,8 +295,11 @@ EXACT_AND_TYPED: Final = _words(
 by a person."""
 
 
-_SIGNATURE: Final = re.compile(r"%[-+ ]?G")
-"""In a format of git's: runs the program that checks signatures."""
+_OF_ITS_OWN: Final = {
+    "git": re.compile(r"%[-+ ]?G"),  # in a format: runs the program that checks signatures
+    "dotnet": re.compile("[;,]"),  # sets further properties of the build, such as commands
+}
+"""By program: words with this have a meaning that acphold does not look into."""
 
 
 def row_of(argv: Sequence[str]) -> ProgramRow | None:
@@ -303,7 +319,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     for word in arguments:
         if leads_out(word, cwd, folder):
             return f"{word} leads out of the folder"
-        if word.startswith("@") or _SIGNATURE.search(word):
+        if _is_of_its_own(row, word):
             return f"{word} has a meaning of its own for {row.words[0]}"
         if awaits:
             if word.startswith("-"):
@@ -311,6 +327,8 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
             awaits = False
         elif ended or word == "-" or not word.startswith("-"):
             operands += 1
+            if word.startswith("+"):
+                return f"{word} is an option in some releases of {row.words[0]}"
             if row.operands == "here" and not (word == "." or word.startswith("./")):
                 return f"{word} may be code from elsewhere"
         elif word == "--":
@@ -333,6 +351,17 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     return ""
 
 
+def _is_of_its_own(row: ProgramRow, word: str) -> bool:
+    """True if the program may read the word as something other than a path or a name: arguments in
+    a file, settings as JSON, or braces that it expands itself, which could lead anywhere."""
+    found = _OF_ITS_OWN.get(row.words[0])
+    return (
+        word.startswith("@")
+        or (row.means != "reads" and "{" in word)
+        or (found is not None and found.search(word) is not None)
+    )
+
+
 def _option(row: ProgramRow, word: str) -> tuple[bool, bool]:
     """Say whether the option is harmless, and whether its value is the next word."""
     name, equals, value = word.partition("=")
@@ -348,7 +377,7 @@ def _option(row: ProgramRow, word: str) -> tuple[bool, bool]:
         return "-#" in row.flags, False
     for place, letter in enumerate(word[1:], start=2):
         if f"-{letter}" in row.valued:
-            return True, place == len(word)
+            return row.joins or place == len(word), place == len(word)
         if f"-{letter}" not in row.flags:
             return False, False
     return True, False
