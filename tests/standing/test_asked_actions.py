@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import EditAction, RunAction, Unclear, allow_once, asked_action
+from acphold.standing import EditAction, RunAction, Unclear, allow_once, asked_action, differs
 from acphold.standing.asked_actions import PERMISSION, Action
 
 CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
@@ -50,6 +50,38 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
             {"rawInput": {"command": "id"}},
         ),
         ("claude", {"name": "Bash", "rawInput": {"command": ["pytest"]}}, {}),
+        (
+            "claude",
+            {"name": "Bash", "rawInput": {"command": "pytest"}},
+            {"_meta": {"claudeCode": {"toolName": "Bash", "parentToolUseId": "t"}}},
+        ),
+        ("claude", {"name": "Bash", "rawInput": {"command": "pytest", "sandbox": False}}, {}),
+        ("claude", {"name": "bash", "rawInput": {"command": "pytest"}}, {}),
+        ("claude", {"name": "Bash", "rawInput": '{"command": "pytest"}'}, {}),
+        ("claude", {"name": "ExitPlanMode", "rawInput": {"command": "pytest"}}, {}),
+        ("codex", {"rawInput": {**CODEX, "command": ["bash", "-lic", "pytest"]}}, {}),
+        ("codex", {"rawInput": {**CODEX, "command": ["bash", "-lc", "pytest", "x"]}}, {}),
+        ("codex", {"rawInput": {**CODEX, "additional_permissions": {}}}, {}),
+        ("codex", {"rawInput": {"call_id": "c", "changes": {}}}, {}),
+        ("codex", {"rawInput": {**CODEX, "cwd": "/a\0"}}, {}),
+        ("codex", {"rawInput": {"call_id": "c", "changes": {"a\0": {"type": "add"}}}}, {}),
+        (
+            "codex",
+            {"rawInput": {"call_id": "c", "changes": {"a": {"type": "add", "move_path": "b"}}}},
+            {},
+        ),
+        ("cline", {"title": "run_commands: ", "rawInput": {"commands": []}}, {}),
+        ("cline", {"title": "run_commands: x", "rawInput": {"commands": ["pytest", 1]}}, {}),
+        (
+            "qwen",
+            {
+                "rawInput": {"command": "pytest", "directory": "/tmp"},
+                "_meta": {"toolName": "run_shell_command"},
+            },
+            {},
+        ),
+        ("goose", {"title": "shell", "rawInput": {"command": "pytest"}}, {}),
+        ("opencode", {"title": "bash", "rawInput": {"command": "pytest"}}, {"rawInput": {"x": 1}}),
         ("claude", {"name": "Task", "rawInput": {"prompt": "pytest"}}, {}),
         ("codex", {"rawInput": {**CODEX, "command": ["python", "-c", "pytest"]}}, {}),
         ("codex", {"rawInput": {**CODEX, "command": ["./bash", "-lc", "pytest"]}}, {}),
@@ -107,3 +139,28 @@ def test_only_a_single_option_that_allows_once_is_taken() -> None:
     assert allow_once(options("allow_always", "reject_once")) is None
     assert allow_once(options("allow_once", "allow_once")) is None
     assert allow_once(b"{}") is None
+    same = {"optionId": "a", "kind": "allow_once"}, {"optionId": "a", "kind": "allow_always"}
+    assert allow_once(json.dumps({"options": same}).encode()) is None
+    for id_ in (1, None, ["a"]):
+        given = [{"optionId": id_, "kind": "allow_once"}]
+        assert allow_once(json.dumps({"options": given}).encode()) is None
+
+
+def test_a_call_that_is_reported_otherwise_later_differs() -> None:
+    run = RunAction(("pytest -q",), "/a")
+    for told in (
+        {"command": "id"},
+        {"commands": ["pytest -q"], "command": "id"},
+        {"commands": ["pytest -q", "id"]},
+        {"command": ["/bin/bash", "-lc", "id"]},
+        {"command": ["id"]},
+        {"command": "pytest -q", "cwd": "/b"},
+    ):
+        assert differs(run, {"rawInput": told}, "/a")
+    for told in (
+        {"command": "pytest -q"},
+        {"commands": ["pytest -q"]},
+        {"command": ["/bin/bash", "-lc", "pytest -q"], "cwd": "/a/"},
+        {"description": "x"},
+    ):
+        assert not differs(run, {"rawInput": told}, "/a")

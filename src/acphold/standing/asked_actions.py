@@ -75,7 +75,9 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     if not isinstance(given, dict) or not given:
         return Unclear("the agent did not say what it wants to do in a form that can be checked")
     action = reader(call, given, earlier)
-    return _agreed(action, call) if isinstance(action, EditAction) else action
+    if isinstance(action, EditAction):
+        action = _agreed(action, call)
+    return _ODD if "\0" in _places(action) else action
 
 
 def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
@@ -91,14 +93,13 @@ def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def allow_once(params: bytes) -> bytes | None:
-    """Return the id, as JSON, of the only option that allows once; None if there is not one."""
-    options = _decoded(params).get("options")
-    found = [
-        option.get("optionId")
-        for option in (options if isinstance(options, list) else [])
-        if isinstance(option, dict) and option.get("kind") == "allow_once"
-    ]
+    """Return the id, as JSON, of the only option that allows once; None if there is not one, or if
+    another option has the same id."""
+    options = _objects(_decoded(params).get("options"))
+    found = [option.get("optionId") for option in options if option.get("kind") == "allow_once"]
     if len(found) != 1 or not isinstance(found[0], str):
+        return None
+    if [option.get("optionId") for option in options].count(found[0]) > 1:
         return None
     return msgspec.json.encode(found[0])
 
@@ -108,11 +109,15 @@ def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
     in them may be named from `folder`."""
     given = _object(call.get("rawInput"))
     if isinstance(action, RunAction):
-        told: object = given.get("commands", given.get("command"))
-        if isinstance(told, list) and "command" in given and len(told) == 3:
-            told = told[2]  # a shell, its option, and the text
-        told = [told] if isinstance(told, str) else told
-        return told is not None and told != list(action.lines)
+        command, cwd = given.get("command"), given.get("cwd")
+        if isinstance(command, list) and len(command) == 3:
+            command = command[2]  # a shell, its option, and the text
+        told = [given.get("commands"), [command] if isinstance(command, str) else command]
+        if any(lines is not None and lines != list(action.lines) for lines in told):
+            return True
+        if not isinstance(cwd, str) or action.cwd is None:
+            return False
+        return os.path.normpath(os.path.join(folder, cwd)) != os.path.normpath(action.cwd)
     named = {
         path
         for name in ("file_path", "filePath", "filepath", "fileName", "path")
@@ -133,6 +138,16 @@ def _decoded(raw: bytes) -> Json:
 
 def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
+
+
+def _places(action: Action) -> str:
+    """The paths that the action names, in one text."""
+    match action:
+        case RunAction(cwd=str() as cwd):
+            return cwd
+        case EditAction(paths=paths):
+            return " ".join(paths)
+    return ""
 
 
 def _agreed(edit: EditAction, call: Json) -> Action:
@@ -182,6 +197,11 @@ def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
 
 
 def _claude(call: Json, given: Json, earlier: Json) -> Action:
+    if any(
+        "parentToolUseId" in _object(_object(about.get("_meta")).get("claudeCode"))
+        for about in (call, earlier)
+    ):
+        return Unclear("a sub-agent asks")
     tool = call.get("name")
     if tool == "Bash":
         if not _has_only(given, "command", "description timeout run_in_background"):
