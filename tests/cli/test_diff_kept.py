@@ -124,7 +124,7 @@ def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to
     done = acphold.run("diff", "aa")
     assert words(done.out) == [
         "a.txt: changed by something else in turns 1 to 2, or between them",
-        "b.txt: changed by something else in turn 2, or before or after it",
+        "b.txt: changed by something else in turn 2, or after it",
         "c.txt: changed by something else in turn 3, or before or after it",
     ]
     assert "turn 1: no snapshot of its end: it is full" in done.err

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.snapshots.checkouts import Checkout
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
@@ -73,9 +74,9 @@ def session(journal: Path, project: Project) -> KeptSession:
 
 LINES = {
     1: ["Unknown: 1 line: cart.py 1", "it was there already"],
-    2: ["“Sum up, with", "aa-1@1 · turn 1 · claude", "allowed by: a person, in Zed"],
+    2: ["“Sum up, with", "aa-1@1 · turn 1 · claude", "allowed: answered in Zed with “Allow”"],
     3: ["Unknown: 1 line: cart.py 3", "between two turns"],
-    6: ["“Now an empty one”", "turn 2", "allowed by: your rule 3: edit src/**"],
+    6: ["“Now an empty one”", "turn 2", "allowed: by your rule 3: edit src/**"],
     8: ["Unknown: 1 line: cart.py 8", "in no snapshot"],
 }
 
@@ -96,7 +97,7 @@ def test_what_a_command_made_is_said_to_be_seen_and_not_shown(
     acphold: CommandLine, session: KeptSession
 ) -> None:
     said = acphold.run("why", "lock.txt:1").out
-    assert "1 line that appeared in this turn and that the agent did not show: lock.txt 1" in said
+    assert "  new in this turn, but not shown by the agent: lock.txt 1\n" in said
     assert "a command of the agent, you, or another session made it" in said
     assert "allowed" not in said
 
@@ -156,10 +157,25 @@ def test_a_record_of_agent_trace_says_ai_only_of_what_was_shown(
     assert files["lock.txt"][0]["contributor"] == {"type": "unknown"}
 
 
-def test_what_is_not_there_is_refused(acphold: CommandLine, project: Project) -> None:
+def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession) -> None:
     for target in ("cart.py:99", "cart.py:0", "nothing.py:1", "nobranch", "--all", "HEAD~7"):
         done = acphold.run("why", "--", target)
         assert (done.code, done.out) == (2, "")
+
+
+def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(
+    acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").mkdir()
+    plain = Project(tmp_path / "plain")
+    monkeypatch.setattr("tests.snapshots.conftest.checkout_of", Checkout)
+    session = KeptSession(journal, plain)
+    session.turn("Begin", does=lambda: plain.write("deep/a.txt", "made\n"))
+    assert "“Begin”" in acphold.run("why", f"{plain.top}/deep/a.txt:1").out
+    (tmp_path / "b.txt").write_text("x\n")
+    done = acphold.run("why", f"{tmp_path}/b.txt:1")
+    assert (done.code, done.out) == (2, "")
+    assert "is in no repository, and was not kept" in done.err
 
 
 def test_nothing_of_a_hostile_repository_runs(

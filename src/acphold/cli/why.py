@@ -20,7 +20,7 @@ from acphold.errors import UnknownSessionError
 from acphold.exports.markdown import plain
 from acphold.journal import Journal
 from acphold.origins.agent_trace import Run, runs, trace_record
-from acphold.origins.why import Lines, Origin, TurnFacts, below, origins, turn_facts
+from acphold.origins.why import Lines, Origin, TurnFacts, below, kept_folder, origins, turn_facts
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
 from acphold.processes.program_group import ProgramGroup
@@ -39,6 +39,8 @@ MOST_BYTES = 16 << 20
 
 SHOWN_CHARACTERS = 200
 """Characters of a prompt that are printed."""
+
+HOW = {"shown": "shown by the agent", "seen": "new in this turn, but not shown by the agent"}
 
 SHOWN_TURNS = 5
 """Turns that are named of a line that may have come from several."""
@@ -98,8 +100,16 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
 
 
 async def _why(location: str | None, target: str, form: str, *, pr: bool) -> None:
-    checkout, commit, asked = await asyncio.to_thread(_asked, target)
+    named = FILE_LINES.fullmatch(target)
     async with opened(location) as journal:
+        commit: str | None = None
+        if named and os.path.isfile(named["file"]):  # noqa: ASYNC240 - nobody else waits
+            if (folder := await kept_folder(journal, named["file"])) is None:
+                raise UsageError(f"{named['file']} is in no repository, and was not kept")
+            checkout = folder
+            asked = [_lines_of_file(checkout, named)]
+        else:
+            checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
         found = await origins(journal, checkout, asked)
         every = [
             run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)
@@ -124,11 +134,8 @@ async def _why(location: str | None, target: str, form: str, *, pr: bool) -> Non
 # -- what is asked -------------------------------------------------------------------------
 
 
-def _asked(target: str) -> tuple[Checkout, str | None, list[Lines]]:
-    """Return the checkout, the id of the commit if one is asked about, and the lines."""
-    named = FILE_LINES.fullmatch(target)
-    if named and (os.path.isfile(named["file"]) or checkout_of(os.getcwd()) is None):
-        return _lines_of_file(named)
+def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
+    """Return the checkout, the id of the commit, and the lines that it added."""
     checkout = checkout_of(os.getcwd())
     if checkout is None or not checkout.is_repository:
         raise UsageError("this folder is in no git repository")
@@ -156,11 +163,8 @@ def _asked(target: str) -> tuple[Checkout, str | None, list[Lines]]:
     )
 
 
-def _lines_of_file(named: re.Match[str]) -> tuple[Checkout, None, list[Lines]]:
+def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     file, first, last = named["file"], int(named["first"]), int(named["last"] or named["first"])
-    checkout = checkout_of(os.path.dirname(os.path.abspath(file)))
-    if checkout is None:
-        raise UsageError(f"{file} is in no git repository")
     try:
         content = contents(file, MOST_BYTES)
     except OSError as error:
@@ -168,8 +172,7 @@ def _lines_of_file(named: re.Match[str]) -> tuple[Checkout, None, list[Lines]]:
     count = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     if not first <= last <= count:
         raise UsageError(f"{file} has {counted(count, 'line')}")
-    asked = Lines(below(checkout, file), content, tuple(range(first, last + 1)))
-    return checkout, None, [asked]
+    return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
 async def _facts(journal: Journal, found: Sequence[Run]) -> dict[tuple[str, int], TurnFacts]:
@@ -268,17 +271,11 @@ def _said(prompt: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def _counts(found: Sequence[Run]) -> str:
-    shown = _count([run for run in found if run.origin.how == "shown"])
-    seen = _count(found) - shown
-    said = []
-    if shown:
-        said.append(f"{counted(shown, 'line')} shown by the agent")
-    if seen:
-        said.append(
-            f"{counted(seen, 'line')} that appeared in this turn and that the agent did not show"
-        )
-    return ", ".join(said)
+def _known(found: Sequence[Run]) -> Iterator[str]:
+    """Yield the lines of one turn: those that were shown, and the others."""
+    for how, words in HOW.items():
+        if its := [run for run in found if run.origin.how == how]:
+            yield f"{words}: {_places(its)}"
 
 
 def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
@@ -298,12 +295,13 @@ def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
         yield ""
         yield on_one_line(f"“{_said(fact.prompt)}”")
         yield "  " + on_one_line(" · ".join(filter(None, about)))
-        yield "  " + on_one_line(f"{_counts(its)}: {_places(its)}")
+        for line in _known(its):
+            yield "  " + on_one_line(line)
         if any(run.origin.how == "seen" for run in its):
-            yield "  not shown: a command of the agent, you, or another session made it"
+            yield "  not shown means: a command of the agent, you, or another session made it"
         if any(run.origin.how == "shown" for run in its):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
-            yield "  " + on_one_line(f"allowed by: {allowed}")
+            yield "  " + on_one_line(f"allowed: {allowed}")
     reasons: dict[str, list[Run]] = {}
     for run in found:
         if run.origin.how == "unknown":
@@ -328,7 +326,7 @@ def _markdown(found: Sequence[Run], facts: Facts) -> Iterator[str]:
     for key, its in turns.items():
         fact = facts[key]
         yield f"- {_quoted(_said(fact.prompt))}"
-        yield f"  {_quoted(agent_name(fact.agent))}; {_counts(its)}: {_quoted(_places(its))}"
+        yield f"  {_quoted('; '.join([agent_name(fact.agent), *_known(its)]))}"
     if turns:
         yield ""
     every = counted(_count(found), "line")

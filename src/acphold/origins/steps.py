@@ -40,7 +40,10 @@ class Step(Struct, frozen=True):
         if self.is_sure:
             return f"turn {self.turns[0]}"
         if len(self.turns) == 1:
-            return f"turn {self.turns[0]}, or before or after it"
+            after = (self.after.edge, self.after.state)
+            around = ["before"] if self.before.edge == "end" else []
+            around += ["after"] if after not in (("end", "whole"), ("begin", "late")) else []
+            return f"turn {self.turns[0]}, or {' or '.join(around)} it"
         return f"turns {self.turns[0]} to {self.turns[-1]}, or between them"
 
 

@@ -20,7 +20,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from acphold.errors import UnknownSessionError
-from acphold.history.decisions import asked_question, closed_question
+from acphold.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.history.entries import ANSWER, QUESTION
 from acphold.history.raw_update import items, members, string
 from acphold.history.turn_spans import TurnSpan, turn_spans
@@ -33,7 +33,7 @@ from acphold.origins.steps import numbered, steps
 from acphold.origins.versions import Claim, Versions
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
-from acphold.snapshots.checkouts import Checkout
+from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.commits import bare_folder
 from acphold.snapshots.comparison import SnapshotReader
 from acphold.snapshots.store import SnapshotStore
@@ -285,7 +285,7 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
     spans = await turn_spans(history(journal, row.session_id))
     span = spans[claim.turn - 1]
     seq, prompt = span.first, ""
-    asked: dict[str, str] = {}
+    asked: dict[str, AskedQuestion] = {}
     answered: dict[str, list[str]] = {}
     async for segment in history(journal, row.session_id, span.first - 1):
         for entry in segment.entries():
@@ -295,13 +295,14 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
                 prompt, seq = words[:PROMPT_CHARACTERS], entry.seq
             if entry.kind == QUESTION:
                 question = asked_question(entry.raw)
-                if (call := string(question.tool_call.get("toolCallId"))) is not None:
-                    asked[question.id] = call
+                asked[question.id] = question
             elif entry.kind == ANSWER:
-                closed = closed_question(entry.raw)
-                call = asked.get(closed.question)
-                if call is not None and call in claim.calls:
-                    answered.setdefault(call, []).append(_answer(entry.raw))
+                answer = closed_question(entry.raw)
+                if (about := asked.get(answer.question)) is None:
+                    continue
+                call = string(about.tool_call.get("toolCallId")) or ""
+                if call in claim.calls:
+                    answered.setdefault(call, []).append(_answer(entry.raw, about))
         if segment.last_seq >= span.last:
             break
     allowed = [line for call in claim.calls for line in answered.get(call, ())]
@@ -310,18 +311,33 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
     )
 
 
-def _answer(raw: bytes) -> str:
-    """Return who answered a question, in a line."""
-    parts = members(raw)
+def _answer(raw: bytes, question: AskedQuestion) -> str:
+    """Return the answer to a question, and who gave it."""
     closed = closed_question(raw)
-    if rule := members(parts.get("rule", b"")):
+    if rule := members(members(raw).get("rule", b"")):
         texts = [text for it in items(rule.get("texts", b"")) if (text := string(it))]
         numbers = [it.decode() for it in items(rule.get("numbers", b""))]
         said = "; ".join(f"{n}: {text}" for n, text in zip(numbers, texts, strict=False))
-        return f"your rule {said}"
+        return f"by your rule {said}"
     if closed.outcome != "answered":
         return f"the question was {closed.outcome}"
-    return f"a person, in {closed.client}" if closed.client else "a person"
+    where = f" in {closed.client}" if closed.client else ""
+    return f"answered{where} with “{closed.came(question).said}”"
+
+
+async def kept_folder(journal: Journal, file: str) -> Checkout | None:
+    """Return the work tree of a file, or the folder that was kept with it in; None for none."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))  # noqa: ASYNC240 - at hand
+    found = checkout_of(folder)
+    stores = await stores_of(journal)
+    if found is not None and stores.known(found.common or found.top) is not None:
+        return found
+    roots = {one.root for _, one in await journal.snapshots.named()}
+    around = [it for it in roots if f"{folder}/".startswith(f"{it.rstrip('/')}/")]
+    if not around:
+        return found
+    root = max(around, key=len)
+    return checkout_at(root) or Checkout(root)
 
 
 def below(checkout: Checkout, file: str) -> str:
