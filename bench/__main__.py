@@ -35,6 +35,7 @@ MEASUREMENTS = (
     "page",
     "notices",
     "queue",
+    "kept_files",
     "postgresql",
 )
 """Modules of this package, each with a function `figures`, in the order of the table; and `lacks`
