@@ -160,15 +160,25 @@ async def test_a_rule_that_ends_in_another_process_answers_no_more(
         assert await is_asked(house, person, asking(house, session, "pytest", call="b"))
 
 
-async def test_a_rule_that_is_revoked_while_the_question_is_on_its_way_answers_no_more(
-    journal: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "change",
+    [
+        RuleChange(ended_at=1),
+        RuleChange(is_off=True),
+        RuleChange(expires_at=1),
+        RuleChange(watches=True),
+    ],
+    ids=["revoked", "off", "expired", "watches"],
+)
+async def test_a_rule_that_ends_while_the_question_is_on_its_way_answers_no_more(
+    change: RuleChange, journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
         read = type(house.journal.access).rules
 
         async def revoked(its: Any, person: str | None) -> list[StandingRule]:
             found = await read(its, person)
-            await its.change_rules("", None, RuleChange(ended_at=now_ms()))
+            await its.change_rules("", None, change)
             return found
 
         with pytest.MonkeyPatch.context() as patch:

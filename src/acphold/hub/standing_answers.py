@@ -180,7 +180,9 @@ class StandingAnswers:
             except JournalError as exc:
                 log.warning("session %s: no rule answers: %s", self._session.id, exc)
                 return None
-            if len(used) != len(numbers) or any(rule.ended_at or rule.is_off for rule in used):
+            if len(used) != len(numbers) or any(
+                not rule.is_live(now) or rule.is_off or rule.watches for rule in used
+            ):
                 return None
             if self._rest:
                 return None
