@@ -106,7 +106,7 @@ def test_errors_of_the_other_machine_and_of_the_way_there_are_said(
     remember(journal, "aa-1", *CONVERSATION, title="T", cwd="/nowhere/at/all")
     refused = acphold.run_as_process("continue", "aa", "--on", "me@there")
     assert refused.code == 1
-    assert "has no folder '/nowhere/at/all'" in refused.err
+    assert "knows neither the folder '/nowhere/at/all' nor a clone of its project" in refused.err
     assert "name a folder there with --cwd" in refused.err
     none = acphold.run_as_process("resume", "--from", "me@there", "zz")
     assert "no session id begins with 'zz'" in none.err + none.out

@@ -108,11 +108,12 @@ class Machine:
         await self.journal.snapshots.keep(session_id, [row])
 
     async def told(self, session_id: str) -> list[tuple[int, str, int, bytes]]:
-        """All entries of a session."""
+        """All entries of a session up to the mark of the last move."""
         found = []
         async for segment in history(self.journal, session_id):
             found += [(it.seq, it.kind, it.at, it.raw) for it in segment.entries()]
-        return found
+        marks = [place for place, (_, kind, _, _) in enumerate(found) if kind == "moved"]
+        return found[: marks[-1] + 1]
 
     async def owns(self, session_id: str) -> bool:
         """True if the session can be continued here."""
@@ -195,11 +196,14 @@ async def move(
 
 async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> None:
     async with machines(tmp_path) as (here, there):
-        await here.remember("s-1", *CONVERSATION)
+        modes = b'{"modes":{"availableModes":[],"currentModeId":"allows-all"}}'
+        await here.remember("s-1", ("settings", modes), *CONVERSATION)
         given, taken, _ = await move(here, there)
         assert isinstance(given, MovedSession), given
         assert isinstance(taken, MovedSession), taken
         assert await here.told("s-1") == await there.told("s-1")
+        assert (await here.journal.summary("s-1")).attributes.current_mode_id == "allows-all"
+        assert (await there.journal.summary("s-1")).attributes.current_mode_id is None
         row = await there.journal.session("s-1")
         assert (row.title, row.agent, row.cwd) == ("T", "scripted", str(there.folder))
         assert (row.prompted, row.moved, row.start) == (True, "", None)
@@ -279,7 +283,7 @@ async def test_a_session_without_a_folder_there_stays(tmp_path: Path) -> None:
     async with machines(tmp_path) as (here, there):
         await here.remember("s-1", *CONVERSATION, cwd="/far/away/src")
         given, _, _ = await move(here, there, place=WantedPlace())
-        assert "has no folder '/far/away/src'" in str(given)
+        assert "knows neither the folder '/far/away/src' nor a clone" in str(given)
         assert await here.owns("s-1")
         (there.folder / "src").mkdir()
         mapped = WantedPlace(folders={"/far": "/nowhere", "/far/away": str(there.folder)})

@@ -25,8 +25,9 @@ any point; the same move, started again from either machine, goes on:
 A taker whose part is no beginning of the giver's session refuses; nothing is merged. With the files
 or entries of a stranger that are not well-formed the move ends before 3.
 
-What does not travel: rules, tokens, users, other sessions, how the agent is started, the agent's
-own store, ignored files. So the agent is handed the conversation there, as if it had lost it.
+What does not travel: rules, tokens, users, other sessions, how the agent is started and in which
+mode, the agent's own store, ignored files. So the agent is handed the conversation there, as if it
+had lost it; behind the mark the taker notes that it has no modes and options yet.
 """
 
 # See docs/decisions.md, 36.
@@ -64,6 +65,7 @@ from acphold.history.entries import (
     PROMPT,
     QUESTION,
     SENT,
+    SETTINGS,
     TURN_END,
     Entry,
     PastEntry,
@@ -106,7 +108,7 @@ from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.journal.owners import At, Silent
 from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.rpc.transport import Transport
-from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of
 from acphold.snapshots.packs import PACK_BOUNDS, has_base, packed, unpack
 from acphold.snapshots.projects import ProjectMarks, marks, same_project
 from acphold.snapshots.store import SnapshotStore
@@ -136,6 +138,8 @@ PACK_PIECE: Final = 256 << 10
 
 STORE_SECONDS: Final = 60.0
 """Seconds that finding the store of a project may take."""
+
+NO_COMMIT: Final = "0" * 40
 
 SHORT_ID: Final = 6
 """Letters of the session's id in the name of a new folder."""
@@ -532,6 +536,8 @@ class _Taking:
             )
             laid = await _in_thread(work)
             os.makedirs(done.cwd, exist_ok=True)  # git knows no empty folders
+            if not f"{resolved_folder(done.cwd)}/".startswith(f"{resolved_folder(done.files)}/"):
+                done = msgspec.structs.replace(done, cwd=done.files)  # a link led out of it
         except WorkspaceError as error:
             raise MoveRefusedError(str(error)) from error
         except OSError as error:
@@ -590,7 +596,9 @@ class _Taking:
             start=None,
             moved="",
         )
-        await self._journal.take_in(lease, [_past(entry)], change)
+        # The modes there may allow more than the person allows here.
+        own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
+        await self._journal.take_in(lease, [_past(entry), own], change)
 
 
 def _past(entry: SentEntry) -> PastEntry:
@@ -619,6 +627,7 @@ def _require_fit(offer: Offer) -> None:
         or ".." in below.parts
         or "\0" in offer.below + session.cwd
         or (files is not None and not 0 <= files.turn <= offer.last)
+        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
     ):
         raise MoveRefusedError("the other machine offers something that is no session")
 
@@ -656,11 +665,12 @@ def _place_of(offer: Offer, place: WantedPlace, known: Sequence[str], laid: Done
     if place.cwd is not None:
         return Done(place.cwd)
     own = [_below(project, offer.below), project] if project else []
-    for folder in (mapped, *own, offer.session.cwd):
-        if folder and os.path.isabs(folder) and isdir(folder):
+    same = [offer.session.cwd] if offer.session.cwd in known else []
+    for folder in (mapped, *own, *same):
+        if folder and isdir(folder):
             return Done(os.path.normpath(folder), project=project)
     raise MoveRefusedError(
-        f"{_here()} has no folder {offer.session.cwd!r}, and acphold there knows no clone of its "
+        f"acphold on {_here()} knows neither the folder {offer.session.cwd!r} nor a clone of its "
         "project; name a folder there with --cwd"
     )
 
