@@ -148,8 +148,8 @@ def _blobs(store: SnapshotStore, trees: set[str], paths: Sequence[str], deadline
 
 
 def _changes(blobs: Blobs, rows: Sequence[TurnSnapshot], path: str) -> bool:
-    """True if there is a file with this path in one of these snapshots."""
-    return any(blobs.get((one.tree, path)) for one in rows)
+    """True if a file with this path is not the same in all of these snapshots."""
+    return len({blobs.get((one.tree, path)) for one in rows if one.is_kept}) > 1
 
 
 def _fill(
