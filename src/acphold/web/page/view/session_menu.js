@@ -1,6 +1,7 @@
 // What can be done with a session as a whole.
 import { useRef, useState } from "preact/hooks";
 import { exported } from "../model/exports.js";
+import { device } from "../wire/device.js";
 import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
 import { html } from "./html.js";
@@ -46,6 +47,11 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     const told = await desk.server.call("session/fork", { sessionId: id, cwd: session.cwd, mcpServers: [] });
     if (place.peek().id === id) go(sessionPlace(told.sessionId));
   };
+  const forkWithFiles = async () => {
+    const told = await desk.server.call("_acphold/fork", { sessionId: id, files: true });
+    if (place.peek().id === id) go(sessionPlace(told.sessionId));
+  };
+  const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
     <div id="session-menu" popover="auto" ref=${menu}>
@@ -54,6 +60,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       <button type="button" onClick=${act(rename)}>Rename</button>
       <button type="button" onClick=${act(() => copied(location.href))}>Copy a link</button>
       <button type="button" onClick=${act(fork)}>Fork</button>
+      ${hasFiles && html`<button type="button" onClick=${act(forkWithFiles)}>Fork with its files</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
       <button type="button" onClick=${act(putAway)}>${row?.archived ? "Bring back" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>
