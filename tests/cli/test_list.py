@@ -122,6 +122,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "queued": 0,
         "held": None,
         "heldUntil": None,
+        "ruled": 0,
         "files": None,
         "live": None,
     }
@@ -188,7 +189,17 @@ def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journa
     assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out
 
 
-ROW = ["A title of some length", "3f9a", "", "3m", "acphold", "an-agent-of-some-length", "7", ""]
+ROW = [
+    "A title of some length",
+    "3f9a",
+    "",
+    "3m",
+    "acphold",
+    "an-agent-of-some-length",
+    "7",
+    "",
+    "",
+]
 
 
 def test_a_narrow_terminal_has_less_columns_and_then_shorter_titles() -> None:

@@ -109,6 +109,7 @@ async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: 
         assert answer["rule"]["texts"] == ["run pytest …"]
         [rule] = await house.journal.access.rules("")
         assert rule.uses == 1
+        assert (await house.journal.session(session)).ruled == 1
         assert (await house.journal.summary(session)).open_questions == ()
 
 

@@ -77,10 +77,11 @@ COLUMNS = (
     Column("FOLDER", "faint", most=16, least=8),
     Column("AGENT", "agent", from_width=72, most=18, least=8),
     Column("MESSAGES", "faint", from_width=96),
+    Column("RULES", "faint", from_width=96),
     Column("FILES", "faint", from_width=96),
 )
 
-IF_ANY = ("STATE", "FILES")
+IF_ANY = ("STATE", "RULES", "FILES")
 """Columns that are shown only if something stands in them."""
 
 GAP = "  "
@@ -166,8 +167,9 @@ def list_sessions(
     session's id as `show` and `delete` need. STATE is running while a turn runs, waiting while the
     agent waits for your answer, live when the session is open in an acphold process, followed by
     the number of clients if there are several. A session that an import has only listed is unread
-    until its transcript is read, or the session is opened. FILES is there if `snapshots` is on: the
-    files of the last turn are kept, or were refused, which `show` explains.
+    until its transcript is read, or the session is opened. RULES counts the questions that your
+    rules have answered (`acphold rules`). FILES is there if `snapshots` is on: the files of the
+    last turn are kept, or were refused, which `show` explains.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while nobody was
@@ -328,6 +330,7 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(agent_name(row.agent)),
         f"{row.message_count:,}",
+        f"{row.ruled:,}" if row.ruled else "",
         "" if files is None else "kept" if files.state == "whole" else files.state,
     ]
 

@@ -54,6 +54,7 @@ class ListedRow:
         self._agent = row.agent
         self._additional_directories = row.additional_directories
         self._unseen = row.unseen
+        self._ruled = row.ruled
         self._journal = journal
         self._lease = lease
         self._lose = lose
@@ -109,11 +110,13 @@ class ListedRow:
             start=start,
         )
 
-    def question_change(self) -> RowChange:
-        """Return what a question and its end change in the list: the session moves to the top.
-        Followers of the list in other processes notice it by that."""
+    def question_change(self, *, by_rule: bool = False) -> RowChange:
+        """Return what a question and its end change in the list: the session moves to the top, and
+        answers `by_rule` are counted. Followers of the list in other processes notice it by that.
+        """
         self.stir()
-        return RowChange(updated_at=self._active)
+        self._ruled += by_rule
+        return RowChange(updated_at=self._active, ruled=self._ruled if by_rule else UNSET)
 
     def end_change(self, *, is_attached: bool) -> RowChange:
         """Return what the end of a turn changes in the list: the session is unseen if nobody is

@@ -236,7 +236,7 @@ class Questions:
                 watched=question.watched,
                 unruled=question.unruled,
             )
-            change = self._session.row.question_change()
+            change = self._session.row.question_change(by_rule=bool(reply.rule))
             # Held first: if the journal fails now, the next commit has it, before another turn.
             self._session.hold(ANSWER, [entry], change=change)
             await self._session.release()

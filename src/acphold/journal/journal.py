@@ -99,6 +99,7 @@ class RowChange(Struct, frozen=True):
     held: str | UnsetType = UNSET
     held_until: int | UnsetType | None = UNSET
     moved: str | UnsetType = UNSET
+    ruled: int | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -136,7 +137,7 @@ class SessionRow(Struct, frozen=True):
     held, "" for none, and `held_until` the moment at which they go on by themselves
     (`history.prompt_queue`). `lineage` is that of its positions (see `acphold.journal.lineage`); ""
     where the journal has none. `moved` is set while the session is another machine's: see
-    `acphold.journal.moves`.
+    `acphold.journal.moves`. `ruled` counts the questions that its person's rules have answered.
     """
 
     session_id: str
@@ -164,6 +165,7 @@ class SessionRow(Struct, frozen=True):
     held_until: int | None = None
     lineage: str = ""
     moved: str = ""
+    ruled: int = 0
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""

@@ -48,6 +48,7 @@ def session_json(session: ListedSession) -> str:
         "queued": row.queued,
         "held": row.held or None,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
+        "ruled": row.ruled,
         "files": session.files
         and {
             "state": session.files.state,

@@ -130,6 +130,7 @@ class _RemoteRow(Struct, rename="camel"):
     held: str | None = None
     held_until: str | None = None
     moved_to: str | None = None
+    ruled: int = 0
     live: _Live | None = None
     open_questions: list[_RemoteQuestion] = []
     files: _RemoteFiles | None = None
@@ -576,6 +577,7 @@ def _row(row: _RemoteRow) -> SessionRow:
         unseen=row.unseen,
         unread=b"" if row.unread else None,
         queued=row.queued,
+        ruled=row.ruled,
         held=row.held or "",
         held_until=None if row.held_until is None else milliseconds(row.held_until),
         moved=mark_text(MoveMark(to=row.moved_to)) if row.moved_to else "",

@@ -52,6 +52,7 @@ def taken_back(line: migrations.Line) -> None:
     """Make a journal one of the release before sums by slots."""
     line.execute("DROP TABLE acphold.rules")
     line.execute("DROP TABLE acphold.snapshots")
+    line.execute("ALTER TABLE acphold.sessions DROP COLUMN moved, DROP COLUMN ruled")
     line.execute("DROP INDEX acphold.with_queue")
     line.execute(
         "ALTER TABLE acphold.sessions DROP COLUMN queued, DROP COLUMN held, DROP COLUMN held_until"

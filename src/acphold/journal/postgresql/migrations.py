@@ -285,8 +285,9 @@ _SNAPSHOTS: Final = (
 )
 
 _MOVES: Final = (
-    # Sessions that are another machine's: see `journal.moves`.
-    "ALTER TABLE acphold.sessions ADD COLUMN moved text NOT NULL DEFAULT ''",
+    # Sessions that are another machine's: see `journal.moves`. And how often rules have answered.
+    "ALTER TABLE acphold.sessions ADD COLUMN moved text NOT NULL DEFAULT '',"
+    " ADD COLUMN ruled bigint NOT NULL DEFAULT 0",
 )
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (

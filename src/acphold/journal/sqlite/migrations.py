@@ -383,11 +383,12 @@ _SNAPSHOTS: Final = (
 )
 
 _MOVES: Final = (
-    # Sessions that are another machine's: see `journal.moves`.
+    # Sessions that are another machine's: see `journal.moves`. And how often rules have answered.
     "ALTER TABLE sessions ADD COLUMN moved TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE sessions ADD COLUMN ruled INTEGER NOT NULL DEFAULT 0",
     "DROP TRIGGER row_changed",
     "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled"
     f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
