@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from acphold.agents import AgentRequest
+from acphold.agents import AgentRequest, Updates
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
-from acphold.history.raw_update import UNREADABLE, string
+from acphold.history.raw_update import UNREADABLE, members, string
 from acphold.history.times import now_ms
 from acphold.hub.annotations import notice
 from acphold.hub.prompt_turn import PromptTurn
@@ -31,7 +31,7 @@ from acphold.journal import Journal
 from acphold.journal.access import Deed
 from acphold.known_agents import short_name
 from acphold.schema import REQUEST_PERMISSION, encode
-from acphold.schema.splice import members
+from acphold.schema.splice import splice
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import Decision, EditAction, RunAction, StandingRule
@@ -255,6 +255,27 @@ def _objects(raw: bytes | None) -> list[dict[str, object]]:
     except UNREADABLE:
         return []
     return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+
+
+def unmarked(updates: Updates) -> Updates:
+    """Return an agent's updates without the mark of an answer by rules: only we set it."""
+    if not any(b"acphold" in raw or b"\\u" in raw for raw in updates.raws):
+        return updates
+    if updates.kind == "params":
+        raws = [_unmarked(raw, "update", "_meta", RULE) for raw in updates.raws]
+    else:
+        raws = [_unmarked(raw, "_meta", RULE) for raw in updates.raws]
+    return structs.replace(updates, raws=raws)
+
+
+def _unmarked(raw: bytes, name: str, *below: str) -> bytes:
+    """Return an object without the last of these members, each inside of the one before."""
+    if (value := members(raw).get(name)) is None:
+        return raw
+    if not below:
+        return splice(raw, {name: None})
+    left = _unmarked(value, *below)
+    return raw if left is value else splice(raw, {name: left})
 
 
 def _allowed_update(

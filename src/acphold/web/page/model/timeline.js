@@ -182,7 +182,7 @@ export class Timeline {
     if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn({ outcome: "completed" }, place);
     this.add(update, place);
     // A question that rules have answered was put to nobody: this says so, until the journal is read.
-    const rule = update?._meta?.["acphold/rule"];
+    const rule = update?.sessionUpdate === "tool_call_update" && update._meta?.["acphold/rule"];
     if (!rule) return;
     const question = `rule ${update.toolCallId}`;
     this.asked(question, "", { toolCall: { title: this.tool(update.toolCallId)?.fields.title } }, place);
