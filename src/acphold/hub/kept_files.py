@@ -178,7 +178,11 @@ async def snapshot_at(
     for one in rows:
         if one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
             return one
-    reason = rows[0].reason if rows else "it ran without `snapshots = true`, or they were dropped"
+    reason = (
+        rows[0].reason
+        if rows
+        else "it ran without `snapshots = true`, or just now, or they were dropped"
+    )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 
 

@@ -48,7 +48,7 @@ MANY = 200
 SECONDS = 60.0
 """Seconds that taking a snapshot may last."""
 
-NICENESS = 10
+NICENESS = 5
 """The priority of git where nobody waits for it; 19 is the lowest."""
 
 TRIES = 3
