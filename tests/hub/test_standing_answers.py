@@ -253,6 +253,23 @@ async def test_an_agent_that_ran_something_else_has_its_rules_rest(
         assert await asking(house, session, "pytest", call="d") == ALLOWED
 
 
+async def test_rules_that_come_to_rest_while_one_answers_give_no_answer(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        await asking(house, session, "pytest", call="a")
+        other = {"sessionUpdate": "tool_call_update", "toolCallId": "a"}
+        real = type(house.journal.access).change_rules
+
+        async def reporting(its: Any, *change: Any) -> Any:
+            used = await real(its, *change)
+            await reported(house, session, {**other, "rawInput": {"command": "rm -rf ~"}})
+            return used
+
+        monkeypatch.setattr(type(house.journal.access), "change_rules", reporting)
+        assert await is_asked(house, person, asking(house, session, "pytest", call="b"))
+
+
 async def test_each_answer_of_a_rule_is_a_deed_and_each_reason_to_ask_is_noted(
     journal: Path, tmp_path: Path
 ) -> None:

@@ -58,12 +58,14 @@ ANSWERED = "answer by rule"
 class Considered(Struct, frozen=True):
     """A question, and the rules that there were when it came.
 
-    `watched` is what rules that only watch would have done, as JSON for the answer's entry.
+    `watched` is what rules that only watch would have done, as JSON for the answer's entry. `rests`
+    counts how often rules had come to rest in this session when these were read.
     """
 
     action: RunAction | EditAction | None
     verdict: Decision
     watched: bytes = b""
+    rests: int = 0
 
     @property
     def unruled(self) -> str:
@@ -97,6 +99,7 @@ class StandingAnswers:
         self._turn = turn
         self._counted = (0, 0)
         self._rest = False
+        self._rests = 0
         self._answering = asyncio.Lock()
         self.allowed: dict[str, tuple[RunAction | EditAction, str]] = {}
         """The calls of this turn that rules have allowed, by id, with the numbers of the rules."""
@@ -110,12 +113,13 @@ class StandingAnswers:
         """
         if asked.method != REQUEST_PERMISSION.name or asked.child or self._rest:
             return None
+        rests = self._rests
         try:
             rules = await self._journal.access.rules(self._session.tenant)
             now = now_ms()
             if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
-            return await self._considered(rules, question, before)
+            return await self._considered(rules, question, before, rests)
         except JournalError as exc:
             log.warning("session %s: its rules cannot be read: %s", self._session.id, exc)
         except Exception:
@@ -123,7 +127,7 @@ class StandingAnswers:
         return None
 
     async def _considered(
-        self, rules: Sequence[StandingRule], question: AskedQuestion, before: int
+        self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, rests: int
     ) -> Considered | None:
         from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
         from acphold.standing.folders import kept_from_rules
@@ -154,7 +158,7 @@ class StandingAnswers:
             watched = encode(
                 {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
             )
-        return Considered(None if isinstance(action, Unclear) else action, verdict, watched)
+        return Considered(None if isinstance(action, Unclear) else action, verdict, watched, rests)
 
     async def answer(
         self, considered: Considered, question: AskedQuestion, before: int
@@ -170,7 +174,9 @@ class StandingAnswers:
         numbers, now = _numbers(verdict.rules), now_ms()
         async with self._answering:  # many may be asked at once
             try:
-                if self._rest or self._answered(before) >= MOST_ANSWERS or await self._has_guests():
+                if self._rests_since(considered) or self._answered(before) >= MOST_ANSWERS:
+                    return None
+                if await self._has_guests():
                     return None
                 # A use that could not be noted is none: then nothing else could be written either.
                 used = await self._journal.access.change_rules(
@@ -184,7 +190,7 @@ class StandingAnswers:
                 not rule.is_live(now) or rule.is_off or rule.watches for rule in used
             ):
                 return None
-            if self._rest:
+            if self._rests_since(considered):
                 return None
             self._counted = (before, self._answered(before) + 1)
         spoken = " and ".join(map(str, numbers))
@@ -210,6 +216,7 @@ class StandingAnswers:
         action, numbers = self.allowed[id_]
         if differs(action, decoded_call(parts), self._session.row.cwd):
             del self.allowed[id_]
+            self._rests += 1
             self._rest = True  # at once, and until the journal has it
             words = RESTS_HOW.format(numbers, string(parts.get("title")) or id_)
             rule = rest(self._session.id, self._session.tenant, now_ms())
@@ -219,6 +226,9 @@ class StandingAnswers:
             except JournalError as exc:  # then for as long as this process has the session
                 log.warning("session %s: rules rest only here: %s", self._session.id, exc)
             await self._session.publish("update", [notice(RESTS, words, "warning")])
+
+    def _rests_since(self, considered: Considered) -> bool:
+        return self._rest or self._rests != considered.rests
 
     def _answered(self, before: int) -> int:
         """The answers given in the turn behind this entry."""
