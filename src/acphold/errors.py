@@ -33,8 +33,8 @@
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
-    ├── SessionMovedError          a session that is another machine's now           -32602
-    ├── MoveRefusedError           a session that cannot go to another machine
+    ├── SessionMovedError          the session has moved to another machine          -32602
+    ├── MoveRefusedError           the session cannot move to another machine
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process, or the way to it, went away while it was needed
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
@@ -411,16 +411,18 @@ class HeldElsewhereError(AcpholdError):
 
 
 class SessionMovedError(AcpholdError):
-    """The session is another machine's, to which it was moved, or from which it is still coming.
+    """The session has moved to another machine, or is still arriving from it.
 
-    `where` is the name of that machine; here it can be read, and copied to continue.
+    `where` is the name of that machine. Here the session can be read, and a copy continued.
     """
 
     code = INVALID_PARAMS
 
     def __init__(self, session_id: str, where: str, *, arrives: bool = False) -> None:
         if arrives:
-            told = f"is still coming from {where}: start the same move again to finish it"
+            told = (
+                f"is still arriving from {where}: start the same command again to finish the move"
+            )
         else:
             told = (
                 f"continues on {where}; `acphold fork` makes a copy to continue here, and "
@@ -432,7 +434,7 @@ class SessionMovedError(AcpholdError):
 
 
 class MoveRefusedError(AcpholdError):
-    """The other machine, or this one, does not take or give a session; nothing is lost."""
+    """One of the two machines refuses to move a session; nothing is lost."""
 
 
 class OtherAgentError(AcpholdError):

@@ -69,12 +69,12 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
     assert done.code == 0, done.err
     laid = there / "code-aa1"
     assert done.out.splitlines() == [
-        "“T” continues there, on me@there",
+        "“T” now continues on me@there",
         f"  in {laid} there",
         f"  its files are in a new work tree of {there}/code; `git worktree remove {laid}` "
         "removes it",
         "  not in it: ignored files and 1 file left out (.env)",
-        "  here it can be read; `acphold fork aa-1` continues a copy here",
+        "  here you can still read it; `acphold fork aa-1` makes a copy to continue here",
         "To continue: acphold resume --host me@there aa-1",
     ]
     assert project.status(laid) == " M a.txt\0?? new.txt\0"
@@ -86,7 +86,7 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
         assert refused.code != 0
         assert "continues on me@there; `acphold fork` makes a copy" in refused.err
     again = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "“T” was there already, on me@there" in again.out
+    assert "“T” had already moved to me@there" in again.out
     # It comes back, without files; its agent is unknown here, which is said behind that.
     back = acphold.run_as_process(
         "resume", "--from", "me@there", "aa-1", "--no-files", "--cwd", str(project.top)

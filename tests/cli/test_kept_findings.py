@@ -93,12 +93,12 @@ def test_a_session_says_if_its_files_are_kept_or_why_not(
     assert "files not kept: x" in acphold.run("show", "refused").out
     assert "files" not in acphold.run("show", "unknown").out.partition("Make it")[0]
     settings.write_text("[defaults]\nsnapshots = true\n")
-    assert "since `snapshots` is on" in acphold.run("show", "unknown").out
+    assert "since `snapshots` was switched on" in acphold.run("show", "unknown").out
     (tmp_path / "plain").mkdir()
     remember(journal, "plain", *CONVERSATION, cwd=str(tmp_path / "plain"))
     assert "files not kept: its folder is in no git" in acphold.run("show", "plain").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = "all"\n')
-    assert "since `snapshots` is on" in acphold.run("show", "plain").out
+    assert "since `snapshots` was switched on" in acphold.run("show", "plain").out
     remember(journal, "home", *CONVERSATION, cwd="/")
     assert "files not kept: it is your home folder" in acphold.run("show", "home").out
 
@@ -111,7 +111,7 @@ def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false
     assert "1 project, " in told
     assert "work/project: x (1 session)" in told
     settings.write_text("[defaults]\nsnapshots = true\n")
-    assert "at both ends of each turn: for all agents" in doctor(acphold)
+    assert "at the beginning and the end of each turn: for all agents" in doctor(acphold)
     settings.write_text("[defaults]\nsnapshots = false\n")
     assert "`acphold doctor --repair` removes them" in doctor(acphold)
     assert len(list(project.stores)) == 1

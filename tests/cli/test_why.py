@@ -137,7 +137,7 @@ def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     assert SECRET not in said
     assert "@team" not in said
     assert "<b>" not in said
-    assert "6 of 8 lines came in these turns; of the others nothing is known." in said
+    assert "6 of 8 lines came from these turns; where the others came from is not known." in said
     assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
 
 

@@ -242,11 +242,11 @@ async def test_an_agent_that_ran_something_else_has_its_rules_rest(
         assert await asking(house, session, "pytest", call="b") == ALLOWED
         other = {**update, "rawInput": {"command": "rm -rf ~"}}
         await reported(house, session, other)
-        await told(client, "Your standing answers rest")
-        await told(client, "To go on with your rules in this session: acphold rules rm 2")
+        await told(client, "Your rules are paused")
+        await told(client, "To use your rules again in this session: acphold rules rm 2")
         assert await is_asked(house, person, asking(house, session, "pytest", call="c"))
         [*_, answer] = await house.entries(session, "answer")
-        assert answer["unruled"].startswith("rules rest in this session since its agent did")
+        assert answer["unruled"].startswith("rules are paused in this session: its agent did")
         [_, rest] = await house.journal.access.rules("")  # which another process reads as well
         assert (rest.text, rest.session) == ("ask everything", session)
         await house.journal.access.change_rules("", [2], RuleChange(ended_at=now_ms()))

@@ -49,27 +49,35 @@ def continue_there(
 
     The conversation goes there over ssh, and with it the files as they were at the end of its last
     turn, if they were kept (`snapshots = true` in the settings). They are put into a new work tree
-    of the same repository: acphold there finds a clone among the folders of its sessions, by the
-    first commit, or you name one with --cwd. Nothing in an existing folder is changed.
+    beside a clone of the repository there. acphold finds the clone among the folders of its
+    sessions, by the first commit of the project or its remotes, or you name it with --cwd. Nothing
+    in an existing folder is changed.
 
-    From then on the session is that machine's. Here it is marked in the list, can be read, and
-    continues only as a copy (`acphold fork`). `acphold resume --from HOST` brings it back.
+    From then on the session belongs to that machine. Here the list marks it, you can still read it,
+    and you can continue only a copy (`acphold fork`). `acphold resume --from HOST ID` brings it
+    back.
 
-    If the connection breaks, start the same command again: it goes on where it was, and at no time
-    can both machines continue the session. It has to be closed here, with no prompts waiting.
+    If the connection breaks, start the same command again: it resumes where it stopped, and at no
+    time can both machines continue the session. No process here may have it open, and no prompt may
+    wait in it.
 
-    Not sent: ignored files, untracked files that may hold a secret, the agent's own memory of the
-    conversation (it is handed the conversation with your next prompt), rules, tokens and other
-    sessions. HOST needs acphold, and ssh has to get there without asking for a password.
+    Not sent: ignored files, untracked files that may hold a secret, what the agent itself keeps of
+    the conversation (it is given the conversation with your next prompt), rules, tokens and other
+    sessions. HOST needs the same release of acphold, and ssh has to log in without asking for a
+    password.
     """
     if is_url(on):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
     row, moved = asyncio.run(_continue(journal, session_id, on, cwd, files, with_files))
-    said = "was there already" if moved.was_done else "continues there"
-    print(visible(f"{title_of(row)} {said}, on {on_one_line(on)}"))
+    said = "had already moved to" if moved.was_done else "now continues on"
+    print(visible(f"{title_of(row)} {said} {on_one_line(on)}"))
     print(*lines_of(moved, " there"), sep="\n")
     name = on_one_line(row.session_id)
-    print(visible(f"  here it can be read; `acphold fork {name}` continues a copy here"))
+    print(
+        visible(
+            f"  here you can still read it; `acphold fork {name}` makes a copy to continue here"
+        )
+    )
     if on_terminal():
         become_ssh(on, ["resume", row.session_id], terminal=True)
     print(visible(f"To continue: acphold resume --host {shlex.quote(on_one_line(on))} {name}"))

@@ -70,8 +70,8 @@ def diff(
 
     If its files were kept (`snapshots = true` in the settings), the patch has every change between
     the first snapshot and the last one. A line above each file says in which turns the agent showed
-    that change, and in which something else made it: a command, you, or another session; and what
-    changed between two turns. --by-turn prints these one after the other. Paths are relative to the
+    that change, in which something else made it (a command, you, or another session), and what
+    changed between two turns. --by-turn prints a patch for each of these. Paths are relative to the
     top of the repository. Late and missing snapshots, files that were left out and other sessions
     at work in the same folder are named on stderr.
 
@@ -130,7 +130,7 @@ async def _kept(
     *,
     by_turn: bool,
 ) -> KeptChanges | None:
-    """Return the changes by the kept files; None without any, saying why if that is no rule."""
+    """Return the changes by the kept files; None without any, with a note if reading failed."""
     try:
         found = await kept_changes(journal, row, spans, turn, root=root, by_turn=by_turn)
     except (GitError, TimeoutError, BufferError, OSError) as error:

@@ -50,7 +50,7 @@ def parser() -> Parser:
     made.add_argument(
         "--before",
         action="store_true",
-        help="stop before the turn with that entry, by default before the last one",
+        help="stop before the turn with that entry; without SEQ, before the last turn",
     )
     made.add_argument(
         "--include",
@@ -96,8 +96,8 @@ def fork(
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
-    Experimental: --files lays out the files as they were at the end of that turn, or with --before
-    at its beginning, changes by commands included. They get a new work tree of the repository,
+    Experimental: --files also copies the files as they were at the end of that turn, or with
+    --before at its beginning, changes by commands included: into a new work tree of the repository,
     beside the project or in FOLDER, and the new session is in it. That needs `snapshots = true` in
     the settings when the turn ran. Ignored files, such as node_modules, and untracked ones that may
     hold a secret are not in it; --include copies those that the project's `.worktreeinclude` names,
@@ -109,7 +109,7 @@ def fork(
     if files is not None and cwd is not None:
         raise UsageError("--files and --cwd are two folders; name one")
     if include and files is None:
-        raise UsageError("--include is for --files")
+        raise UsageError("--include needs --files")
     asyncio.run(_fork(journal, session_id, WantedFork(files, before, include, cwd)))
     return Exit.OK
 

@@ -46,7 +46,7 @@ def deed(row: SessionRow, origin: str) -> str:
 
 
 async def new_rules(reader: SessionReader) -> str:
-    """Say which rules were made elsewhere and shown nowhere since; "" for none."""
+    """Return a line about rules made elsewhere that nobody has been shown yet; "" for none."""
     found = await reader.new_rules(this_terminal())
     if not found:
         return ""
@@ -54,4 +54,4 @@ async def new_rules(reader: SessionReader) -> str:
     if len(found) > 1:
         told = counted(len(found), "new rule")
     place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
-    return f"{told}, not made in this terminal. Look: {place}"
+    return f"{told}, not made in this terminal. See: {place}"

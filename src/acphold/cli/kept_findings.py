@@ -1,8 +1,8 @@
-"""The words on files that are kept with conversations, and on those that are not: `doctor`, `show`.
+"""Lines of `doctor` and `show` about files that are kept with conversations.
 
-on      `snapshots` is true or "all" for some agent of the settings file
-off     it is false for one, and on for none: what was kept earlier is removed
-unset   nothing says anything: nothing is kept, and nothing is removed
+on      the settings file has `snapshots` true or "all" for some agent
+off     it has false for some, and true for none: what was kept earlier is removed
+unset   it has no `snapshots`: nothing is kept, and nothing is removed
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REFUSALS = 3
 
 
 def wanted() -> Wanted:
-    """Return if the settings file wants files to be kept; see the module."""
+    """Return the setting of the file; see the module."""
     try:
         values = [*snapshot_settings().values()]
     except SettingsError:  # `doctor` reports it; nothing is removed because of a broken file
@@ -51,7 +51,7 @@ async def removed_from_disk(journal: Journal) -> None:
         async with asyncio.timeout(SECONDS):
             await tidy(journal, all_of_them=wanted() == "off")
     except TimeoutError:
-        told = "The files kept with these sessions are removed from the disk at the next upkeep."
+        told = "Removing kept files takes longer; the next upkeep removes the rest."
         print(told, file=sys.stderr)
 
 
@@ -78,7 +78,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     elif checkout is None and its != "all":
         why = 'its folder is in no git repository, and `snapshots` is not "all"'
     else:
-        why = "none of its turns ran since `snapshots` is on"
+        why = "no turn has run since `snapshots` was switched on"
     return [f"files not kept: {why}"]
 
 
@@ -90,7 +90,7 @@ def said_of(one: TurnSnapshot) -> str:
     if one.state == "late":
         words += "; the agent was at work already"
     elif one.state == "later":
-        words += "; by the next turn, because acphold had ended"
+        words += "; taken at the next turn, because acphold had ended"
     if one.left_out_count:
         words += f"; {counted(one.left_out_count, 'file')} left out"
     return words
@@ -126,7 +126,7 @@ def _setting(setting: Wanted) -> Diagnosis:
             without = ", ".join(name for name in values if name and not values[name])
             if values.get(""):
                 names = f"for all agents{without and f' but {without}'}"
-            text = f"kept at both ends of each turn: {on_one_line(names)}"
+            text = f"kept at the beginning and the end of each turn: {on_one_line(names)}"
         case "off":
             text = "not kept: `snapshots` is false in the settings"
         case _:
@@ -179,5 +179,5 @@ async def _removed(location: str | None) -> list[Diagnosis]:
         left = sum(store.size() for store in stores)
     text = f"kept files were removed, {size(before - left)}: `snapshots` is false"
     if left:
-        text += f"; {size(left)} are in use, and go the next time"
+        text += f"; {size(left)} are in use and are removed the next time"
     return [Diagnosis(visible(text), is_past=True)]

@@ -168,8 +168,9 @@ def list_sessions(
     agent waits for your answer, live when the session is open in an acphold process, followed by
     the number of clients if there are several. A session that an import has only listed is unread
     until its transcript is read, or the session is opened. RULES counts the questions that your
-    rules have answered (`acphold rules`). FILES is there if `snapshots` is on: the files of the
-    last turn are kept, or were refused, which `show` explains.
+    rules have answered (`acphold rules`). FILES says if the files of the last turn were kept
+    (`snapshots` in the settings); for refused, `show` says why. A session on another machine has
+    the STATE `on HOST`, or arriving while it is still coming from one.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while nobody was

@@ -149,7 +149,7 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         except TimeoutError:
             how = "it does not end"
         told = on_one_line(child.last_words()) or f"{error} ({how})"
-        again = "start the same command again: it goes on where it was"
+        again = "start the same command again: it resumes where it stopped"
         raise ConnectionLostError(f"{host}: {told}; {again}") from error
     finally:
         await child.aclose()

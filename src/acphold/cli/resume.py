@@ -75,9 +75,9 @@ def resume(
     Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
     In a pipe ID is required, and each line of stdin is a prompt.
 
-    With --from HOST the session with this ID first comes here from that machine, where it has to be
-    closed: see `acphold continue`, which sends one there. --cwd then names the folder of its
-    project here.
+    With --from HOST the session with this ID first comes here from that machine, where no process
+    may have it open: the reverse of `acphold continue`. --cwd then names the folder of its project
+    here.
 
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
@@ -88,8 +88,8 @@ def resume(
     if source is not None:
         if watch or server is not None or len(words) != 1 or is_url(source):
             raise UsageError(
-                "--from HOST brings one session here over ssh: name its ID, which `acphold list "
-                "--host HOST` shows"
+                "--from HOST needs the ID of one session, from `acphold list --host HOST`, and an "
+                "ssh host; it does not go with --watch or --server"
             )
         wanted = wanted_place(cwd, files, with_files=with_files)
         return go_on(asyncio.run(_brought(source, words[0], wanted, journal)), None, journal, "")
@@ -124,9 +124,9 @@ async def _brought(host: str, session_id: str, place: WantedPlace, journal: str 
     here = socket.gethostname()
     words = ["give", session_id, f"--to={here}"]
     moved = await over_ssh(host, words, lambda transport: taken(journal, transport, place))
-    said = "was here already" if moved.was_done else f"came here from {on_one_line(host)}"
+    said = "had already come here" if moved.was_done else f"came here from {on_one_line(host)}"
     print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
-    print("  there it can be read, and continues only as a copy")
+    print("  there you can still read it, and continue only a copy")
     return moved.session_id
 
 

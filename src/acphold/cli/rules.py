@@ -1,4 +1,4 @@
-"""`acphold rules`: standing answers, seen, made and revoked."""
+"""`acphold rules`: list, make and revoke the rules that answer questions in advance."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def rules(
     and the conversation says which rule gave it.
 
     `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch all
-    of them. `why ID` says what the rules would do today with a question, or with each one of a
-    session; `try RULE` replays the questions of the past year. `suggest` lists commands that you
-    allowed three times or more and never refused. A rule that would have allowed something you
-    refused is only added with --although. A rule is no sandbox: `acphold help reference` says what
-    it cannot do.
+    of them. `why ID` says what the rules would do today with a question, or with each decided one
+    of a session, and what they did then; `try RULE` replays the questions of the past year.
+    `suggest` lists commands that you allowed three times or more and never refused. A rule that
+    would have allowed something you refused is only added with --although. A rule is no sandbox:
+    `acphold help reference` says what it cannot do.
     """
     person = user or ""
     if deed in ("list", "off", "on", "suggest") and words:

@@ -79,19 +79,20 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
 
     That needs sessions whose files were kept: `snapshots = true` in the settings. A line is found
     by its content in the snapshots of this repository, in all work trees and sessions; rebases,
-    squashes and copies of a commit change nothing, and no date is looked at.
+    squashes and copies of a commit do not matter, and dates are ignored.
 
-    Shown: the agent showed an edit that led to it; you see the prompt, the session, the agent, and
-    the answer to the question about that edit. In a turn, but not shown: a command, you or another
-    session made it. Unknown: everything else, such as what changed between two turns, was there
-    before the first snapshot, or was reformatted since.
+    "shown by the agent": the agent showed an edit that has the line; you see the prompt, the
+    session, the agent, and the answer to the question about that edit. "new in this turn, but not
+    shown by the agent": a command of the agent, you, or another session made it. "Unknown":
+    everything else, such as a line that changed between two turns, was there before the first
+    snapshot, or was reformatted since.
 
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
     With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
     unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
     """
     if pr and form != "text":
-        raise UsageError("--pr and --format are two outputs; name one")
+        raise UsageError("--pr and --format exclude each other")
     try:
         asyncio.run(_why(journal, target, form, pr=pr))
     except (GitError, TimeoutError, BufferError) as error:
@@ -150,7 +151,8 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
             ) from None
         added = [it for it in reader.added(commit) if it.lines]
         if len(added) > MOST_FILES:
-            print(f"only the first {MOST_FILES:,} of {len(added):,} files", file=sys.stderr)
+            only = f"Only the first {MOST_FILES:,} of {len(added):,} files are looked at."
+            print(only, file=sys.stderr)
         found = reader.files.contents([it.blob for it in added[:MOST_FILES]], MOST_BYTES)
     return (
         checkout,
@@ -330,7 +332,7 @@ def _markdown(found: Sequence[Run], facts: Facts) -> Iterator[str]:
     if turns:
         yield ""
     every = counted(_count(found), "line")
-    yield f"{known:,} of {every} came in these turns; of the others nothing is known."
+    yield f"{known:,} of {every} came from these turns; where the others came from is not known."
 
 
 def _quoted(text: str) -> str:

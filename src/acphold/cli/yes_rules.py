@@ -1,4 +1,4 @@
-"""The rules that a yes in the terminal may become: from the journal here, or a server far away."""
+"""Rules offered after a yes in the terminal, from the journal here or a server far away."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class YesRules:
         """Make one; return what to tell the person. Raises AcpholdError."""
         async with self._reading() as reader:
             if (question := await _question(reader, session_id, call)) is None:
-                raise RuleError("its question is not there any more")
+                raise RuleError("its question is no longer among the latest entries of the session")
             numbers = await reader.make_rules(
                 session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )

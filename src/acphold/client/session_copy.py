@@ -15,7 +15,8 @@ class CopiedFiles(Struct, frozen=True, rename="camel"):
 
     `why_plain` says why that is no work tree of the repository, "" if it is one; `state` is how the
     snapshot was taken: `whole`, `late` (the next turn may have begun) or `later` (by the next
-    turn). Of the files that are not in it, `left_out` are known; `included` were copied beside it.
+    turn). `left_out` counts the files that the snapshot left out, `included` the ignored files that
+    were copied.
     """
 
     folder: str
@@ -48,8 +49,8 @@ async def copied(
     await uplink.ready()
     if not uplink.keeps_queue:
         raise CapabilityError(
-            f"{uplink.name} copies no sessions: that takes an acphold in front of it, as by "
-            "`acphold wrap` or with durable=True"
+            f"{uplink.name} cannot copy sessions; use it with `acphold wrap` in front, or "
+            "durable=True"
         )
     asked = {
         "sessionId": session_id,

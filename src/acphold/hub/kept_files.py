@@ -181,7 +181,7 @@ async def snapshot_at(
     reason = (
         rows[0].reason
         if rows
-        else "it ran without `snapshots = true`, or just now, or they were dropped"
+        else "it ran without `snapshots = true`, ended just now, or its files were dropped"
     )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 

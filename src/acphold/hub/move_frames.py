@@ -191,7 +191,7 @@ class MoveLine:
             async with asyncio.timeout(WORK_SECONDS):
                 await self._transport.drain()
         except TimeoutError:
-            raise ConnectionLostError("the other machine does not read any more") from None
+            raise ConnectionLostError("the other machine no longer reads") from None
 
     @overload
     async def receive(self, kind: type[F], /, *, seconds: float = ...) -> F: ...
@@ -230,12 +230,12 @@ class MoveLine:
         try:
             frame = _decode(line)
         except msgspec.MsgspecError:
-            raise MoveRefusedError("the other machine sent something else than expected") from None
+            raise MoveRefusedError("the other machine sent something unexpected") from None
         if isinstance(frame, kinds):
             return frame
         if isinstance(frame, Refused):
             raise MoveRefusedError(frame.why)
-        raise MoveRefusedError("the other machine sent something else than expected")
+        raise MoveRefusedError("the other machine sent something unexpected")
 
     async def refuse(self, why: str) -> None:
         """Tell the other side why this one stops; it may be gone."""

@@ -1,8 +1,7 @@
 """A session moves to another machine: its conversation, and the files of its last turn.
 
-At each moment at most one machine can continue it. Which one is a matter of the last entry that
-both have, never of a time or a path: entries are only appended, and the last one of a move is its
-mark.
+At each moment at most one machine can continue it. The last entry that both have decides which
+one, never a time or a path: entries are only appended, and the last one of a move is its mark.
 
     giver                                 taker
     ------------------------------------  ----------------------------------------------------
@@ -20,13 +19,13 @@ any point; the same move, started again from either machine, goes on:
 
     broken before 3   the taker keeps its part, and is sent the rest; the giver may have gone on
     between 3 and 4   the taker, known by the id of the move, is sent the rest with the mark
-    behind 4          the taker says that it has it, maybe with more, and all is well
+    behind 4          the taker says that it has the session, maybe with more entries
 
-A taker whose part is no beginning of the giver's session refuses; nothing is merged. With the files
-or entries of a stranger that are not well-formed the move ends before 3.
+A taker whose part is no beginning of the giver's session refuses; nothing is merged. If files or
+entries are not well-formed, the move ends before 3.
 
 What does not travel: rules, tokens, users, other sessions, how the agent is started and in which
-mode, the agent's own store, ignored files. So the agent is handed the conversation there, as if it
+mode, the agent's own store, ignored files. So the agent there is given the conversation, as if it
 had lost it; behind the mark the taker notes that it has no modes and options yet.
 """
 
@@ -188,9 +187,11 @@ async def give(
             refuse_moved(row)
         asked = await line.receive(Ask)
         if asked.version != VERSION:
-            raise MoveRefusedError("the two machines have releases that do not fit each other")
+            raise MoveRefusedError(
+                "the two machines have releases of acphold that do not fit; update both"
+            )
         if asked.journal is not None and asked.journal == await identity(journal):
-            raise MoveRefusedError("both machines use the same journal; continue it there at once")
+            raise MoveRefusedError("both machines use the same journal: resume the session there")
         lease = await _leased(journal, session_id)
         try:
             return await _give(journal, line, lease, to, giver or socket.gethostname())
@@ -225,7 +226,7 @@ async def _give(
         )
     if have.last > last or have.digest != await _digest(journal, row.session_id, have.last):
         if not have.is_new:
-            raise MoveRefusedError("the conversation differs there; nothing is merged")
+            raise MoveRefusedError("the conversation there is a different one; nothing is merged")
         await line.send(Again())
         have = await line.receive(Have)
     if have.wants_files and found is not None:
@@ -442,7 +443,7 @@ class _Taking:
         through = offer.last + 1
         if not offer.move or row.last_seq < through:
             raise MoveRefusedError(
-                "a session with this id can be continued on both machines: it was copied; "
+                "this session can be continued on both machines, because a journal was copied; "
                 "`acphold delete` one of the two first"
             )
         done = Done(row.cwd)
@@ -509,20 +510,24 @@ class _Taking:
             for entry in frame.entries:
                 size += len(entry.raw)
                 if not last < entry.seq <= self._offer.last or size > ENTRY_BYTES:
-                    raise MoveRefusedError("the other machine sent entries that cannot be")
+                    raise MoveRefusedError(
+                        "the other machine sent entries out of order, or too large"
+                    )
                 past.append(_past(entry))
                 last = entry.seq
             if past:
                 await self._journal.take_in(lease, past)
             frame = await self._line.receive(EntryPiece, EndOfEntries)
         if not isinstance(frame, EndOfEntries):
-            raise MoveRefusedError("the other machine sent something else than expected")
+            raise MoveRefusedError("the other machine sent something unexpected")
         digest = sha256()
         async for piece in _pieces(self._journal, self._id, after, self._offer.last):
             for entry in piece:
                 _add(digest, entry)
         if last != self._offer.last or digest.hexdigest() != frame.digest:
-            raise MoveRefusedError("the entries are not as they were sent; nothing has moved")
+            raise MoveRefusedError(
+                "the entries did not arrive as they were sent; nothing has moved"
+            )
 
     async def _lay(self, lease: Lease, pack: bytes) -> None:
         """Check the files, lay them out, and note them with the session."""
@@ -609,7 +614,7 @@ def _past(entry: SentEntry) -> PastEntry:
         raw.decode()
         is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
     if not is_json or not _is_name(kind) or not 0 <= entry.at < 1 << 53:
-        raise MoveRefusedError("the other machine sent an entry that is none")
+        raise MoveRefusedError("the other machine sent an invalid entry")
     return PastEntry(kind, entry.at, raw, entry.seq)
 
 
@@ -629,7 +634,7 @@ def _require_fit(offer: Offer) -> None:
         or (files is not None and not 0 <= files.turn <= offer.last)
         or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
     ):
-        raise MoveRefusedError("the other machine offers something that is no session")
+        raise MoveRefusedError("the other machine offers an invalid session")
 
 
 def _is_name(text: str) -> bool:

@@ -2,8 +2,9 @@
 
 The rules are read from the journal for each question, and once more, in the transaction that notes
 their use, before the agent hears anything: a rule that was revoked in any process gives no answer
-any more. They rest while a guest may prompt here; and once the agent reports that it ran something
-other than was allowed, until the person says to go on: that is a rule, too, which asks everything.
+any more. They are paused while a guest may prompt here; and once the agent reports that it ran
+something other than was allowed, until the person uses them again: the pause is a rule, too, which
+asks everything.
 """
 
 # See docs/decisions.md, 35.
@@ -41,12 +42,12 @@ log = logging.getLogger(__name__)
 RULE = "acphold/rule"
 """The `_meta` key of an update that says which rules have allowed a call, and whose they are."""
 
-RESTS = "Your standing answers rest in this session"
+RESTS = "Your rules are paused in this session"
 RESTS_HOW = (
     "You are asked again from now on. The agent reported that it did something other than your "
     "rule {} allows: {}"
 )
-GO_ON = ". To go on with your rules in this session: acphold rules rm {}"
+GO_ON = ". To use your rules again in this session: acphold rules rm {}"
 
 UNDO = "{} \u00b7 revoke with: acphold rules rm {}"
 
@@ -224,7 +225,9 @@ class StandingAnswers:
                 words += GO_ON.format((await self._journal.access.add_rule(rule)).number)
                 self._rest = False
             except JournalError as exc:  # then for as long as this process has the session
-                log.warning("session %s: rules rest only here: %s", self._session.id, exc)
+                log.warning(
+                    "session %s: rules are paused in this process only: %s", self._session.id, exc
+                )
             await self._session.publish("update", [notice(RESTS, words, "warning")])
 
     def _rests_since(self, considered: Considered) -> bool:

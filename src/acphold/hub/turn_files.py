@@ -41,8 +41,9 @@ log = logging.getLogger(__name__)
 
 KEPT = "Files are kept with the conversation"
 KEPT_HOW = (
-    "From now on, the files in {} are kept at both ends of each turn, in {}. `acphold fork ID "
-    "--files` continues with the files of then; `snapshots = false` in the settings ends it."
+    "From now on, the files in {} are kept at the beginning and the end of each turn, in {}. "
+    "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
+    "settings ends this."
 )
 
 HOLD_SECONDS = 0.3

@@ -91,15 +91,15 @@ def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) 
     for rule in here:
         if rule.is_rest:
             raise _AskedError(
-                "rules rest in this session since its agent did something else than was allowed; "
-                f"they go on after: acphold rules rm {rule.number}",
+                "rules are paused in this session: its agent did something other than was allowed; "
+                f"to use them again: acphold rules rm {rule.number}",
                 rule,
             )
     if at.has_guests:
         raise _AskedError("somebody else may prompt in this session")
     if at.answered >= MOST_ANSWERS:
         raise _AskedError(
-            f"rules have answered {MOST_ANSWERS} times in this turn, and rest until the next"
+            f"rules have answered {MOST_ANSWERS} times in this turn, and are paused until the next"
         )
     mode = at.mode.casefold()
     if "plan" in mode or "read" in mode:

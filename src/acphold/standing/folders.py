@@ -135,7 +135,7 @@ def no_edit(path: str, folder: str, below: str) -> str:
     if not is_in(found, below) or found == below:
         return f"{path} is outside of the folder"
     if _is_of_settings(folder):
-        return "the session's folder is one of settings"
+        return "the session's folder holds settings"
     if (name := next(_guarded(named, found, folder), "")) != "":
         return f"{name} decides what others run, or is an agent's own"
     if not os.path.isdir(os.path.dirname(found)):

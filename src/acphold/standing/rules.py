@@ -65,7 +65,7 @@ class StandingRule(Struct, frozen=True):
 
     @property
     def is_rest(self) -> bool:
-        """True if it asks about everything: acphold made it, so that rules rest in a session."""
+        """True if it asks about everything: acphold made it to pause rules in a session."""
         return self.verdict == "ask" and not self.argv
 
     @property
@@ -81,7 +81,7 @@ class StandingRule(Struct, frozen=True):
     def meaning(self) -> str:
         """Its effect, in plain words."""
         if self.verdict == "ask":
-            return "rules rest in this session" if self.is_rest else "always asks"
+            return "your rules are paused in this session" if self.is_rest else "always asks"
         if self.kind == "edit":
             return "changes ordinary files there: no settings, hooks or CI, nothing through a link"
         row = row_of(self.argv)

@@ -2,15 +2,15 @@
 
     GET /rules           {"rules": [RULE…]}: those that have not ended
     GET /rules/offers    {"offers": [OFFER…]}, of the question `question` in `session`: the rules
-                         that would have allowed it, smallest reach first
+                         that would have allowed it, the one that allows least first
     POST /rules          {"sessionId", "questionId", "text", "allAgents"} → {"rules"}: make the
                          offer with this text; 409 if there is no such offer any more
     DELETE /rules/N      revoke a rule → {"rules"}
     POST /rules/off, on  switch all of them → {"rules"}
     POST /rules/seen     {"numbers"}: a person was shown these on this device
 
-RULE is as `acphold rules --json` prints it. Everybody has their own rules alone: those of the
-token's user, or of nobody in particular; a token for one session has none. Making a rule, also by
+RULE is as `acphold rules --json` prints it. A token sees the rules of its own user, or those of
+nobody in particular; a token for one session has none. Making a rule, also by
 switching them on, needs the scope rules; revoking and switching off, answer; reading, watch.
 """
 
@@ -49,7 +49,7 @@ LARGEST: Final = 65_536
 
 MOST_NUMBERS: Final = 1000
 
-NO_RULE: Final = "there is no such rule of yours"
+NO_RULE: Final = "you have no such rule"
 
 
 class AcceptedOffer(Struct, frozen=True, rename="camel"):
@@ -182,7 +182,7 @@ def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
     if person is None or scope not in who.scopes:
         who.refused(deed, None)
         lacking = "a token for all sessions" if person is None else f"the scope {scope}"
-        raise RefusedError(403, f"this needs {lacking}, which this token has not")
+        raise RefusedError(403, f"this needs {lacking}, which this token does not have")
     return person
 
 

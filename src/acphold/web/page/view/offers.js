@@ -48,7 +48,7 @@ function OffersOf({ session, question }) {
     return () => clearTimeout(done);
   }, [made]);
   if (!isThere) return null;
-  const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, ask again"}</button>`;
+  const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, keep asking"}</button>`;
   if (made.length > 0) {
     const isOver = made.every((each) => each.isEnded);
     return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} is revoked.` : html`<b>${spoken(made)}:</b> <code>${line(made.map((each) => each.text).join(" and "), 200)}</code>`}</p>
@@ -63,7 +63,7 @@ function OffersOf({ session, question }) {
   };
   const [{ agent, folder, expiresAt }] = offers;
   return html`<section class="standing" aria-label="Allow it from now on">
-    <header><h2>Allowed. From now on, too?</h2>${close}</header>
+    <header><h2>Allowed. Allow it from now on?</h2>${close}</header>
     <p class="aside">In <span title=${folder}>${baseName(folder)}</span>${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
     <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}><code>${line(offer.text, 200)}</code><span>${line(offer.meaning, 300)}</span></button></li>`)}</ul>
     ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />for every agent, not only for ${agentName(agent)}</label>`}

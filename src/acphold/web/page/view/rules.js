@@ -58,7 +58,7 @@ export function Rules() {
     });
   return html`<main class="plain rules" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1 ref=${title} tabindex="-1">Rules</h1></header>
-    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. Whatever acphold is not sure about, you are asked.</p>
+    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. If acphold is not sure about a question, you are asked.</p>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
     <p class="away" role="status">${told}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
@@ -68,9 +68,9 @@ export function Rules() {
       <p>${line(rule.meaning, 400)}</p>
       <p class="aside"><span title=${rule.folder}>${rule.folder ? `in ${baseName(rule.folder)}` : "everywhere"}</span> · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
-      ${mayRevoke && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Remove rule ${rule.number}`} onClick=${() => remove(rule)}>Remove</button>`}
+      ${mayRevoke && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
-    <p class="aside">A rule is no sandbox. It does nothing in a mode in which the agent does not ask, and nothing against an agent that lies. A rule for tests runs the code of the folder: whoever can edit files there can run anything with it.</p>
+    <p class="aside">A rule is no sandbox. It does not help in a mode in which the agent does not ask, or against an agent that lies. A rule for tests runs the code of the folder: whoever can edit files there can run anything with it.</p>
   </main>`;
 }
 
