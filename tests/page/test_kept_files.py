@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from playwright.async_api import Page, expect
 
 import acphold
 from tests.editor import scripted_agent
-from tests.page.conftest import choose, opened, steps
+from tests.page.conftest import choose, opened, steps, violations
 from tests.snapshots.conftest import Project
 from tests.web.conftest import Served, serving
 
@@ -45,3 +48,93 @@ async def test_a_session_is_forked_with_its_files_from_its_menu(
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project-fork"))
     assert (project.top.with_name("project-fork") / "a.txt").read_text() == "then"
+
+
+async def until_kept(served: Served, session_id: str, ends: int) -> None:
+    """Wait until the files were kept at so many ends of turns."""
+    address = f"{served.url}/sessions/{session_id}/kept"
+    asking = Request(address, headers={"Authorization": f"Bearer {served.token()}"})
+
+    def look() -> None:
+        deadline = time.monotonic() + 60
+        found = -1
+        while found < ends:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+            with urlopen(asking, timeout=30) as answer:
+                found = sum(it["before"] + it["after"] for it in json.load(answer)["turns"])
+
+    await asyncio.to_thread(look)
+
+
+async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
+    page: Page, served: Served, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    project.write(".gitignore", "seen*\n")
+    project.write("a.txt", "one")
+    session = await agent.new_session(cwd=project.top)
+    await session.prompt(steps({"say": "First."}))
+    edit = f"cd {project.top} && printf two >a.txt && touch seen"
+    allowed, seen = tmp_path / "allowed", project.top / "seen"
+    work = steps({"until": str(allowed)}, {"spawn": edit}, {"until": str(seen)}, {"say": "Second."})
+    turn = session.prompt(work)
+    await until_kept(served, session.id, 3)
+    allowed.touch()
+    await turn
+    await until_kept(served, session.id, 4)
+    await opened(page, session.id)
+    first, second = (page.locator(".of-prompt").nth(at) for at in (0, 1))
+    offer = second.get_by_role("button", name="Continue from here")
+    for before, name, words in ((True, "Before this prompt", "one"), (False, "After its", "two")):
+        await page.set_viewport_size({"width": 360 if before else 1280, "height": 760})
+        await offer.focus()
+        await page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("Ignored files are not copied")
+        assert await violations(page) == []
+        await dialog.get_by_role("button", name=name).press("Enter")
+        await expect(dialog).to_contain_text("Not in it: ignored files.")
+        assert await violations(page) == []
+        copy = Path(await dialog.locator("code").inner_text())
+        assert copy.parent == project.top.parent
+        assert ((copy / "a.txt").read_text(), (copy / "seen").exists()) == (words, False)
+        await expect(dialog.get_by_role("button")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(lambda url: session.id not in url)
+        await expect(page.locator(".bar .name p")).to_contain_text(copy.name)
+        await expect(page.locator(".said", has_text="First.")).to_be_visible()
+        await expect(page.locator(".said", has_text="Second.")).to_have_count(0 if before else 1)
+        await opened(page, session.id)
+    # Before the first prompt there is no conversation, and by Escape nothing is made.
+    await first.get_by_role("button", name="Continue from here").click()
+    await expect(dialog.get_by_role("button")).to_have_text([re.compile("^After"), "Cancel"])
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    assert (project.top / "a.txt").read_text() == "two"
+
+
+async def test_a_device_without_the_scope_for_files_is_offered_none(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    session = await agent.new_session(cwd=project.top)
+    await session.prompt(steps({"say": "Done."}))
+    await opened(page, session.id)
+    await expect(page.get_by_role("button", name="Continue from here")).to_have_count(1)
+    await page.evaluate(
+        """() => {
+          const known = JSON.parse(localStorage["acphold device"]);
+          known.scopes = known.scopes.filter((it) => it !== "files");
+          localStorage["acphold device"] = JSON.stringify(known);
+        }"""
+    )
+    await page.reload()
+    await expect(page.locator(".said", has_text="Done.")).to_be_visible()
+    await page.get_by_label("More").click()
+    await expect(page.locator("#session-menu").get_by_text("Fork", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Continue from here")).to_have_count(0)

@@ -226,3 +226,28 @@ async def test_kept_files_show_all_that_changed_and_only_to_those_who_see_all(
         guest = await served.new_token("watch", session_id="one")
         told = (await served.get("/sessions/one/changes", guest)).json
         assert (told["kept"], [it["path"] for it in told["files"]]) == (False, ["a.txt"])
+
+
+async def test_who_may_copy_a_session_with_its_files_is_told_where_they_were_kept(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+
+    def keep() -> None:
+        session = KeptSession(tmp_path / "journal.db", project, "one")
+        session.turn("Both")
+        session.turn("Neither", begin="missing", end="missing")
+        session.turn("One", end="refused")
+
+    await asyncio.to_thread(keep)
+    async with site(tmp_path) as served:
+        may = await served.new_token("watch", "manage", "files")
+        first, last = (await served.get("/sessions/one/kept", may)).json["turns"]
+        assert (first["turn"], first["before"], first["after"]) == (0, True, True)
+        assert (last["turn"] > 0, last["before"], last["after"]) == (True, True, False)
+        for scope in ("watch", "manage"):
+            other = await served.new_token(scope)
+            assert (await served.get("/sessions/one/kept", other)).status == 403
+        assert (await served.get("/sessions/none/kept", may)).status == 404

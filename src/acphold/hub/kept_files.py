@@ -176,7 +176,7 @@ async def snapshot_at(
     first = spans[-2].first if len(spans) > 1 else 0
     rows = [one for one in rows if spans and first <= one.turn < spans[-1].first]
     for one in rows:
-        if one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
+        if _has_folder(one, row):
             return one
     reason = (
         rows[0].reason
@@ -184,6 +184,31 @@ async def snapshot_at(
         else "it ran without `snapshots = true`, ended just now, or its files were dropped"
     )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
+
+
+def _has_folder(one: TurnSnapshot, row: SessionRow) -> bool:
+    """True if the files of a session's folder were kept with this snapshot."""
+    return one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/")
+
+
+class KeptTurn(Struct):
+    """The ends of a turn at which the files of its session's folder were kept; `turn` is the last
+    entry before its prompt."""
+
+    turn: int
+    before: bool = False
+    after: bool = False
+
+
+async def kept_turns(journal: Journal, row: SessionRow) -> list[KeptTurn]:
+    """The turns of a session with snapshots, oldest first; a refused one has neither end."""
+    found: dict[int, KeptTurn] = {}
+    for one in await journal.snapshots.of(row.session_id):
+        turn = found.setdefault(one.turn, KeptTurn(one.turn))
+        if _has_folder(one, row):
+            turn.before |= one.edge == "begin"
+            turn.after |= one.edge == "end"
+    return [*found.values()]
 
 
 class KeptThere(Struct, frozen=True):

@@ -4,6 +4,8 @@
                                     `acphold usage --json` prints them
     GET /glances, /contexts         ends of sessions, and surroundings of hits: see `glances`
     GET /sessions/ID/changes        the changes that `acphold diff` prints: see `session_changes`
+    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…]}: where its files were
+                                    kept, for who may copy it with them
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
 A file is only downloaded, never shown at this address: agents' text would share our origin.
@@ -17,8 +19,10 @@ from typing import Final, TypeAlias, get_args
 
 from msgspec.json import encode
 
+from acphold.agents.capabilities import FORK_METHOD
 from acphold.errors import ForbiddenError, IllegibleNameError, JournalError, UnknownSessionError
 from acphold.history import Entry
+from acphold.hub.kept_files import kept_turns
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import Grouping, history
 from acphold.known_agents import keys_of
@@ -39,7 +43,8 @@ GLANCES: Final = "/glances"
 CONTEXTS: Final = "/contexts"
 EXPORT: Final = "/export"
 CHANGES: Final = "/changes"
-"""The ends of the addresses of a session's export and changes."""
+KEPT: Final = "/kept"
+"""The ends of the addresses of a session's export, changes and kept files."""
 
 MOST_GROUPS: Final = 400
 LARGEST_GROUPS: Final = 100_000
@@ -65,7 +70,7 @@ class Reports:
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
         return path in (USAGE, GLANCES, CONTEXTS) or (
-            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES))
+            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT))
         )
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
@@ -79,6 +84,8 @@ class Reports:
                 await self._glances(exchange, principal)
             elif exchange.path.endswith(CHANGES):
                 await self._changes(exchange, principal)
+            elif exchange.path.endswith(KEPT):
+                await self._kept(exchange, principal)
             else:
                 await self._export(exchange, principal)
         except ForbiddenError as exc:
@@ -138,6 +145,19 @@ class Reports:
             principal.check_in(row, LOAD_SESSION.name)
             # Edits that an agent made up may quote a file. Only who sees everything sees that.
             return await self._changed.body(journal, row, turn, path, reads_disk=principal.sees_all)
+
+        await exchange.answer(200, raw=await self._reader.ask(found))
+
+    async def _kept(self, exchange: HttpExchange, principal: Principal) -> None:
+        Parameters(exchange.scope.get("query_string", b""), ())
+        session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(KEPT)
+        wanted = encode({"sessionId": session_id, "files": True})
+        principal.check(FORK_METHOD, wanted)
+
+        async def found(journal: Journal) -> bytes:
+            row = await journal.session(session_id)
+            principal.check_in(row, FORK_METHOD, wanted)
+            return encode({"turns": await kept_turns(journal, row)})
 
         await exchange.answer(200, raw=await self._reader.ask(found))
 

@@ -56,6 +56,7 @@ test("a failed session looks failed, seen or not", () => {
   assert.deepEqual(standing({ ...row, unseen: false }), ["failed", "failed"]);
   assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you last looked"]);
   assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waiting for you"]);
+  assert.deepEqual(standing({ ...row, movedTo: "anna@build" }), ["rest", "continues on anna@build"]);
 });
 
 const now = new Date(2026, 2, 11, 15).getTime();  // a Wednesday

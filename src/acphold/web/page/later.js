@@ -11,6 +11,7 @@ export { Decisions } from "./view/decisions.js";
 export { Empty, EmptyConversation } from "./view/empty.js";
 export { Find } from "./view/find.js";
 export { FormView, PageView } from "./view/form.js";
+export { FromHere } from "./view/from_here.js";
 export { Hits } from "./view/hits.js";
 export { Inbox } from "./view/inbox.js";
 export { NewSession } from "./view/new_session.js";

@@ -11,6 +11,7 @@ export function standing(row) {
   const state = row?.live?.state;
   if (state === "waiting") return ["waiting", "waiting for you"];
   if (state === "running") return ["running", "running"];
+  if (row?.movedTo) return ["rest", `continues on ${line(row.movedTo, 60)}`];
   const ended = OUTCOMES[row?.outcome ?? ""];
   if (ended) return [row?.unseen ? "unseen failed" : "failed", ended];
   if (row?.unseen) return ["unseen", "done since you last looked"];

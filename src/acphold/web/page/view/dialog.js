@@ -10,16 +10,19 @@ import { html } from "./html.js";
  * Ask, and wait for the answer: what stands in the field, "" where there is none; null if the person does not want it.
  * @param {Words} words @returns {Promise<string | null>}
  */
-export function asked(words) {
+export const asked = (words) => inFront(Dialog, words);
+
+/** Show a dialog, and wait until it calls `done`. @param {any} View @param {object} props @returns {Promise<any>} */
+export function inFront(View, props) {
   const host = document.body.appendChild(document.createElement("div"));
   return new Promise((resolve) => {
-    /** @param {string | null} answer */
+    /** @param {unknown} answer */
     const done = (answer) => {
       render(null, host);
       host.remove();
       resolve(answer);
     };
-    render(html`<${Dialog} ...${words} done=${done} />`, host);
+    render(html`<${View} ...${props} done=${done} />`, host);
   });
 }
 

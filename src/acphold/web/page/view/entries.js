@@ -87,7 +87,7 @@ function Inside({ items, version }) {
 function PromptView({ item }) {
   const whose = item.isTold ? "You, as reported by the agent" : "You";
   return html`<article class=${`prompt ${item.isTold ? "told" : ""}`}>
-    <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${When} item=${item} /></header>
+    <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
     ${item.content.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
   </article>`;
 }

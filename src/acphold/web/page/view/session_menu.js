@@ -4,6 +4,7 @@ import { exported } from "../model/exports.js";
 import { device } from "../wire/device.js";
 import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
+import { useKept } from "./from_here.js";
 import { html } from "./html.js";
 import { go, place, sessionPlace } from "./places.js";
 import { archive, remove } from "./undo.js";
@@ -51,6 +52,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     const told = await desk.server.call("_acphold/fork", { sessionId: id, files: true });
     if (place.peek().id === id) go(sessionPlace(told.sessionId));
   };
+  useKept(desk, session, row);
   const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>

@@ -44,6 +44,7 @@ function told({ status, told }) {
  * @property {boolean} unseen
  * @property {boolean} archived
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
+ * @property {string | null} [movedTo]  the machine on which it continues
  * @property {number} queued  prompts that wait in it
  * @property {number} ruled  questions that rules have answered in it
  * @property {string | null} held  why they do not go on

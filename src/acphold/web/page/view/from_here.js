@@ -1,0 +1,91 @@
+// A session whose files were kept continues from one of its prompts, with the files of then.
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { baseName, counted, line } from "../model/text.js";
+import { device } from "../wire/device.js";
+import { read } from "../wire/pages.js";
+import { inFront } from "./dialog.js";
+import { html } from "./html.js";
+import { go, place, sessionPlace } from "./places.js";
+
+/** @typedef {{turn: number, before: boolean, after: boolean}} KeptTurn  `turn` is the last entry before its prompt */
+/** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[]}} Kept */
+
+/** Where files of the session on the screen were kept. @type {import("@preact/signals").Signal<Kept | null>} */
+const kept = signal(null);
+
+/** @param {Kept["desk"]} desk @param {Kept["session"]} session */
+async function look(desk, session) {
+  const { turns } = await read(`/sessions/${encodeURIComponent(session.id)}/kept`);
+  if (place.peek().id === session.id) kept.value = { desk, session, turns };
+}
+
+/** Look where files were kept, again with each change of the session in the list. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {any} row */
+export function useKept(desk, session, row) {
+  useEffect(() => {
+    // A server that is not reached offers nothing; the next change asks again.
+    if (row?.files && device()?.scopes.includes("files")) look(desk, session).catch(() => (kept.value = null));
+  }, [session, row?.updatedAt, row?.files?.at, row?.live?.state]);
+}
+
+/** The turn that a prompt began, if there are files of it; a prompt inside a turn, or in a sub-agent, began none. @param {import("../model/timeline.js").Prompt} item */
+function turnOf(item) {
+  const { session, turns } = kept.value ?? {};
+  if (!session || !turns || session.id !== place.peek().id) return null;
+  const turn = turns.findLast((each) => each.turn < item.seq);
+  const prompts = session.timeline.items.filter((each) => each.kind === "prompt");
+  if (!turn || prompts.find((each) => each.seq > turn.turn) !== item) return null;
+  const isFirst = session.before.value === null && prompts[0] === item;
+  return { before: turn.before && !isFirst, after: turn.after };  // before the first one there is nothing to copy
+}
+
+/** @param {{item: import("../model/timeline.js").Prompt}} props */
+export function FromHere({ item }) {
+  const turn = turnOf(item);
+  if (!turn?.before && !turn?.after) return null;
+  const choose = async () => {
+    const { desk, session } = /** @type {Kept} */ (kept.value);
+    await look(desk, session).catch(() => {});  // files of its end may be there by now; what is known is offered
+    const made = await inFront(Choice, { desk, id: session.id, seq: item.seq, turn: turnOf(item) ?? turn });
+    if (made && place.peek().id === session.id) go(sessionPlace(made));
+  };
+  return html`<button type="button" class="from-here" onClick=${choose}>Continue from here</button>`;
+}
+
+/** @param {{desk: Kept["desk"], id: string, seq: number, turn: {before: boolean, after: boolean}, done: (made: string | null) => void}} props */
+function Choice({ desk, id, seq, turn, done }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [isBusy, setBusy] = useState(false);
+  const [made, setMade] = useState(/** @type {any} */ (null));
+  const [problem, setProblem] = useState("");
+  useEffect(() => dialog.current?.showModal(), []);
+  // The button with the focus is gone: the next one gets it.
+  useEffect(() => made && dialog.current?.querySelector("button")?.focus(), [made]);
+  const close = () => (dialog.current?.close(), done(made?.sessionId ?? null));
+  /** @param {boolean} before */
+  const fork = (before) => async () => {
+    setBusy(true);
+    setProblem("");
+    try {
+      setMade(await desk.server.call("_acphold/fork", { sessionId: id, at: seq, before, files: true }));
+    } catch (error) {
+      setProblem(String(/** @type {Error} */ (error).message));
+    }
+    setBusy(false);
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
+    ${made ? html`<div class="from-here">
+      <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), 100)}</h2>
+      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />Not in it: ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} left out` : ""}.${made.files?.state === "late" && " Taken late: the first changes of the turn that followed may be in it."}${made.files?.state === "later" && " acphold ended in that turn: these files are from the start of the next one."}</p>
+      <div class="choice"><button type="button" class="main" onClick=${close}>Open the new session</button></div></div>`
+    : html`<div class="from-here">
+      <h2 id="dialog-title">Continue from here with its files</h2>
+      <p id="dialog-text">You get a new session and a new folder beside the project: the conversation, and the files as they were then. This session and its files stay as they are. Ignored files are not copied.</p>
+      ${problem && html`<p class="bad" role="alert">${line(problem, 400)}</p>`}
+      <div class="moments">
+        ${turn.before && html`<button type="button" disabled=${isBusy} onClick=${fork(true)}><b>Before this prompt</b><span>as it was when you sent it, to ask something else</span></button>`}
+        ${turn.after && html`<button type="button" disabled=${isBusy} onClick=${fork(false)}><b>After its turn</b><span>with its answer and its changes, to go on from there</span></button>`}
+      </div>
+      <div class="choice"><button type="button" disabled=${isBusy} onClick=${close}>Cancel</button></div></div>`}
+  </dialog>`;
+}
