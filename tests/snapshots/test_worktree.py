@@ -183,3 +183,31 @@ def test_a_work_tree_whose_commit_cannot_be_read_becomes_a_plain_folder(project:
     assert laid.why_plain != ""
     assert files(Path(laid.folder)) == files(project.top)
     assert not (Path(laid.folder) / ".git").exists()
+
+
+def test_a_work_tree_that_another_made_in_this_moment_stays(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = project.take()
+    made = worktree._made
+
+    def slow(folder: str) -> list[str]:
+        monkeypatch.setattr(worktree, "_made", made)
+        project.lay(taken)
+        return made(folder)
+
+    monkeypatch.setattr(worktree, "_made", slow)
+    with pytest.raises(worktree.PlaceTakenError, match="not new any more"):
+        project.lay(taken)
+    assert len(project.git("worktree", "list").splitlines()) == 2
+    assert project.status(project.folder / "laid") == ""
+
+
+def test_an_empty_folder_of_a_session_is_not_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "laid").mkdir()
+    (tmp_path / "laid" / "out").symlink_to(tmp_path)
+    top = str(tmp_path / "laid")
+    assert worktree.made_in(top, f"{top}/out/new") == top
+    assert not (tmp_path / "new").exists()
+    assert worktree.made_in(top, f"{top}/new") == f"{top}/new"
+    assert (tmp_path / "laid" / "new").is_dir()

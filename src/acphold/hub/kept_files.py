@@ -26,9 +26,9 @@ from acphold.journal.location import resolved_folder
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots.included_files import Included, has_list, included
 from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import Laid, beside, lay
+from acphold.snapshots.worktree import Laid, PlaceTakenError, beside, lay, made_in, unlay
 from acphold.transports.runtime_folder import state_folder
-from acphold.workspace.threads import Threads
+from acphold.workspace.threads import Checkpoint, Threads
 
 log = logging.getLogger(__name__)
 
@@ -248,16 +248,32 @@ async def fork_with_files(
     if store is None:
         raise WorkspaceError("the files of this session are not on this machine")
 
-    def work() -> tuple[Laid, Included]:
-        place = beside(one.root) if folder is None else folder
-        laid = lay(store, one.tree, place, project=one.root, commit=one.commit)
+    def work(checkpoint: Checkpoint) -> tuple[Laid, Included]:
+        while True:
+            place = beside(one.root) if folder is None else folder
+            try:
+                laid = lay(
+                    *(store, one.tree, place),
+                    project=one.root,
+                    commit=one.commit,
+                    checkpoint=checkpoint,
+                )
+                break
+            except PlaceTakenError:  # by another fork at this moment
+                if folder is not None:
+                    raise
         if not include:
             return laid, Included(is_possible=has_list(one.root))
         return laid, included(store, one.root, laid.folder, {path for path, _ in one.left_out})
 
-    laid, more = await Threads(1).run(lambda _: work())
-    below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
-    cwd = str(PurePath(laid.folder) / below)
-    os.makedirs(cwd, exist_ok=True)  # git knows no empty folders
-    made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
+    laid, more = await Threads(1).run(work)
+    try:
+        below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
+        cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
+        made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
+    except BaseException as error:
+        await Threads(1).run(lambda _: unlay(laid, one.root))
+        if isinstance(error, OSError):
+            raise WorkspaceError(f"{laid.folder!r}: {error.strerror or error}") from error
+        raise
     return KeptThere(one, laid, cwd, more), made

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -46,7 +47,9 @@ def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = ""
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
             wanted = _objects(git, tree)
-            known = {*_objects_of_commit(group, store, project, base)} if base else set()
+            known: set[str] = set()
+            with suppress(GitError):  # without the commit here, the pack is a whole one
+                known = {*_objects_of_commit(group, store, project, base)} if base else known
             names = "".join(f"{name}\n" for name in wanted if name not in known)
             return git.run("pack-objects", "-q", "--stdout", stdin=names.encode())
     except TimeoutError as error:

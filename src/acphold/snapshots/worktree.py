@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.store import SnapshotStore
+from acphold.workspace.threads import Checkpoint
 
 SECONDS = 600.0
 """Seconds that laying out may take."""
@@ -30,14 +32,26 @@ SECONDS = 600.0
 
 class Laid(Struct, frozen=True):
     """The folder with the files. `why_plain` says why it is no work tree of the repository, ""
-    if it is one."""
+    if it is one. `placed` is what we have put there, `made` are the folders that were not there."""
 
     folder: str
     why_plain: str = ""
+    placed: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+
+
+class PlaceTakenError(WorkspaceError):
+    """Somebody else has made the folder in this moment."""
 
 
 def lay(
-    store: SnapshotStore, tree: str, folder: str, *, project: str = "", commit: str | None = None
+    store: SnapshotStore,
+    tree: str,
+    folder: str,
+    *,
+    project: str = "",
+    commit: str | None = None,
+    checkpoint: Checkpoint = lambda: None,
 ) -> Laid:
     """Lay out a snapshot in `folder`, which is new or empty; blocks.
 
@@ -47,7 +61,7 @@ def lay(
     """
     folder = os.path.abspath(folder)
     place = os.path.realpath(folder)
-    _require_empty(folder)
+    is_there = _require_empty(folder)
     if project and f"{place}/".startswith(f"{os.path.realpath(project)}/"):
         raise WorkspaceError(f"{folder!r} is inside the project; choose a folder beside it")
     if (around := checkout_of(os.path.dirname(place))) is not None:
@@ -61,26 +75,36 @@ def lay(
             there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             if there.split()[1:2] != [b"tree"]:
                 raise WorkspaceError("the files of that moment are not kept any more")
-            made = _made(folder)
+            made = [] if is_there else _made(folder)
             placed: list[str] = []
+            why_plain = ""
             try:
                 why_plain = _added(group, store, folder, project, commit)
+                checkpoint()
                 _checked_out(group, store, tree, folder, placed)
+                checkpoint()
                 if not why_plain:
                     _absent(group, store, tree, folder, project)
+                checkpoint()
             except BaseException:
-                _unlaid(folder, placed, project)
-                for one in reversed(made):
-                    with suppress(OSError):  # something else is in it by now
-                        os.rmdir(one)
+                unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
                 raise
-            return Laid(folder, why_plain)
+            return Laid(folder, why_plain, tuple(placed), tuple(made))
     except TimeoutError as error:
         raise WorkspaceError(f"{folder!r}: it took too long") from error
     except (GitError, AgentStartError, BufferError) as error:
         raise WorkspaceError(f"{folder!r}: {error}") from error
     except OSError as error:
         raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
+
+
+def unlay(laid: Laid, project: str) -> None:
+    """Remove a snapshot that was laid out just now; blocks."""
+    # The note of a work tree that is not ours stays.
+    _unlaid(laid.folder, laid.placed, "" if laid.why_plain else project)
+    for one in reversed(laid.made):
+        with suppress(OSError):  # something else is in it by now
+            os.rmdir(one)
 
 
 def beside(project: str, ending: str = "fork") -> str:
@@ -97,15 +121,25 @@ def beside(project: str, ending: str = "fork") -> str:
     return folder
 
 
-def _require_empty(folder: str) -> None:
-    """Raise WorkspaceError unless there is nothing at `folder`, or an empty folder."""
+def made_in(top: str, folder: str) -> str:
+    """Make a folder of a snapshot that was laid out in `top`: git knows no empty ones. Return it,
+    or `top` if a link of the snapshot leads out."""
+    if not f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(top)}/"):
+        return top
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def _require_empty(folder: str) -> bool:
+    """Return True if there is an empty folder, False if there is nothing; WorkspaceError."""
     try:
         if os.path.islink(folder) or os.listdir(folder):
             raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
     except FileNotFoundError:
-        return
+        return False
     except OSError as error:
         raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
+    return True
 
 
 def _added(
@@ -141,11 +175,15 @@ def _made(folder: str) -> list[str]:
     while not os.path.isdir(above):
         missing.append(above)
         above = os.path.dirname(above)
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        raise PlaceTakenError(f"{folder!r} is not new any more; choose another folder") from None
     return missing[::-1]
 
 
-def _unlaid(folder: str, placed: list[str], project: str) -> None:
+def _unlaid(folder: str, placed: Sequence[str], project: str) -> None:
     """Remove what we have put into a folder, and the note of it as a work tree of the project.
 
     The folder itself stays, with what anybody else has put into it.
