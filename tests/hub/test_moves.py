@@ -21,8 +21,9 @@ from acphold.errors import (
 )
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.turn_spans import turn_spans
+from acphold.hub import moves
 from acphold.hub.kept_files import stores_of
-from acphold.hub.move_frames import Marked, MoveLine, Offer, PackPiece
+from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, Offer, PackPiece
 from acphold.hub.moves import MovedSession, WantedPlace, give, take
 from acphold.journal import Journal, NewSession, RowChange, history
 from acphold.journal.kept_queue import change_queue
@@ -263,6 +264,68 @@ async def test_what_was_handed_over_in_one_move_goes_nowhere_in_another(tmp_path
         await third.journal.aclose()
 
 
+async def test_a_refused_move_leaves_a_session_free_to_go_on_to_where_it_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, Marked):
+            raise ConnectionLostError("cut")
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        with monkeypatch.context() as patch:
+            patch.setattr(MoveLine, "send", breaks)
+            await move(here, there)
+        third = Machine(tmp_path / "third", "third")
+        await third.remember("s-1", prompt("Something else"), ended(), *CONVERSATION)
+        given, _, _ = await move(third, here)
+        assert "the conversation differs there" in str(given)
+        await third.journal.aclose()
+        given, _, _ = await move(here, there)
+        assert isinstance(given, MovedSession), given
+        assert await there.owns("s-1")
+
+
+async def test_two_takes_at_once_leave_the_session_to_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        await move(here, there)
+        await there.remember("s-1", prompt("There"), ended())
+        known = moves._known_folders
+
+        async def slow(journal: Journal) -> list[str]:
+            monkeypatch.setattr(moves, "_known_folders", known)
+            given, _, _ = await move(there, here)
+            assert isinstance(given, MovedSession), given
+            return await known(journal)
+
+        monkeypatch.setattr(moves, "_known_folders", slow)
+        _, taken, _ = await move(there, here)
+        assert "another move of this session was under way" in str(taken)
+        assert await here.owns("s-1")
+
+
+async def test_a_refusal_behind_the_mark_does_not_say_that_the_session_is_still_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lies(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, Marked):
+            frame = Marked(replace(frame.entry, raw=b'{"id":"another"}'))
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    monkeypatch.setattr(MoveLine, "send", lies)
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        given, _, _ = await move(here, there)
+        assert isinstance(given, ConnectionLostError)
+        assert "the session has left this machine" in str(given)
+
+
 async def test_a_session_that_is_open_or_in_which_prompts_wait_stays(tmp_path: Path) -> None:
     async with machines(tmp_path) as (here, there):
         await here.remember("s-1", *CONVERSATION)
@@ -329,6 +392,30 @@ async def test_the_files_go_into_a_new_work_tree_of_the_clone_there(
         assert isinstance(given, MovedSession), given
         assert (here.folder / "clone-s1" / "a.txt").read_text() == "there\n"
         assert (here.clone / "a.txt").read_text() == "changed\n"
+
+
+async def test_on_its_way_back_the_files_of_today_are_not_taken_for_those_of_the_session(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, EndOfEntries):
+            raise ConnectionLostError("cut")
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    async with machines(tmp_path, project) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        await here.keep("s-1")
+        given, _, _ = await move(here, there)
+        assert isinstance(given, MovedSession), given
+        (here.clone / "a.txt").write_text("mine\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(MoveLine, "send", breaks)
+            await move(there, here)
+        given, _, _ = await move(there, here)
+        assert isinstance(given, MovedSession), given
+        assert given.done.files == str(here.folder / "clone-s1")
+        assert (here.folder / "clone-s1" / "a.txt").read_text() == "first\n"
 
 
 async def test_without_the_commit_or_the_project_it_is_a_plain_folder(

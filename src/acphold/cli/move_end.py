@@ -148,7 +148,7 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
                 how = await child.wait()
         except TimeoutError:
             how = "it does not end"
-        told = on_one_line(child.last_words()) or f"{error} ({how})"
+        told = f"{error} ({on_one_line(child.last_words()) or how})"
         again = "start the same command again: it resumes where it stopped"
         raise ConnectionLostError(f"{host}: {told}; {again}") from error
     finally:

@@ -111,7 +111,7 @@ from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of
 from acphold.snapshots.packs import PACK_BOUNDS, has_base, packed, unpack
 from acphold.snapshots.projects import ProjectMarks, marks, same_project
 from acphold.snapshots.store import SnapshotStore
-from acphold.snapshots.worktree import beside, lay
+from acphold.snapshots.worktree import beside, lay, made_in, unlay
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -205,6 +205,8 @@ async def _give(
     await journal.settle(lease, lease.next_seq - 1)
     row = await journal.session(lease.session_id)
     mark = mark_of(row)
+    if mark.taking:  # since the lease
+        refuse_moved(row)
     if row.queued:
         raise MoveRefusedError(
             "prompts wait in this session; `acphold queue` sends or removes them first"
@@ -252,7 +254,10 @@ async def _give(
         await journal.settle(lease, last + 1)
     async for piece in _pieces(journal, row.session_id, last, last + 1):
         await line.send(Marked(piece[0]))
-    done = await line.receive(Done)
+    try:
+        done = await line.receive(Done)
+    except MoveRefusedError as error:
+        raise ConnectionLostError(f"{error}; the session has left this machine") from error
     left_out = () if found is None else tuple(path for path, _ in found.left_out[:3])
     count = 0 if found is None else found.left_out_count
     return MovedSession(row.session_id, done, no_files, count, left_out)
@@ -385,6 +390,7 @@ class _Taking:
         self._id = offer.session.session_id
         self._done = Done("")
         self._is_laid = False
+        self._note = MoveMark()
 
     async def take(self) -> MovedSession:
         journal, offer = self._journal, self._offer
@@ -399,8 +405,14 @@ class _Taking:
         taking = mark.taking or token_hex(16)
         lease = await (self._created() if row is None else _leased(journal, self._id))
         try:
-            note = MoveMark(to=mark.to, id=mark.id, taking=taking, source=offer.giver)
-            await journal.change(lease, RowChange(moved=mark_text(note)))
+            now = await journal.session(self._id)
+            if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
+                raise MoveRefusedError(
+                    "another move of this session was under way; start the same command again"
+                )
+            self._note = msgspec.structs.replace(mark, taking=taking, source=offer.giver)
+            if not mark.to:
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
             wants_files, base = await self._wanted_files()
             while True:
                 last = lease.next_seq - 1
@@ -416,13 +428,15 @@ class _Taking:
                     break
                 await journal.delete(lease)  # a part that nobody has continued
                 lease = await self._created()
-                await journal.change(lease, RowChange(moved=mark_text(note)))
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
             pack = bytearray()
             while isinstance(first, PackPiece):
                 pack += first.data
                 if len(pack) > PACK_BOUNDS.pack:
                     raise MoveRefusedError("the files are too large")
                 first = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+            if mark.to:  # not before: one that is refused can still go on to where it went
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
             await self._append(lease, first, last)
             if wants_files:
                 await self._lay(lease, bytes(pack))
@@ -479,12 +493,12 @@ class _Taking:
 
     async def _laid_before(self, row: SessionRow | None, tree: str) -> Done | None:
         """The place of these files, if a move that was cut off has laid them out."""
-        if row is None or not mark_of(row).taking or not await _in_thread(partial(isdir, row.cwd)):
+        laid = "" if row is None else mark_of(row).laid
+        if row is None or not laid or not await _in_thread(partial(isdir, row.cwd)):
             return None
-        for one in await self._journal.snapshots.of(row.session_id):
-            if one.tree == tree and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/"):
-                return Done(row.cwd, one.root)
-        return None
+        rows = await self._journal.snapshots.of(row.session_id)
+        is_same = any((one.tree, one.root) == (tree, laid) for one in rows)
+        return Done(row.cwd, laid) if is_same else None
 
     async def _wanted_files(self) -> tuple[bool, str]:
         """Whether the files are to be sent; and the commit whose files are here already."""
@@ -539,10 +553,12 @@ class _Taking:
             work = partial(
                 lay, store, files.tree, done.files, project=done.project, commit=files.commit
             )
-            laid = await _in_thread(work)
-            os.makedirs(done.cwd, exist_ok=True)  # git knows no empty folders
-            if not f"{resolved_folder(done.cwd)}/".startswith(f"{resolved_folder(done.files)}/"):
-                done = msgspec.structs.replace(done, cwd=done.files)  # a link led out of it
+            laid = await Threads(1).run(lambda checkpoint: work(checkpoint=checkpoint))
+            try:
+                done = msgspec.structs.replace(done, cwd=made_in(done.files, done.cwd))
+            except OSError:
+                await _in_thread(partial(unlay, laid, done.project))
+                raise
         except WorkspaceError as error:
             raise MoveRefusedError(str(error)) from error
         except OSError as error:
@@ -562,7 +578,8 @@ class _Taking:
             left_out_count=files.left_out_count,
         )
         await self._journal.snapshots.keep(self._id, [snapshot])
-        await self._journal.change(lease, RowChange(cwd=done.cwd))
+        note = msgspec.structs.replace(self._note, laid=snapshot.root)
+        await self._journal.change(lease, RowChange(cwd=done.cwd, moved=mark_text(note)))
         store.was_named(files.tree)
 
     async def _store(self) -> SnapshotStore:

@@ -32,7 +32,7 @@ from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
 from acphold.hub.unfinished import close_children
 from acphold.journal import At, Gone, Lease, Silent, Whose
-from acphold.journal.moves import require_here
+from acphold.journal.moves import refuse_moved, require_here
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
 from acphold.tasks import END_SECONDS, TaskSet, beside
 
@@ -84,6 +84,8 @@ class Ownership:
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
         whose = await self.require_free(session_id, over)
+        # Before the lease, too: a move that is under way is not ended by a look.
+        refuse_moved(await self._journal.session(session_id))
         lease = await self._journal.acquire(session_id, seen=whose.epoch)
         await require_here(self._journal, lease)
         return lease

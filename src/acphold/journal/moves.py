@@ -17,12 +17,14 @@ from acphold.journal.journal import Lease, SessionRow
 
 class MoveMark(Struct, frozen=True, omit_defaults=True):
     """`to` is the name of the machine that the session went to, in the move `id`. `taking` is the
-    move by which it is coming from the machine `source`; both moves are set on its way back."""
+    move by which it is coming from the machine `source`; both moves are set on its way back. `laid`
+    is the folder in which its files were laid out for that."""
 
     to: str = ""
     id: str = ""
     taking: str = ""
     source: str = ""
+    laid: str = ""
 
 
 def mark_text(mark: MoveMark) -> str:
