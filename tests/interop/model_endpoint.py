@@ -35,9 +35,9 @@ SLOW_PAUSE = 0.05
 """Seconds between two of them."""
 
 TOOLS = {
-    "read": ("read_file", "read"),
-    "shell": ("exec_command", "shell_command", "shell", "bash", "execute"),
-    "write": ("write_file", "write"),
+    "read": ("read_file", "read", "Read"),
+    "shell": ("exec_command", "shell_command", "shell", "bash", "execute", "Bash"),
+    "write": ("write_file", "write", "Write"),
     "recall": ("acphold_search", "mcp__acphold::search"),
 }
 """What agents call the tools that a word asks for."""

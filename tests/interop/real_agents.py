@@ -181,12 +181,19 @@ def _by_node(package: str, version: str, file: str, *arguments: str) -> Callable
 
 
 def _claude_home(home: Path, url: str) -> dict[str, str]:
-    """A subscription: with an API key the vendor has no such limit."""
+    """A subscription: with an API key the vendor has no such limit.
+
+    It asks a person; by default a model decides most questions.
+    """
+    folder = home / ".claude"
+    folder.mkdir(exist_ok=True)
+    settings = {"permissions": {"defaultMode": "default"}}
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     quiet = {"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
     return {
         **at_home(home),
         **quiet,
-        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),  # it adds that itself
         "ANTHROPIC_API_KEY": "",
         "CLAUDE_CODE_OAUTH_TOKEN": "none",
         "IS_SANDBOX": "1",  # else it refuses to be root

@@ -14,7 +14,7 @@ from tests.editor import DEADLINE
 from tests.interop.client import introduction, opening, prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
-from tests.interop.real_agents import CODEX, OPENCODE, RealAgent
+from tests.interop.real_agents import CLAUDE, CODEX, OPENCODE, RealAgent
 from tests.snapshots.conftest import Project
 
 # The first run downloads the agents.
@@ -35,7 +35,7 @@ async def acphold(place: Place, home: dict[str, str], *words: str) -> str:
     return str(ended.stdout)
 
 
-@pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda it: it.name)
+@pytest.mark.parametrize("agent", [CLAUDE, CODEX, OPENCODE], ids=lambda it: it.name)
 async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_them(
     agent: RealAgent, place: Place, model: ModelEndpoint, tmp_path: Path
 ) -> None:

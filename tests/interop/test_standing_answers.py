@@ -13,7 +13,7 @@ from tests.editor import DEADLINE
 from tests.interop.client import introduction, opening, prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
-from tests.interop.real_agents import CODEX, OPENCODE, RealAgent
+from tests.interop.real_agents import CLAUDE, CODEX, OPENCODE, RealAgent
 
 # The first run downloads the agents.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -36,7 +36,7 @@ async def rules(place: Place, home: dict[str, str], *words: str) -> str:
     return str(ended.stdout)
 
 
-@pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda it: it.name)
+@pytest.mark.parametrize("agent", [CLAUDE, CODEX, OPENCODE], ids=lambda it: it.name)
 async def test_a_rule_answers_a_real_agent_everybody_sees_it_and_revoking_asks_again(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:

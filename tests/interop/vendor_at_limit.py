@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+from acphold.conformance.model_endpoint import Words, messages_stream
 from tests.interop.wire import Json
 
 WENT_ON = "It went on."
@@ -160,22 +161,5 @@ def _chat() -> Iterator[str]:
 
 
 def _messages() -> Iterator[str]:
-    message = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "stand-in",
-        "content": [],
-        "usage": {"input_tokens": 10, "output_tokens": 1},
-    }
-    block = {"type": "text", "text": ""}
-    events: tuple[Json, ...] = (
-        {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hm."}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
-        {"type": "message_stop"},
-    )
-    for event in events:
+    for event in messages_stream(Words(["Hm."])):
         yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"

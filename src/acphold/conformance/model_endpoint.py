@@ -1,4 +1,6 @@
-"""A stand-in for a model vendor: OpenAI's chat completions and responses, streamed, offline.
+"""A stand-in for a model vendor, streamed, offline.
+
+It speaks OpenAI's chat completions and responses, and Anthropic's messages.
 
 A `Mind` decides what it answers. `model_errands` is the mind for `check`.
 """
@@ -12,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from msgspec import Struct
@@ -30,7 +32,7 @@ NAMESPACE = "::"
 
 
 class ModelPrompt(Struct, frozen=True):
-    """A request, reduced to what both interfaces share.
+    """A request, reduced to what the interfaces share.
 
     `user` is the person's last message, `earlier` all messages before, one text each; `tools` are
     the parameters of each offered tool, by name; `tool_said` is the result of the tool just called,
@@ -119,15 +121,21 @@ class _ModelHandler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers["content-length"]))
         self.server.endpoint.requests.append(raw.decode())
         body: Json = json.loads(raw)
-        is_chat = self.path.endswith("/chat/completions")
-        asked = _chat_asked(body) if is_chat else _responses_asked(body)
-        reply = self.server.mind(asked)
+        path = self.path.partition("?")[0]
+        if path.endswith("/messages/count_tokens"):
+            self._json({"input_tokens": len(raw) // 4})
+            return
+        is_chat, is_messages = path.endswith("/chat/completions"), path.endswith("/messages")
+        read = _chat_asked if is_chat else _messages_asked if is_messages else _responses_asked
+        reply = self.server.mind(read(body))
         with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
             if isinstance(reply, Failure):
                 error = {"message": f"stand-in error {reply.status}", "type": "error"}
                 self._json({"error": error}, reply.status)
             elif is_chat:
                 self._chat(body, reply)
+            elif is_messages:
+                self._messages(body, reply)
             else:
                 self._responses(reply)
 
@@ -186,6 +194,63 @@ class _ModelHandler(BaseHTTPRequestHandler):
         usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
         done = {**response, "status": "completed", "output": [item], "usage": usage}
         say("response.completed", response=done)
+
+    # -- messages -------------------------------------------------------------------------
+
+    def _messages(self, body: Json, reply: ToolUse | Words) -> None:
+        if not body.get("stream"):
+            self._json(_said(reply))
+            return
+        self._begin_stream()
+        for event in messages_stream(reply):
+            self._event(event, event["type"])
+
+
+def messages_stream(reply: ToolUse | Words) -> Iterator[Json]:
+    """Yield the events of Anthropic's stream that tell a reply."""
+    message = {**_MESSAGE, "id": _id("msg"), "content": [], "stop_reason": None}
+    yield {"type": "message_start", "message": message}
+    if isinstance(reply, ToolUse):
+        block = {**_tool_use(reply), "input": {}}
+        pieces: Iterable[str] = (json.dumps(reply.arguments),)
+        kind, key = "input_json_delta", "partial_json"
+    else:
+        block, pieces = {"type": "text", "text": ""}, reply.pieces
+        kind, key = "text_delta", "text"
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    for piece in pieces:
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": kind, key: piece}}
+    yield {"type": "content_block_stop", "index": 0}
+    ended = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 5}}
+    yield {"type": "message_stop"}
+
+
+_MESSAGE: Final[Json] = {
+    "type": "message",
+    "role": "assistant",
+    "model": "stand-in",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 10, "output_tokens": 5},
+}
+
+
+def _said(reply: ToolUse | Words) -> Json:
+    """Return a reply as one message of Anthropic's."""
+    if isinstance(reply, ToolUse):
+        block = _tool_use(reply)
+    else:
+        block = {"type": "text", "text": "".join(reply.pieces)}
+    stop = _stop_reason(reply)
+    return {**_MESSAGE, "id": _id("msg"), "content": [block], "stop_reason": stop}
+
+
+def _tool_use(reply: ToolUse) -> Json:
+    return {"type": "tool_use", "id": _id("toolu"), "name": reply.tool, "input": reply.arguments}
+
+
+def _stop_reason(reply: ToolUse | Words) -> str:
+    return "tool_use" if isinstance(reply, ToolUse) else "end_turn"
 
 
 def _function_call(reply: ToolUse, say: Callable[..., None]) -> Json:
@@ -266,6 +331,16 @@ def _responses_asked(body: Json) -> ModelPrompt:
     is_output = last.get("type") == "function_call_output"
     functions = [*_functions(body.get("tools") or [])]
     return _asked(items, functions, _flat(last["output"]) if is_output else None)
+
+
+def _messages_asked(body: Json) -> ModelPrompt:
+    messages = body["messages"]
+    tools = body.get("tools") or []
+    functions = [{**tool, "parameters": tool.get("input_schema")} for tool in tools]
+    blocks = messages[-1]["content"] if isinstance(messages[-1]["content"], list) else []
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    said = _flat(results[-1].get("content")) if results else None
+    return _asked(messages, functions, said)
 
 
 def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
