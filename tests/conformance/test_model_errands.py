@@ -1,4 +1,4 @@
-"""The stand-in model does the errands of the checker, over both of OpenAI's interfaces."""
+"""The stand-in model does the errands of the checker, over OpenAI's interfaces and Anthropic's."""
 
 from __future__ import annotations
 
@@ -91,6 +91,25 @@ def test_both_interfaces_stream_it(served: ModelEndpoint) -> None:
     assert "event: response.function_call_arguments.done" in responses
     assert "response.completed" in responses
     assert len(served.requests) == 2
+
+
+def test_anthropics_interface_streams_it_too(served: ModelEndpoint) -> None:
+    url = f"{served.url}/messages"
+    said = [{"role": "user", "content": [{"type": "text", "text": Errand("read", "/a").words}]}]
+    body = {
+        "stream": True,
+        "messages": said,
+        "tools": [{"name": "read_file", "input_schema": READ["read_file"]}],
+    }
+    called = post(f"{url}?beta=true", body)
+    assert '"partial_json": "{\\"path\\": \\"/a\\"}"' in called
+    assert '"stop_reason": "tool_use"' in called
+    assert "event: message_stop" in called
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "walnut"}
+    said.append({"role": "user", "content": [result]})
+    told = json.loads(post(url, {**body, "stream": False}))
+    assert told["content"] == [{"type": "text", "text": "It says: walnut"}]
+    assert json.loads(post(f"{url}/count_tokens", body))["input_tokens"] > 0
 
 
 def test_an_agent_that_has_only_a_shell_reads_and_writes_with_it() -> None:

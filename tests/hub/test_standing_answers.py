@@ -142,6 +142,29 @@ async def test_the_line_is_there_for_those_that_open_the_session_later(
         assert "revoke with: acphold rules rm 1" in json.dumps(later.updates())
 
 
+@pytest.mark.parametrize("kind", ["update", "params"])
+async def test_the_line_stays_when_the_agent_replaces_the_content_of_the_call(
+    kind: str, journal: Path, tmp_path: Path
+) -> None:
+    content = [{"type": "content", "content": {"type": "text", "text": "2 passed"}}]
+    call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}
+    update = {**call, "content": content, "_meta": {"its/own": 1}}
+    told = update if kind == "update" else {"sessionId": "x", "update": update, "more": 1}
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        await asking(house, session, "pytest -q")
+        await house.agent.listener.hear(Updates(session, kind, [json.dumps(told).encode()]))
+        await client.until(lambda: "2 passed" in json.dumps(client.updates()))
+        later = await house.client()
+        await later.load(session, tmp_path / "project")
+        for its in (client, later):
+            shown = next(it for it in its.updates() if "2 passed" in json.dumps(it))
+            first, line = shown["content"]
+            assert first == content[0]
+            assert line["content"]["text"].startswith("allowed by your rule 1")
+            assert shown["_meta"]["its/own"] == 1
+            assert shown["_meta"]["acphold/rule"]["words"] == line["content"]["text"]
+
+
 @pytest.mark.parametrize("command", ["rm -rf /", "pytest; rm -rf ~", "pytest -p evil", "$X"])
 async def test_what_no_rule_covers_is_asked(command: str, journal: Path, tmp_path: Path) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):

@@ -220,6 +220,8 @@ class Conversation:
         if log.isEnabledFor(logging.DEBUG):
             self._tell_of_tools(kind, raws)
         raws = await self.children.told(kind, raws)
+        if self.standing.allowed:
+            raws = [self._with_line(kind, raw) for raw in raws]
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
@@ -234,6 +236,14 @@ class Conversation:
             await self._publish_if_any(in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
                 await self.title.look()  # a title may also come within whole params
+
+    def _with_line(self, kind: str, raw: bytes) -> bytes:
+        """Return an update of a call with the line that a rule has allowed it, if one did."""
+        if kind != "params":
+            return self.standing.with_line(raw)
+        update = update_in(raw)
+        told = self.standing.with_line(update)
+        return raw if told is update else splice(raw, {"update": told})
 
     def _tell_of_tools(self, kind: str, raws: Sequence[bytes]) -> None:
         """Log which tools begin and end, without their input and output."""

@@ -16,13 +16,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, structs
 
 from acphold.agents import AgentRequest, Updates
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
-from acphold.history.raw_update import UNREADABLE, members, string
+from acphold.history.raw_update import items, members, string
 from acphold.history.times import now_ms
 from acphold.hub.annotations import notice
 from acphold.hub.prompt_turn import PromptTurn
@@ -32,7 +31,7 @@ from acphold.journal import Journal
 from acphold.journal.access import Deed
 from acphold.known_agents import short_name
 from acphold.schema import REQUEST_PERMISSION, encode
-from acphold.schema.splice import splice
+from acphold.schema.splice import array, splice, with_meta
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import Decision, EditAction, RunAction, StandingRule
@@ -84,6 +83,18 @@ class GivenAnswer(Struct, frozen=True):
     update: bytes
 
 
+class AllowedCall(Struct, frozen=True):
+    """A call that rules have allowed: for what `action`, and the spoken `numbers` of the rules.
+
+    `line` is the part of its content that says so, and `mark` the value of RULE.
+    """
+
+    action: RunAction | EditAction
+    numbers: str
+    line: bytes
+    mark: bytes
+
+
 class StandingAnswers:
     """See the module. `turn` returns the running turn."""
 
@@ -102,8 +113,8 @@ class StandingAnswers:
         self._rest = False
         self._rests = 0
         self._answering = asyncio.Lock()
-        self.allowed: dict[str, tuple[RunAction | EditAction, str]] = {}
-        """The calls of this turn that rules have allowed, by id, with the numbers of the rules."""
+        self.allowed: dict[str, AllowedCall] = {}
+        """The calls of this turn that rules have allowed, by id."""
 
     async def considered(
         self, asked: AgentRequest, question: AskedQuestion, before: int
@@ -196,15 +207,33 @@ class StandingAnswers:
             self._counted = (before, self._answered(before) + 1)
         spoken = " and ".join(map(str, numbers))
         call = question.tool_call
-        if (id_ := string(call.get("toolCallId"))) is not None:
-            self.allowed[id_] = (action, spoken)
         facts = {"numbers": numbers, "user": self._session.tenant}
+        words, update = UNDO.format(verdict.why, numbers[0]), b""
+        if (id_ := string(call.get("toolCallId"))) is not None:
+            line = {"type": "content", "content": {"type": "text", "text": words}}
+            mark = encode({**facts, "words": words})
+            self.allowed[id_] = AllowedCall(action, spoken, encode(line), mark)
+            content = call.get("content", b"[]")
+            if not content.startswith(b"["):
+                content = b"[]"
+            told = {"sessionUpdate": "tool_call_update", "toolCallId": id_}
+            update = self.with_line(splice(encode(told), {"content": content}))
         return GivenAnswer(
             b'{"outcome":{"outcome":"selected","optionId":%b}}' % option,
             verdict.why.removeprefix("allowed by "),
             encode({**facts, "texts": [rule.text for rule in used], "at": now}),
-            _allowed_update(id_, call, facts, UNDO.format(verdict.why, numbers[0])),
+            update,
         )
+
+    def with_line(self, update: bytes) -> bytes:
+        """Return an update; if it replaces the content of an allowed call, with our line in it."""
+        parts = members(update)
+        call = self.allowed.get(string(parts.get("toolCallId")) or "")
+        content = parts.get("content", b"")
+        if call is None or not content.startswith(b"["):
+            return update
+        lines = array([*items(content), call.line])
+        return with_meta(splice(update, {"content": lines}), RULE, call.mark)
 
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update reports something else for a call that was allowed."""
@@ -214,12 +243,12 @@ class StandingAnswers:
         id_ = string(parts.get("toolCallId")) or ""
         if id_ not in self.allowed:
             return
-        action, numbers = self.allowed[id_]
-        if differs(action, decoded_call(parts), self._session.row.cwd):
+        call = self.allowed[id_]
+        if differs(call.action, decoded_call(parts), self._session.row.cwd):
             del self.allowed[id_]
             self._rests += 1
             self._rest = True  # at once, and until the journal has it
-            words = RESTS_HOW.format(numbers, string(parts.get("title")) or id_)
+            words = RESTS_HOW.format(call.numbers, string(parts.get("title")) or id_)
             rule = rest(self._session.id, self._session.tenant, now_ms())
             try:
                 words += GO_ON.format((await self._journal.access.add_rule(rule)).number)
@@ -262,14 +291,6 @@ def _numbers(rules: Sequence[StandingRule]) -> list[int]:
     return [rule.number for rule in rules]
 
 
-def _objects(raw: bytes | None) -> list[dict[str, object]]:
-    try:
-        found = msgspec.json.decode(raw or b"[]")
-    except UNREADABLE:
-        return []
-    return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
-
-
 def unmarked(updates: Updates) -> Updates:
     """Return an agent's updates without the mark of an answer by rules: only we set it."""
     if not any(b"acphold" in raw or b"\\u" in raw for raw in updates.raws):
@@ -289,20 +310,3 @@ def _unmarked(raw: bytes, name: str, *below: str) -> bytes:
         return splice(raw, {name: None})
     left = _unmarked(value, *below)
     return raw if left is value else splice(raw, {name: left})
-
-
-def _allowed_update(
-    id_: str | None, call: Mapping[str, bytes], facts: Mapping[str, object], words: str
-) -> bytes:
-    """Return an update that adds a line to what is shown of the call; b"" if it has no id."""
-    if id_ is None:
-        return b""
-    line = {"type": "content", "content": {"type": "text", "text": words}}
-    return encode(
-        {
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": id_,
-            "content": [*_objects(call.get("content")), line],
-            "_meta": {RULE: {**facts, "words": words}},
-        }
-    )
