@@ -35,6 +35,7 @@ class Heard:
     def __init__(self) -> None:
         self.updates: list[bytes] = []
         self.order: list[str] = []
+        self.asked: list[bytes] = []
 
     async def hear(self, event: Event) -> None:
         match event:
@@ -47,6 +48,7 @@ class Heard:
                 await call.take(answer)
 
     async def answer(self, asked: AgentRequest) -> bytes:
+        self.asked.append(asked.params)
         return b'{"asked":true}'
 
 
@@ -157,6 +159,19 @@ async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -
         kept = {"sessionUpdate": "notice", "_meta": {"vendor": 1}}
         assert plain == kept
         assert (params["update"], params["_meta"]) == (kept, {"vendor": 2})
+
+
+async def test_a_request_cannot_say_that_a_rule_answered_for_its_call() -> None:
+    call = {"toolCallId": "c", "_meta": {"acphold/rule": {"numbers": [1]}, "vendor": 1}}
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        whole = {"toolCall": call, "options": [], "_meta": {"acphold/seq": 7, "vendor": 2}}
+        asks = prompt(session, {"ask": ["session/request_permission", whole]})
+        await ask(process, "session/prompt", asks)
+        [told] = map(json.loads, heard.asked)
+        assert told["toolCall"] == {"toolCallId": "c", "_meta": {"vendor": 1}}
+        assert (told["_meta"], told["options"]) == ({"vendor": 2}, [])
 
 
 async def test_a_request_that_has_begun_is_answered_once_even_when_the_program_dies() -> None:

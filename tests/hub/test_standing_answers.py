@@ -113,25 +113,6 @@ async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: 
         assert (await house.journal.summary(session)).open_questions == ()
 
 
-@pytest.mark.parametrize("key", ["acphold/rule", "\\u0061cphold\\/rule"])
-async def test_an_agent_cannot_claim_that_a_rule_answered(
-    key: str, journal: Path, tmp_path: Path
-) -> None:
-    meta = f'{{"{key}":{{"numbers":[1],"words":"allowed"}},"its/own":1}}'
-    call = '"sessionUpdate":"tool_call_update","toolCallId":"c"'
-    update = f'{{{call},"title":"t","_meta":{meta}}}'.encode()
-    whole = b'{"sessionId":"x","update":%b,"more":1}' % update.replace(b'"t"', b'"u"')
-    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
-        await house.agent.listener.hear(Updates(session, "update", [update]))
-        await house.agent.listener.hear(Updates(session, "params", [whole]))
-        await client.until(lambda: len(claims(client)) == 2)
-        assert claims(client) == [{"its/own": 1}] * 2
-
-
-def claims(client: Onlooker) -> list[Any]:
-    return [it["_meta"] for it in client.updates() if it["sessionUpdate"] == "tool_call_update"]
-
-
 async def test_the_line_is_there_for_those_that_open_the_session_later(
     journal: Path, tmp_path: Path
 ) -> None:

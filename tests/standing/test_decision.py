@@ -63,6 +63,26 @@ def test_a_rule_counts_only_for_its_person_agent_session_folder_and_time(project
         assert of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
 
 
+def test_a_rule_that_asks_does_so_while_it_is_off(project: Path) -> None:
+    allows = rule("run pytest …", project, 2, person="ada")
+    asks = rule("ask run pytest …", project, 1, person="ada", is_off=True)
+    assert decide(RunAction(("pytest",)), [asks, allows], at(project)).rules == (asks,)
+    off = msgspec.structs.replace(allows, is_off=True)
+    assert not decide(RunAction(("pytest",)), [off], at(project)).allows
+
+
+def test_a_folder_in_quotes_is_the_folder_without_them(project: Path) -> None:
+    (project / "my secrets").mkdir()
+    rules = [rule("edit .", project, 1, person="ada")]
+    assert decide(EditAction(("my secrets/a.md",)), rules, at(project)).allows
+    for text in ('ask edit "my secrets"', "ask edit 'my secrets'", "ask edit my secrets"):
+        asks = rule(text, project, 2, person="ada")
+        assert decide(EditAction(("my secrets/a.md",)), [*rules, asks], at(project)).rules == (
+            asks,
+        )
+        assert read_rule(asks.text) == read_rule(text)
+
+
 def test_a_folder_whose_name_begins_alike_is_another_folder(project: Path) -> None:
     other = project.parent / "project2"
     other.mkdir()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.history.times import now_ms
 from acphold.journal.access import Scope, Share, new_token
-from acphold.standing import folders, read_rule
+from acphold.standing import folders, read_rule, rest
 from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site, site
 
@@ -93,6 +93,20 @@ async def test_without_the_scope_rules_one_can_revoke_and_switch_off_but_not_on(
         watcher = await web.new_token("watch")
         assert (await web.get("/rules", watcher)).status == 200
         assert (await web.get("/rules/2", watcher, method="DELETE")).status == 403
+
+
+async def test_what_asks_is_only_revoked_with_the_scope_rules(tmp_path: Path) -> None:
+    async with site(tmp_path) as web:
+        for rule in (replace(read_rule("ask run git push …"), folder="/w"), rest("s1", "", 1)):
+            await web.journal.access.add_rule(rule)
+        older = await web.new_token("watch", "prompt", "answer", "manage")
+        for path in ("/rules/1", "/rules/2"):
+            refused = await web.get(path, older, method="DELETE")
+            assert (refused.status, b"scope rules" in refused.body) == (403, True)
+        assert [it["asks"] for it in (await web.get("/rules", older)).json["rules"]] == [True] * 2
+        token = await web.new_token(*ALL)
+        for path in ("/rules/1", "/rules/2"):
+            assert (await web.get(path, token, method="DELETE")).status == 200
 
 
 async def test_everybody_has_their_own_rules_and_guests_have_none_of_them(tmp_path: Path) -> None:

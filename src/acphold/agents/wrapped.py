@@ -27,6 +27,7 @@ from acphold.errors import (
     InvalidParamsError,
     SilentPeerError,
 )
+from acphold.history.speakers import request_without_marks
 from acphold.journal.identity import identity
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
@@ -259,7 +260,8 @@ class ProcessAgent:
                 pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
-        return await self._listener.answer(AgentRequest(request.method, request.params))
+        params = request_without_marks(request.params)
+        return await self._listener.answer(AgentRequest(request.method, params))
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for event in runs(batch, unmarked=True):

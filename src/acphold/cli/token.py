@@ -107,7 +107,7 @@ def token(
       rules   make rules that answer questions in advance (`acphold rules`)
       files   copy sessions with their kept files into new folders of this machine (`acphold fork`)
 
-    Rules are revoked with the scope answer, too.
+    Rules that allow something are revoked with the scope answer, too.
     """
     if action != "create" and (name, user, scopes, session, days) != (None,) * 5:
         raise UsageError("--name, --user, --scope, --session and --days go with `create`")

@@ -63,6 +63,19 @@ def params_without_marks(params: bytes) -> bytes:
     return params if kept == parts else encode_object(kept)
 
 
+def request_without_marks(params: bytes) -> bytes:
+    """Return the params of an agent's request, and a tool call in it, without the same marks."""
+    if not may_have_marks(params):
+        return params
+    parts = members(params)
+    kept = dict(parts)
+    if "_meta" in parts:
+        kept["_meta"] = meta_without_marks(parts["_meta"])
+    if "toolCall" in parts:
+        kept["toolCall"] = without_marks(parts["toolCall"])
+    return params if kept == parts else encode_object(kept)
+
+
 def meta_without_marks(meta: bytes) -> bytes:
     """Return a `_meta` of an agent without the keys that are ours; itself if it has none."""
     found = members(meta)

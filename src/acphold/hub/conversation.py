@@ -51,7 +51,7 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
 from acphold.hub.session import HubSession
-from acphold.hub.standing_answers import StandingAnswers, unmarked
+from acphold.hub.standing_answers import StandingAnswers
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turn_files import FileKeeper, TurnFiles
 from acphold.hub.turns import Turns
@@ -142,7 +142,6 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish the updates that count; if the journal fails, the turn ends with that reason."""
-        updates = unmarked(updates)
         is_own = updates.session_id == self.side.id
         child = None if is_own else self.children.find(updates.session_id)
         try:

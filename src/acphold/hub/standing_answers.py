@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from acphold.agents import AgentRequest, Updates
+from acphold.agents import AgentRequest
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
 from acphold.history.raw_update import items, members, string
@@ -289,24 +289,3 @@ class StandingAnswers:
 
 def _numbers(rules: Sequence[StandingRule]) -> list[int]:
     return [rule.number for rule in rules]
-
-
-def unmarked(updates: Updates) -> Updates:
-    """Return an agent's updates without the mark of an answer by rules: only we set it."""
-    if not any(b"acphold" in raw or b"\\u" in raw for raw in updates.raws):
-        return updates
-    if updates.kind == "params":
-        raws = [_unmarked(raw, "update", "_meta", RULE) for raw in updates.raws]
-    else:
-        raws = [_unmarked(raw, "_meta", RULE) for raw in updates.raws]
-    return structs.replace(updates, raws=raws)
-
-
-def _unmarked(raw: bytes, name: str, *below: str) -> bytes:
-    """Return an object without the last of these members, each inside of the one before."""
-    if (value := members(raw).get(name)) is None:
-        return raw
-    if not below:
-        return splice(raw, {name: None})
-    left = _unmarked(value, *below)
-    return raw if left is value else splice(raw, {name: left})

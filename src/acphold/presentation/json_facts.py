@@ -131,6 +131,7 @@ def rule_json(rule: StandingRule) -> str:
         "number": rule.number,
         "text": rule.text,
         "meaning": rule.meaning,
+        "asks": rule.verdict == "ask",
         "folder": rule.folder,
         "agent": rule.agent,
         "sessionId": rule.session,

@@ -11,7 +11,7 @@ client from the network has a token (`journal.access`), which names scopes:
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
 | files | to copy sessions with their kept files into new folders of this machine |
-| rules | to make standing answers for their own sessions; revoking one only needs answer |
+| rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
 
 A token may be for one session alone; the others then do not exist for it. The same goes for
 sessions of other tenants, except shared ones: in these a tenant may watch, or prompt and answer as

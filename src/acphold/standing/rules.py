@@ -98,11 +98,14 @@ class StandingRule(Struct, frozen=True):
         return not self.is_seen and self.made_with != device
 
     def is_for(self, agent: str, folder: str, session: str, person: str, now: int) -> bool:
-        """True if it counts for this session, at `now` (ms since the epoch)."""
+        """True if it counts for this session, at `now` (ms since the epoch).
+
+        A rule that asks counts while it is off: others may have been added since.
+        """
         return (
             self.person == person
             and self.is_live(now)
-            and not self.is_off
+            and (not self.is_off or self.verdict == "ask")
             and self.agent in ("", agent)
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
@@ -169,7 +172,8 @@ def read_rule(text: str) -> StandingRule:
     if is_prefix:
         body = body.rsplit(" ", 1)[0].rstrip()
     if kind == "edit":
-        rule = StandingRule(verdict, "edit", (body,), is_prefix)
+        is_quoted = len(body) > 2 and body[0] == body[-1] and body[0] in "'\""
+        rule = StandingRule(verdict, "edit", (body[1:-1] if is_quoted else body,), is_prefix)
     else:
         line = read_line(body)
         if isinstance(line, UnreadableLine):

@@ -11,7 +11,8 @@
 
 RULE is as `acphold rules --json` prints it. A token sees the rules of its own user, or those of
 nobody in particular; a token for one session has none. Making a rule, also by
-switching them on, needs the scope rules; revoking and switching off, answer; reading, watch.
+switching them on, needs the scope rules; revoking and switching off, answer; reading, watch. To
+revoke a rule that asks gives permission back, and needs rules, too.
 """
 
 # See docs/decisions.md, 35.
@@ -115,6 +116,9 @@ class RuleRequests:
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
                 number = _number_in(path)
+                found = await self._reader.ask(lambda it: it.access.rules(person))
+                if any(rule.number == number and rule.verdict == "ask" for rule in found):
+                    _person(admitted, "rules", f"revoke rule {number}")
                 change = RuleChange(ended_at=now_ms())
                 if not (found := await self._change(person, [number], change)):
                     raise RefusedError(404, NO_RULE)

@@ -8,6 +8,7 @@ import { html } from "./html.js";
  * @property {number} number
  * @property {string} text
  * @property {string} meaning
+ * @property {boolean} asks  whether it asks, whatever else allows it
  * @property {string} folder  "" for everywhere
  * @property {string} agent  "" for every agent
  * @property {string} sessionId

@@ -68,7 +68,7 @@ export function Rules() {
       <p>${line(rule.meaning, 400)}</p>
       <p class="aside"><span title=${rule.folder}>${rule.folder ? `in ${baseName(rule.folder)}` : "everywhere"}</span> · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
-      ${mayRevoke && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
+      ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
     <p class="aside">A rule is no sandbox. It does not help in a mode in which the agent does not ask, or against an agent that lies. A rule for tests runs the code of the folder: whoever can edit files there can run anything with it.</p>
   </main>`;
