@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.history.times import now_ms
 from acphold.hub.kept_files import stores_of
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.journal.stores import open_journal
@@ -38,7 +39,7 @@ def project(journal: Path, tmp_path: Path) -> Project:
     return made
 
 
-async def keep(journal: Path, project: Project) -> None:
+async def keep(journal: Path, project: Project, at: int = 1) -> None:
     opened = open_journal(journal)
     project.stores = await stores_of(opened)
     taken = project.take()
@@ -49,7 +50,7 @@ async def keep(journal: Path, project: Project) -> None:
         turn=0,
         edge="end",
         root=str(project.top),
-        at=1,
+        at=at,
         state="late",
         store=taken.store,
         tree=taken.tree,
@@ -120,13 +121,18 @@ def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false
     assert "files" not in acphold.run("show", "kept").out.partition("Make it")[0]
 
 
-@pytest.mark.parametrize("others", ["", '[agents.x]\ncommand = ["x"]\nsnapshots = true\n'])
-def test_a_deletion_removes_all_files_if_they_are_kept_for_no_agent_any_more(
-    acphold: CommandLine, project: Project, settings: Path, others: str
+def test_files_that_a_running_process_may_keep_stay(
+    acphold: CommandLine, project: Project, settings: Path, journal: Path
 ) -> None:
-    settings.write_text(f"[defaults]\nsnapshots = false\n{others}")
+    settings.write_text("[defaults]\nsnapshots = false\n")
     assert acphold.run("delete", "--yes", "unknown").code == 0
-    assert len(list(project.stores)) == bool(others)
+    assert len(list(project.stores)) == 1
+    settings.write_text('[agents.x]\ncommand = ["x"]\nsnapshots = false\n')
+    assert "were removed" not in doctor(acphold, "--repair")
+    settings.write_text("[defaults]\nsnapshots = false\n")
+    asyncio.run(keep(journal, project, now_ms()))
+    assert "some were kept in the last day" in doctor(acphold, "--repair")
+    assert len(list(project.stores)) == 1
 
 
 def test_a_question_on_the_command_line_keeps_files_as_the_settings_say(

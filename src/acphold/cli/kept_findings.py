@@ -1,8 +1,8 @@
 """Lines of `doctor` and `show` about files that are kept with conversations.
 
 on      the settings file has `snapshots` true or "all" for some agent
-off     it has false for some, and true for none: what was kept earlier is removed
-unset   it has no `snapshots`: nothing is kept, and nothing is removed
+off     [defaults] has false, and no agent true: `doctor --repair` removes what was kept earlier
+unset   nothing is said for all agents: nothing is kept, and nothing is removed
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ Wanted: TypeAlias = Literal["on", "off", "unset"]
 SECONDS = 20.0
 """Seconds that a command waits for files to be removed from the disk."""
 
+DAY_MS = 24 * 3600 * 1000
+
 REFUSALS = 3
 """Reasons for missing snapshots that are named."""
 
@@ -38,18 +40,17 @@ REFUSALS = 3
 def wanted() -> Wanted:
     """Return the setting of the file; see the module."""
     try:
-        values = [*snapshot_settings().values()]
+        values = snapshot_settings()
     except SettingsError:  # `doctor` reports it; nothing is removed because of a broken file
         return "unset"
-    return "on" if any(values) else "off" if values else "unset"
+    return "on" if any(values.values()) else "off" if "" in values else "unset"
 
 
 async def removed_from_disk(journal: Journal) -> None:
-    """Remove the files of deleted sessions, and all files if none are to be kept any more; within
-    SECONDS, and say so if that is not enough."""
+    """Remove the files of deleted sessions within SECONDS, and say so if that is not enough."""
     try:
         async with asyncio.timeout(SECONDS):
-            await tidy(journal, all_of_them=wanted() == "off")
+            await tidy(journal)
     except TimeoutError:
         told = "Removing kept files takes longer; the next upkeep removes the rest."
         print(told, file=sys.stderr)
@@ -141,7 +142,7 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], setting: Wanted)
         total = size(sum(store.size() for store in here.values()))
         text = f"{folder(stores.folder)}: {counted(len(here), 'project')}, {total}"
         if setting == "off":
-            text += "; `acphold doctor --repair` removes them, and so does the next deletion"
+            text += "; `acphold doctor --repair` removes them"
         elif setting == "unset":
             text += "; `snapshots = false` and `acphold doctor --repair` remove them"
         findings.append(Diagnosis(text, is_past=setting != "on"))
@@ -163,7 +164,8 @@ def _refused(rows: list[tuple[str, TurnSnapshot]]) -> list[Diagnosis]:
 
 
 def removed_files(location: str | None) -> list[Diagnosis]:
-    """Remove all files that are kept, if the settings say that none are to be."""
+    """Remove all files that are kept, if the settings say that none are to be, and none were in the
+    last day: a process that still runs may have another setting."""
     return asyncio.run(_removed(location)) if wanted() == "off" else []
 
 
@@ -175,6 +177,14 @@ async def _removed(location: str | None) -> list[Diagnosis]:
         before = sum(store.size() for store in stores)
         if not before:
             return []
+        kept = [one.at for _, one in await journal.snapshots.named() if one.is_kept]
+        if now_ms() - max(kept, default=0) < DAY_MS:
+            await tidy(journal)
+            text = (
+                "kept files stay: some were kept in the last day, and the process that keeps them "
+                "may still run; `acphold doctor --repair` removes them a day after it has ended"
+            )
+            return [Diagnosis(text, is_past=True)]
         await tidy(journal, all_of_them=True)
         left = sum(store.size() for store in stores)
     text = f"kept files were removed, {size(before - left)}: `snapshots` is false"
