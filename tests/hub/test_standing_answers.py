@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.agents import Updates
-from acphold.errors import JournalUnavailableError
+from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
 from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
@@ -208,6 +208,36 @@ async def test_a_rule_that_ends_while_the_question_is_on_its_way_answers_no_more
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(house.journal.access), "rules", revoked)
             assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_a_rule_that_asks_and_was_made_while_another_answers_is_heeded(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        access = house.journal.access
+        change = access.change_rules
+
+        async def changed(*given: Any) -> list[StandingRule]:
+            await access.add_rule(read_rule("ask run pytest …"))
+            return await change(*given)
+
+        monkeypatch.setattr(access, "change_rules", changed)
+        assert await asking(house, session, "pytest") == REFUSED
+        assert not [it for it in await access.deeds(0, 10) if it.deed == "answer by rule"]
+
+
+async def test_a_person_is_asked_when_a_rule_fails_in_any_way(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: REFUSED
+
+        async def fails(*_: Any) -> list[StandingRule]:
+            raise UnknownSessionError(session)
+
+        monkeypatch.setattr(house.journal.access, "change_rules", fails)
+        assert await asking(house, session, "pytest") == REFUSED
 
 
 @pytest.mark.parametrize("name", ["rules", "change_rules"])

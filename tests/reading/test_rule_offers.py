@@ -13,10 +13,10 @@ import pytest
 from acphold.errors import RuleError
 from acphold.history.times import now_ms
 from acphold.journal.access import Share
-from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, rule_offers
-from acphold.standing import USUAL, RuleChange, folders
+from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, add_rules, rule_offers
+from acphold.standing import USUAL, RuleChange, folders, rest
 from tests.hub.shared import PERMISSION, Shared
-from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work
+from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,9 @@ async def test_guests_and_switched_off_rules_have_no_offers(journal: Path, tmp_p
         assert await texts(house, session, "unknown") == []
         await kept.access.change_rules("", None, RuleChange(is_off=True))
         assert await texts(house, session, question) == []
-        await kept.access.change_rules("", None, RuleChange(is_off=False))
+        await kept.access.change_rules("", None, RuleChange(expires_at=1))
+        assert await texts(house, session, question) == ["run make check"]  # they have expired
+        await kept.access.change_rules("", None, RuleChange(is_off=False, expires_at=0))
         assert await texts(house, session, question) == ["run make check"]
         await kept.access.keep_share(Share(session, "bob", prompts=True))
         assert await texts(house, session, question) == []
@@ -168,3 +170,12 @@ async def test_an_offer_that_would_have_allowed_what_was_refused_makes_no_rule(
         assert await house.journal.access.rules("") == []
         async with asyncio.timeout(10):
             await accept_offer(house.journal, session, question, "run pytest -q", tenant=None)
+        # Also when rules rest there now, and when somebody else may prompt there.
+        access = house.journal.access
+        wider = [made("run pytest …", tmp_path / "project")]
+        await access.add_rule(rest(session, "", now_ms()))
+        with pytest.raises(AllowsRefusedError):
+            await add_rules(house.journal, wider)
+        await access.keep_share(Share(session, "bob", prompts=True))
+        with pytest.raises(AllowsRefusedError):
+            await add_rules(house.journal, wider)

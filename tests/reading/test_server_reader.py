@@ -144,7 +144,7 @@ async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_other
 
 async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
     offer = {"text": "run make", "meaning": "exactly this command", "agent": "claude", "folder": ""}
-    made = json_answer("200 OK", rules=[{"number": 3, "text": "run make"}])
+    made = json_answer("200 OK", rules=[{"number": 3, "text": "run make", "user": "bob"}])
     no = json_answer("409 Conflict", error="it would have allowed 1 question that you refused")
     answers = json_answer("200 OK", offers=[offer]), json_answer("403 Forbidden"), made, no
     async with feed(*answers) as (_, pages):
@@ -152,6 +152,6 @@ async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
         assert (offered.text, offered.agent) == ("run make", "claude")
         assert await pages.offered_rules("s", "q") == []  # a token without the scope
         accepts = partial(pages.make_rules, "s", "q", "run make", all_agents=True, made_with="here")
-        assert await accepts() == [3]
+        assert await accepts() == "acphold rules rm --user bob 3"
         with pytest.raises(RuleError, match="1 question that you refused"):
             await accepts()

@@ -44,14 +44,12 @@ class YesRules:
         async with self._reading() as reader:
             if (question := await _question(reader, session_id, call)) is None:
                 raise RuleError("its question is no longer among the latest entries of the session")
-            numbers = await reader.make_rules(
+            revoke = await reader.make_rules(
                 session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
             at_server = ", on the server's machine, or its page" if reader.origin else ""
-        named = " ".join(map(str, numbers))
         whom = "every agent" if all_agents else offer.agent
-        revoke = f"acphold rules rm {named}{at_server}"
-        return f"From now on: {offer.text}, for {whom}. To revoke it: {revoke}"
+        return f"From now on: {offer.text}, for {whom}. To revoke it: {revoke}{at_server}"
 
 
 async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:

@@ -46,9 +46,9 @@ RESTS_HOW = (
     "You are asked again from now on. The agent reported that it did something other than your "
     "rule {} allows: {}"
 )
-GO_ON = ". To use your rules again in this session: acphold rules rm {}"
+GO_ON = ". To use your rules again in this session: {}"
 
-UNDO = "{} \u00b7 revoke with: acphold rules rm {}"
+UNDO = "{} \u00b7 revoke with: {}"
 
 
 ANSWERED = "answer by rule"
@@ -59,13 +59,15 @@ class Considered(Struct, frozen=True):
     """A question, and the rules that there were when it came.
 
     `watched` is what rules that only watch would have done, as JSON for the answer's entry. `rests`
-    counts how often rules had come to rest in this session when these were read.
+    counts how often rules had come to rest in this session when these were read. `newest` is the
+    highest number of theirs: a person is asked if one that asks was made since.
     """
 
     action: RunAction | EditAction | None
     verdict: Decision
     watched: bytes = b""
     rests: int = 0
+    newest: int = 0
 
     @property
     def unruled(self) -> str:
@@ -170,7 +172,9 @@ class StandingAnswers:
             watched = encode(
                 {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
             )
-        return Considered(None if isinstance(action, Unclear) else action, verdict, watched, rests)
+        newest = max(_numbers(rules))
+        clear = None if isinstance(action, Unclear) else action
+        return Considered(clear, verdict, watched, rests, newest)
 
     async def answer(
         self, considered: Considered, question: AskedQuestion, before: int
@@ -180,6 +184,7 @@ class StandingAnswers:
         if action is None or not verdict.allows:
             return None
         from acphold.standing import MOST_ANSWERS, RuleChange, allow_once
+        from acphold.standing.rules import revoke_words
 
         if (option := allow_once(question.params)) is None:
             return None
@@ -194,13 +199,19 @@ class StandingAnswers:
                 used = await self._journal.access.change_rules(
                     self._session.tenant, numbers, RuleChange(used_at=now)
                 )
+                if len(used) != len(numbers) or any(
+                    not rule.is_live(now) or rule.is_off or rule.watches for rule in used
+                ):
+                    return None
+                known = await self._journal.access.rules(self._session.tenant)
+                if any(it.verdict == "ask" and it.number > considered.newest for it in known):
+                    return None
                 await self._journal.access.keep_deeds([self._deed(rule, now) for rule in used])
             except JournalError as exc:
                 log.warning("session %s: no rule answers: %s", self._session.id, exc)
                 return None
-            if len(used) != len(numbers) or any(
-                not rule.is_live(now) or rule.is_off or rule.watches for rule in used
-            ):
+            except Exception:
+                log.exception("session %s: a person is asked instead", self._session.id)
                 return None
             if self._rests_since(considered):
                 return None
@@ -208,7 +219,8 @@ class StandingAnswers:
         spoken = " and ".join(map(str, numbers))
         call = question.tool_call
         facts = {"numbers": numbers, "user": self._session.tenant}
-        words, update = UNDO.format(verdict.why, numbers[0]), b""
+        undo = revoke_words(numbers[:1], self._session.tenant)
+        words, update = UNDO.format(verdict.why, undo), b""
         if (id_ := string(call.get("toolCallId"))) is not None:
             line = {"type": "content", "content": {"type": "text", "text": words}}
             mark = encode({**facts, "words": words})
@@ -238,6 +250,7 @@ class StandingAnswers:
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update reports something else for a call that was allowed."""
         from acphold.standing import decoded_call, differs, rest
+        from acphold.standing.rules import revoke_words
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
@@ -251,7 +264,8 @@ class StandingAnswers:
             words = RESTS_HOW.format(call.numbers, string(parts.get("title")) or id_)
             rule = rest(self._session.id, self._session.tenant, now_ms())
             try:
-                words += GO_ON.format((await self._journal.access.add_rule(rule)).number)
+                made = await self._journal.access.add_rule(rule)
+                words += GO_ON.format(revoke_words([made.number], made.person))
                 self._rest = False
             except JournalError as exc:  # then for as long as this process has the session
                 log.warning(

@@ -202,8 +202,9 @@ class LocalReader:
 
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
-    ) -> Sequence[int]:
+    ) -> str:
         from acphold.reading.rule_offers import accept_offer
+        from acphold.standing.rules import revoke_words
 
         made = await accept_offer(
             self.journal,
@@ -219,7 +220,7 @@ class LocalReader:
             Deed(at=at, deed="add rule", name=it.text[:200], transport="command") for it in made
         ]
         await self.journal.access.keep_deeds(deeds)
-        return [rule.number for rule in made]
+        return revoke_words([rule.number for rule in made], made[0].person)
 
     async def new_rules(self, device: str) -> Sequence[str]:
         now = now_ms()

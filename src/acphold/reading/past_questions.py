@@ -49,9 +49,17 @@ class PastQuestion(Struct, frozen=True):
     unruled: str = ""
 
     def judged(
-        self, rules: Iterable[StandingRule], *, now: int | None = None, mode: str = ""
+        self,
+        rules: Iterable[StandingRule],
+        *,
+        now: int | None = None,
+        mode: str = "",
+        guests: bool = True,
     ) -> Decision:
-        """Return what these rules say, at the time of the question or at `now`, in that mode."""
+        """Return what these rules say, at the time of the question or at `now`, in that mode.
+
+        Without `guests`, as if nobody else could prompt in the session.
+        """
         row = self.row
         at = Circumstances(
             short_name(row.agent),
@@ -61,7 +69,7 @@ class PastQuestion(Struct, frozen=True):
             self.at if now is None else now,
             mode=mode,
             kept=self.kept,
-            has_guests=any(row.shared_with.values()),
+            has_guests=guests and any(row.shared_with.values()),
         )
         return decide(self.action, rules, at)
 
@@ -70,7 +78,9 @@ class PastQuestion(Struct, frozen=True):
         return self.judged([replace(rule, number=1, expires_at=0)]).allows
 
 
-async def past_questions(journal: Journal, since: int, whose: Whose) -> AsyncIterator[PastQuestion]:
+async def past_questions(
+    journal: Journal, since: int, whose: Whose, *, only_refused: bool = False
+) -> AsyncIterator[PastQuestion]:
     """Yield the decided permission questions since then (ms since the epoch), newest first."""
     before: int | None = None
     while True:
@@ -78,7 +88,8 @@ async def past_questions(journal: Journal, since: int, whose: Whose) -> AsyncIte
         for each in found:
             if each.answered_at < since:
                 return
-            yield await past_question(journal, each)
+            if not only_refused or _decided(each) == "refused":
+                yield await past_question(journal, each)
         if before is None:
             return
 
@@ -87,16 +98,19 @@ async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
     """Return a question of the inbox with its action."""
     question, row, came = each.question, each.row, each.decided or Decided("", Came(""))
     action = await action_then(journal, row, question, each.seq)
-    how = "" if came.client is None or came.rules else came.came.how
-    decided: Literal["allowed", "refused", ""] = ""
-    if how.startswith("allow"):
-        decided = "allowed"
-    elif how.startswith("reject"):
-        decided = "refused"
-    kept = kept_paths(journal)
+    by, kept = _decided(each), kept_paths(journal)
     return PastQuestion(
-        row, question.id, each.at, each.asks, action, decided, kept, came.rules, came.unruled
+        row, question.id, each.at, each.asks, action, by, kept, came.rules, came.unruled
     )
+
+
+def _decided(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
+    came = each.decided
+    if came is None or came.client is None or came.rules:
+        return ""
+    if came.came.how.startswith("allow"):
+        return "allowed"
+    return "refused" if came.came.how.startswith("reject") else ""
 
 
 def kept_paths(journal: Journal) -> tuple[str, ...]:

@@ -94,11 +94,11 @@ async def rule_offers(
         return []
     if allow_once(question.params) is None:
         return []
-    rules = [rule for rule in await journal.access.rules(row.tenant) if not rule.ended_at]
+    now = now_ms()
+    rules = [rule for rule in await journal.access.rules(row.tenant) if rule.is_live(now)]
     if rules and all(rule.is_off for rule in rules):
         return []  # they were switched off
     summary = await journal.summary(session_id)
-    now = now_ms()
     at = Circumstances(
         short_name(row.agent),
         row.cwd,
@@ -168,15 +168,17 @@ async def add_rules(
 
 async def _refused(journal: Journal, rules: Sequence[StandingRule]) -> list[PastQuestion]:
     """Return the questions that the rules would have allowed, beside those that there are, and
-    that their person refused."""
+    that their person refused; also where rules rest, or somebody else may prompt, now."""
     person = rules[0].person
-    known = [rule for rule in await journal.access.rules(person) if not rule.watches]
+    found = await journal.access.rules(person)
+    known = [rule for rule in found if not (rule.watches or rule.is_rest)]
     first = max((rule.number for rule in known), default=0) + 1
     new = [replace(rule, number=first + at, expires_at=0) for at, rule in enumerate(rules)]
+    since = now_ms() - REFUSED_SINCE
     return [
         each
-        async for each in past_questions(journal, now_ms() - REFUSED_SINCE, Whose(person))
-        if each.decided == "refused" and _uses(each.judged([*known, *new]), first)
+        async for each in past_questions(journal, since, Whose(person), only_refused=True)
+        if _uses(each.judged([*known, *new], guests=False), first)
     ]
 
 

@@ -221,6 +221,7 @@ class _RemoteRules(Struct):
 
 class _MadeRule(Struct):
     number: int
+    user: str = ""
 
 
 class _MadeRules(Struct):
@@ -409,7 +410,9 @@ class ServerReader:
 
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
-    ) -> Sequence[int]:
+    ) -> str:
+        from acphold.standing.rules import revoke_words
+
         said = {
             "sessionId": session_id,
             "questionId": question_id,
@@ -427,7 +430,8 @@ class ServerReader:
         if not answer.is_success:
             where = f"{self.origin}/rules"
             raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
-        return [rule.number for rule in self._read(answer.content, _MadeRules).rules]
+        made = self._read(answer.content, _MadeRules).rules
+        return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token

@@ -193,9 +193,9 @@ class SessionReader(Protocol):
 
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
-    ) -> Sequence[int]:
-        """Make an offered rule, for the agent that asked or for all; return the numbers of what
-        was made. Raises RuleError; a server refuses with RemoteRefusalError."""
+    ) -> str:
+        """Make an offered rule, for the agent that asked or for all; return the command that
+        revokes it. Raises RuleError; a server refuses with RemoteRefusalError."""
 
     async def new_rules(self, device: str) -> Sequence[str]:
         """Return the texts of the person's rules that were not made on this device, and that none

@@ -19,7 +19,7 @@ from acphold.standing.asked_actions import Action, EditAction, RunAction
 from acphold.standing.folders import is_in, no_edit, real
 from acphold.standing.plain_commands import PlainCommand, UnreadableLine, read_line
 from acphold.standing.programs import no_arguments, row_of
-from acphold.standing.rules import StandingRule, quoted
+from acphold.standing.rules import StandingRule, quoted, revoke_words
 
 MOST_ANSWERS: Final = 20
 """Answers that rules give in one turn; they rest after that."""
@@ -92,7 +92,7 @@ def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) 
         if rule.is_rest:
             raise _AskedError(
                 "rules are paused in this session: its agent did something other than was allowed; "
-                f"to use them again: acphold rules rm {rule.number}",
+                f"to use them again: {revoke_words([rule.number], rule.person)}",
                 rule,
             )
     if at.has_guests:

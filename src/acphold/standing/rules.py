@@ -149,6 +149,12 @@ def quoted(word: str) -> str:
     return f'"{word}"' if "'" in word else f"'{word}'"
 
 
+def revoke_words(numbers: Sequence[int], person: str) -> str:
+    """The command that revokes these rules of a person; each person has their own numbers."""
+    whose = f"--user {quoted(person)} " if person else ""
+    return f"acphold rules rm {whose}{' '.join(map(str, numbers))}"
+
+
 def typed_words(words: Sequence[str]) -> str:
     """The text of a rule from the words of a command line, of which one may hold all of it."""
     return (
