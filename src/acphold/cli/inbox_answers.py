@@ -126,6 +126,7 @@ class InboxVisit:
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}
+        self._elsewhere: set[str] = set()
         self._calls: dict[str, InboxQuestion] = {}
         self._later = 0
         self._changed = asyncio.Event()
@@ -141,15 +142,19 @@ class InboxVisit:
         try:
             async with self._connected() as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
-                while len(self._items) > self._later:
+                known = self._elsewhere
+                while self._asks or (self._answers.is_offering and self._elsewhere <= known):
                     self._changed.clear()
                     try:
                         async with asyncio.timeout(LOOK_SECONDS):
-                            await self._changed.wait()
+                            if self._asks:
+                                known = self._elsewhere
+                                await self._changed.wait()
+                            else:  # until another session asks, too
+                                await self._answers.offered()
                     except TimeoutError:
                         pass
                     await self._look()
-                await self._answers.offered()
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()
             if self._items:  # still open, and unreachable: the other sessions come first
@@ -158,9 +163,15 @@ class InboxVisit:
             await self._answers.aclose()
         return {*self._items}
 
+    @property
+    def _asks(self) -> bool:
+        """True while questions are open that were not left for later."""
+        return len(self._items) > self._later
+
     async def _look(self) -> None:
         found = await self._reader.questions()
         self._items = {it.question.id: it for it in found if it.row.session_id == self._session_id}
+        self._elsewhere = {it.question.id for it in found} - set(self._items)
         for item in self._items.values():
             if (raw := item.call.get("toolCallId")) is not None:
                 self._calls[raw.decode(errors="replace").strip('"')] = item

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
     from acphold.client.form_answers import Filled
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+MAKING_SECONDS = 10.0
+"""Seconds that a chosen rule has to be made when its questions are left."""
 
 ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
 """The result of a form, by the key that it was left with."""
@@ -117,6 +123,7 @@ class PersonAnswers:
         self._asking = asyncio.Lock()
         self._rules = rules
         self._offering: asyncio.Task[None] | None = None
+        self._making: set[asyncio.Task[None]] = set()
 
     @property
     def face(self) -> Face:
@@ -153,17 +160,32 @@ class PersonAnswers:
         """Offer to make a yes standing; its question was answered, and nobody waits for this."""
         session_id, call = question.session_id, question.tool_call.tool_call_id
         try:
-            if not (offers := await rules.offered(session_id, call)):
-                return
-            answer = await self.face.choose(standing(offers))
-            if answer is None:
-                return
-            offer = offers[int(answer.removesuffix("*"))]
-            made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
+            offers = await rules.offered(session_id, call)
+        except AcpholdError as error:
+            log.info("no rule is offered: %s", error)  # nobody has asked for one
+            return
+        answer = await self.face.choose(standing(offers)) if offers else None
+        if answer is None:
+            return
+        offer = offers[int(answer.removesuffix("*"))]
+        made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
+        # It is no offer any more: the next question does not put it away.
+        making = asyncio.create_task(self._make(made), name="rule")
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        await asyncio.shield(making)
+
+    async def _make(self, made: Awaitable[str]) -> None:
+        try:
             self._flow.tell(await made)
         except AcpholdError as error:
             self._flow.tell(f"No rule was made: {error}")
         self.face.changed()
+
+    @property
+    def is_offering(self) -> bool:
+        """True until the person has taken an offer that is shown, or put it away."""
+        return self._offering is not None and not self._offering.done()
 
     async def offered(self) -> None:
         """Wait until the person has taken an offer that is shown, or put it away."""
@@ -171,8 +193,13 @@ class PersonAnswers:
             await asyncio.wait([self._offering])
 
     async def aclose(self) -> None:
-        """Put an offer away that is shown."""
-        await end(self._offering)
+        """Put an offer away that is shown; a rule that was chosen is made, if it takes not long."""
+        try:
+            await end(self._offering)
+            if self._making:
+                await asyncio.wait(self._making, timeout=MAKING_SECONDS)
+        finally:
+            await end(*self._making)
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask the person to open a page, showing its whole address."""

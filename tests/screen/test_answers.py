@@ -1,0 +1,69 @@
+"""A rule that a person has chosen, and questions that come while it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from acphold.client import PermissionQuestion
+from acphold.errors import ConnectionLostError
+from acphold.history.timeline import ToolCall
+from acphold.reading.session_reader import OfferedRule
+from acphold.schema import PermissionOption, RequestPermissionRequest
+from acphold.screen.answers import PersonAnswers
+from acphold.screen.flow import Flow
+from tests.screen.test_chat import Keys
+from tests.screen.test_flow import taken
+
+DEADLINE = 20
+
+
+class Maker:
+    """Makes a rule when it is let; offers one, or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+
+    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        if self.fails:
+            raise ConnectionLostError("away")
+        return [OfferedRule("run make", "exactly this command", "claude")] if call == "a" else []
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        self.begun.set()
+        await self.may.wait()
+        return f"From now on: {offer.text}"
+
+
+def question(call: str) -> PermissionQuestion:
+    option = PermissionOption(option_id="yes", name="Yes", kind="allow_once")
+    about = ToolCall(call, {"title": b'"make"'})
+    return PermissionQuestion("s", about, (option,), cast(RequestPermissionRequest, None))
+
+
+async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
+    flow, maker = Flow(), Maker()
+    answers = PersonAnswers(flow, rules=maker)
+    answers.face = Keys("y", "s", "y")
+    async with asyncio.timeout(DEADLINE):
+        await answers.on_permission(question("a"))
+        await maker.begun.wait()
+        assert await answers.on_permission(question("b")) == "yes"
+        closing = asyncio.create_task(answers.aclose())
+        maker.may.set()
+        await closing
+    assert "From now on: run make" in str(taken(flow))
+
+
+async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
+    flow = Flow()
+    answers = PersonAnswers(flow, rules=Maker(fails=True))
+    answers.face = Keys("y")
+    async with asyncio.timeout(DEADLINE):
+        await answers.on_permission(question("a"))
+        await answers.offered()
+    assert "No rule" not in str(taken(flow))
