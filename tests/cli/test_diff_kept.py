@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,23 @@ def test_without_kept_files_it_says_that_only_reported_edits_are_shown(
     assert acphold.run("diff", "aa", "--root", str(project.top)).code == 2
     [facts] = map(json.loads, acphold.run("diff", "aa", "--json").out.splitlines())
     assert (facts["how"], facts["turns"]) == ("reported", [1])
+
+
+def test_a_name_that_is_not_utf_8_is_in_the_json_all_the_same(
+    acphold: CommandLine, journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = KeptSession(journal, project)
+    name = os.fsdecode(b"odd\xff.txt")
+
+    def more() -> None:
+        (project.top / name).write_text("new\n")
+
+    made.turn("More", does=more)
+    done = acphold.run("diff", "aa", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out.splitlines()[-1])["path"] == "odd?.txt"
+    monkeypatch.chdir(project.top)
+    for form in ("json", "agent-trace"):
+        done = acphold.run("why", f"{name}:1", "--format", form)
+        assert done.code == 0, done.err
+        assert "odd?.txt" in done.out

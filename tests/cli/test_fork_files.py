@@ -68,7 +68,7 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 2\n"
     assert f"its files are in {tmp_path}/new" in done.err
     assert "not in it: ignored files and 1 file left out (.env)" in done.err
-    assert f"git worktree remove --force {tmp_path}/new" in done.err
+    assert f"git worktree remove {tmp_path}/new" in done.err
     assert project.status(tmp_path / "new") == " M a.txt\0"
     assert f"{tmp_path}/new" in acphold.run("show", done.out.strip()).out
 

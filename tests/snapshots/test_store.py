@@ -38,6 +38,17 @@ def test_what_is_not_kept_is_gone_from_the_disk(project: Project) -> None:
     assert project.take().tree == first.tree
 
 
+def test_copies_that_a_killed_process_has_left_go_with_the_next_upkeep(project: Project) -> None:
+    store = project.store(project.take())
+    os.mkdir(os.path.join(store.path, "indexabc"))
+    for name in ("indexabc/HEAD", "includeabc"):
+        with open(os.path.join(store.path, name), "w"):
+            pass
+    store.keep([], soon())
+    assert not [name for name in os.listdir(store.path) if name.endswith("abc")]
+    assert "a.txt" in project.names(project.take())
+
+
 def test_what_the_journal_may_still_name_stays(project: Project) -> None:
     taken = project.take()
     project.store(taken).keep([], soon())

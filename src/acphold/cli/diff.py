@@ -14,6 +14,7 @@ from acphold.cli.journals import opened
 from acphold.cli.places import place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.history.raw_update import storable
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import Journal, SessionRow, history
 from acphold.origins.kept_changes import How, KeptChanges, kept_changes, some
@@ -147,13 +148,13 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
         for part in kept.parts:
             step = part.step
             _print_json(
-                path=part.path,
+                path=storable(part.path),
                 how=part.how.value,
                 turns=list(step.turns),
                 between=None if step.turns else list(step.between),
                 isSure=step.is_sure,
                 others=[it.session_id for it in kept.company if it.step == step],
-                root=kept.root,
+                root=storable(kept.root),
                 patch=part.patch.decode(errors="replace"),
             )
     elif by_turn:
@@ -187,7 +188,11 @@ def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:
         for file in files:
             gap = None if file.gap is None else file.gap.value
             _print_json(
-                path=file.path, how="reported", turns=list(file.turns), gap=gap, patch=file.patch
+                path=storable(file.path),
+                how="reported",
+                turns=list(file.turns),
+                gap=gap,
+                patch=storable(file.patch),
             )
     else:
         _print("".join(file.patch for file in files).encode(errors="replace"))

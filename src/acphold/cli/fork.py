@@ -168,7 +168,7 @@ def told_files(there: KeptThere) -> str:
     if there.laid.why_plain:
         lines.append(f"a plain folder: {there.laid.why_plain}")
     else:
-        lines.append(f"`git worktree remove --force {shlex.quote(there.laid.folder)}` removes it")
+        lines.append(f"`git worktree remove {shlex.quote(there.laid.folder)}` removes it")
     missing = "ignored files"
     if count := there.snapshot.left_out_count:
         names = ", ".join(path for path, _ in there.snapshot.left_out[:3])

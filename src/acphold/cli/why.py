@@ -18,6 +18,7 @@ from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
 from acphold.errors import UnknownSessionError
 from acphold.exports.markdown import plain
+from acphold.history.raw_update import storable
 from acphold.journal import Journal
 from acphold.origins.agent_trace import Run, runs, trace_record
 from acphold.origins.why import Lines, Origin, TurnFacts, below, kept_folder, origins, turn_facts
@@ -231,7 +232,7 @@ def _json(run: Run, facts: Facts) -> dict[str, object]:
         claim = run.origin.claims[0]
         its = facts[claim.session_id, claim.turn]
     return {
-        "path": run.path,
+        "path": storable(run.path),
         "firstLine": run.first,
         "lastLine": run.last,
         "how": run.origin.how,
@@ -315,7 +316,11 @@ def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
         if turns_of := sorted(
             {(it.session_id, it.turn) for run in its for it in run.origin.claims}
         ):
-            named = ", ".join(f"turn {turn} of {session_id}" for session_id, turn in turns_of[:5])
+            named = ", ".join(
+                f"turn {turn} of {session_id}" for session_id, turn in turns_of[:SHOWN_TURNS]
+            )
+            if len(turns_of) > SHOWN_TURNS:
+                named += f" and {len(turns_of) - SHOWN_TURNS} more"
             yield "  " + on_one_line(named)
 
 

@@ -43,7 +43,7 @@ class SentSession(Struct, frozen=True):
 
 
 class SentFiles(Struct, frozen=True):
-    """A snapshot that can be sent: as in `TurnSnapshot`; `below` is the session's folder in it."""
+    """A snapshot that can be sent: as in `TurnSnapshot`."""
 
     tree: str
     commit: str | None
@@ -147,7 +147,7 @@ class Done(Struct, frozen=True, tag="done"):
     project: str = ""
 
 
-class Refused(Struct, frozen=True, tag="refused"):
+class MoveRefused(Struct, frozen=True, tag="refused"):
     """One of them stops, and says why."""
 
     why: str
@@ -165,7 +165,7 @@ Frame: TypeAlias = (
     | Ready
     | Marked
     | Done
-    | Refused
+    | MoveRefused
 )
 
 F = TypeVar("F", bound=Struct)
@@ -233,11 +233,11 @@ class MoveLine:
             raise MoveRefusedError("the other machine sent something unexpected") from None
         if isinstance(frame, kinds):
             return frame
-        if isinstance(frame, Refused):
+        if isinstance(frame, MoveRefused):
             raise MoveRefusedError(frame.why)
         raise MoveRefusedError("the other machine sent something unexpected")
 
     async def refuse(self, why: str) -> None:
         """Tell the other side why this one stops; it may be gone."""
         with suppress(ConnectionLostError):  # it learns of that by itself
-            await self.send(Refused(why))
+            await self.send(MoveRefused(why))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 from uuid import uuid4
 
+from acphold.history.raw_update import storable
 from acphold.origins.why import Origin, TurnFacts
 from acphold.version import __version__
 
@@ -68,7 +69,7 @@ def trace_record(
         **({"vcs": {"type": "git", "revision": commit}} if commit else {}),
         "tool": {"name": "acphold", "version": __version__},
         "files": [
-            {"path": path, "conversations": [*conversations.values()]}
+            {"path": storable(path), "conversations": [*conversations.values()]}
             for path, conversations in files.items()
         ],
     }

@@ -68,6 +68,8 @@ class Versions:
     def step(self, before: str | None, after: str, claim: Claim | None = None) -> None:
         """Note that one version followed another, None for no file; `claim` is what is known of
         it. What leads back to an earlier version is no origin of it."""
+        if self.is_too_much:  # no answer comes of it, and each step walks the versions before it
+            return
         if before is not None:
             if self._is_above(after, before):
                 return

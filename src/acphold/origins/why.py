@@ -40,7 +40,7 @@ from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.threads import Threads
 
 SECONDS: Final = 60.0
-"""Seconds that an answer may take, beside reading the journal."""
+"""Seconds that each step of an answer may take, beside reading the journal."""
 
 PROMPT_CHARACTERS: Final = 100_000
 
@@ -107,11 +107,10 @@ async def origins(
     threads = Threads(1)
     paths = [it.path for it in asked]
     found_versions = [Versions() for _ in asked]
-    deadline = time.monotonic() + SECONDS
     for store in found:
         its = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
         trees = {one.tree for rows in its.values() for one in rows}
-        blobs = await threads.run(lambda _, s=store, t=trees: _blobs(s, t, paths, deadline))  # type: ignore[misc]
+        blobs = await threads.run(lambda _, s=store, t=trees: _blobs(s, t, paths, _deadline()))  # type: ignore[misc]
         chains: list[_Chain] = []
         for (_, session_id, root), rows in its.items():
             if not any(_changes(blobs, rows, path) for path in paths):
@@ -125,10 +124,14 @@ async def origins(
             chains.append(_Chain(row, spans, rows, shown))
         await threads.run(
             lambda _, s=store, b=blobs, c=chains: _fill(  # type: ignore[misc]
-                s, b, c, paths, found_versions, deadline
+                s, b, c, paths, found_versions, _deadline()
             )
         )
-    return await threads.run(lambda _: _asked(found_versions, asked, deadline))
+    return await threads.run(lambda _: _asked(found_versions, asked, _deadline()))
+
+
+def _deadline() -> float:
+    return time.monotonic() + SECONDS
 
 
 @contextmanager

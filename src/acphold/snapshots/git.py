@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.program import on_path
 from acphold.processes.program_group import ProgramGroup
 
@@ -33,6 +33,10 @@ HARMLESS = (
 
 class GitError(AcpholdError):
     """A call of git failed; it says why in its own words."""
+
+
+class GitNotStartedError(GitError):
+    """Git could not be started."""
 
 
 def program() -> str | None:
@@ -88,9 +92,11 @@ class Git:
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Return the output of a call; raises GitError, TimeoutError, BufferError and
-        AgentStartError."""
-        ended = self._group.run([*self._start, *arguments], self._env, stdin=stdin)
+        """Return the output of a call; raises GitError, TimeoutError and BufferError."""
+        try:
+            ended = self._group.run([*self._start, *arguments], self._env, stdin=stdin)
+        except AgentStartError as error:
+            raise GitNotStartedError(str(error)) from error
         if ended.status != 0:
             said = ended.errors.decode(errors="replace").strip().partition("\n")[0]
             words = [word for word in arguments if not word.startswith("-") and "=" not in word]

@@ -30,7 +30,7 @@ from msgspec import Struct
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head, object_format
-from acphold.snapshots.git import Git, GitError, personal_excludes, program
+from acphold.snapshots.git import Git, GitError, GitNotStartedError, personal_excludes, program
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 
@@ -150,10 +150,10 @@ def take(
     except TimeoutError as error:
         is_passing = isinstance(error, StoreInUseError)
         return NotTaken(f"it took too long: {error}", "passing" if is_passing else "slow")
+    except (GitNotStartedError, AgentStartError) as error:
+        return NotTaken(str(error))
     except (GitError, BufferError) as error:
         return NotTaken(str(error), "folder")
-    except AgentStartError as error:
-        return NotTaken(str(error))
     except OSError as error:
         return NotTaken(error.strerror or str(error))
 

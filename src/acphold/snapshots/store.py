@@ -145,6 +145,10 @@ class SnapshotStore:
             for name in os.listdir(os.path.join(self.path, "objects", "pack")):
                 if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
                     os.unlink(os.path.join(self.path, "objects", "pack", name))
+            for entry in os.listdir(self.path):
+                if entry.startswith(("index", "include")):
+                    path = os.path.join(self.path, entry)
+                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             kept = {*trees, *self._fresh(since)}
             self._forget_others(kept)
             git = self.git(group)

@@ -27,6 +27,7 @@ from typing import Final
 import msgspec
 
 from acphold.history import Segment
+from acphold.history.raw_update import storable
 from acphold.history.turn_spans import TurnSpan, turn_spans
 from acphold.history.words import document
 from acphold.journal import Journal, SessionRow
@@ -127,7 +128,9 @@ class SessionChanges:
         else:
             found = await session_diff(bounded, row, spans, turn, look, self._threads)
             found = [file for file in found if file.patch or file.gap]
-        if path is not None and not (found := [file for file in found if file.path == path]):
+        if path is not None and not (
+            found := [file for file in found if storable(file.path) == path]
+        ):
             raise RefusedError(404, "the session changed no such file")
         shown = found[:MOST_FILES]
         told = {number for file in shown for number in file.turns if number}
@@ -209,8 +212,8 @@ def _file(file: FileDiff, room: int) -> tuple[dict[str, object], int]:
         patch = patch[:room].rpartition("\n")[0]
         patch += "\n" if patch else ""
     facts = {
-        "path": file.path,
-        "patch": patch,
+        "path": storable(file.path),
+        "patch": storable(patch),
         "added": lines.count("+"),
         "removed": lines.count("-"),
         "rest": file.patch.count("\n") - patch.count("\n"),
@@ -235,6 +238,6 @@ def _json(
         "more": more,
         "prompts": prompts,
         "kept": notes is not None,
-        "notes": notes or [],
+        "notes": [storable(note) for note in notes or ()],
     }
     return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
