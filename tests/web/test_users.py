@@ -85,9 +85,10 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert session_id in theirs or found.body == missing.body
         decided = await web.get(f"/inbox/history?session={session_id}", token)
         assert decided.status == (200 if session_id in theirs else 404)
-        for report in ("", "/export", "/changes"):
+        for report in ("", "/export", "/changes", "/kept"):
             told = await web.get(f"/sessions/{session_id}{report}", token)
-            assert told.status == (200 if session_id in theirs else 404)
+            is_shared = user == "rita" and report == "/kept"  # without files
+            assert told.status == (404 if session_id not in theirs else 403 if is_shared else 200)
             nothing = await web.get(f"/sessions/missing{report}", token)
             assert session_id in theirs or told.body == nothing.body
     ids = quote(json.dumps([*SEEN[None]]))
@@ -108,11 +109,13 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     """Who adds one has a test for it that asks as each user, and adds it here."""
     asked_above = ["/sessions", "/entries", "/export", "/search", "/sessions/feed"]
     asked_above += ["/inbox", "/inbox/history", "/usage", "/metrics"]
-    asked_above += ["/changes", "/glances", "/contexts"]
+    asked_above += ["/changes", "/kept", "/glances", "/contexts"]
     asked_below = ["/codes"]
     asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
     asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
     asked_elsewhere += ["/browser"]  # test_browsers.py
+    rules = ("", "/offers", "/on", "/off", "/seen")
+    asked_elsewhere += [f"/rules{name}" for name in rules]  # test_rule_requests.py
     of_nobody = ["/", "/health", "/pair", "/page/", "/worker.js", "/manifest.webmanifest"]
     known = {*asked_above, *asked_below, *asked_elsewhere, *of_nobody}
     assert {ENDPOINT, OWNERS} | set(_addresses()) == known
