@@ -1,11 +1,10 @@
-"""Docstrings name members of classes that are there."""
+"""Docstrings and comments name members of classes that are there."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import acphold
@@ -18,23 +17,30 @@ OUTSIDE = {"Struct", "Protocol", "Exception", "StrEnum", "Enum", "Flag", "NamedT
 MEMBER = re.compile(r"`([A-Z]\w*[a-z]\w*)\.(\w+)")
 
 
-@cache
-def modules() -> dict[Path, ast.Module]:
-    found = (it for it in SOURCE.rglob("*.py") if "node_modules" not in it.parts)
-    return {it: ast.parse(it.read_text(encoding="utf-8")) for it in found}
-
-
-@cache
-def classes() -> dict[str, tuple[set[str], set[str]]]:
+class Classes:
     """The members of each class, and its bases; those of classes of one name together."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
-    for tree in modules().values():
-        for node in ast.walk(tree):
+
+    def __init__(self) -> None:
+        self.members: dict[str, set[str]] = {}
+        self.bases: dict[str, set[str]] = {}
+
+    def add(self, nodes: list[ast.stmt]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.If):  # for type checkers alone
+                self.add(node.body)
             if isinstance(node, ast.ClassDef):
-                names, bases = found.setdefault(node.name, (set(), set()))
-                names.update(members(node))
-                bases.update(ast.unparse(it).partition("[")[0].split(".")[-1] for it in node.bases)
-    return found
+                self.members.setdefault(node.name, set()).update(members(node))
+                bases = {ast.unparse(it).partition("[")[0].split(".")[-1] for it in node.bases}
+                self.bases.setdefault(node.name, set()).update(bases - OUTSIDE - {node.name})
+
+    def has(self, name: str, member: str) -> bool:
+        return name in OUTSIDE or (
+            name in self.members
+            and (
+                member in self.members[name]
+                or any(self.has(base, member) for base in self.bases[name])
+            )
+        )
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
@@ -46,21 +52,14 @@ def members(node: ast.ClassDef) -> Iterator[str]:
                 yield name
 
 
-def has(name: str, member: str) -> bool:
-    if name in OUTSIDE or name not in classes():
-        return name in OUTSIDE
-    names, bases = classes()[name]
-    return member in names or any(has(base, member) for base in bases - {name} - OUTSIDE)
-
-
-def texts() -> Iterator[tuple[str, str]]:
-    for path, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{path.relative_to(SOURCE)}:{node.lineno}", node.value
-
-
-def test_each_member_of_a_class_that_a_docstring_names_is_there() -> None:
-    named = [(place, *it) for place, text in texts() for it in MEMBER.findall(text)]
+def test_each_member_of_a_class_that_is_named_is_there() -> None:
+    classes = Classes()
+    named: list[tuple[str, str, str]] = []
+    for path in SOURCE.rglob("*.py"):
+        if "node_modules" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            classes.add(ast.parse(text).body)
+            place = str(path.relative_to(SOURCE))
+            named += [(place, *found) for found in MEMBER.findall(text)]
     assert len(named) > 100
-    assert [it for it in named if not has(it[1], it[2])] == []
+    assert [it for it in named if not classes.has(it[1], it[2])] == []
