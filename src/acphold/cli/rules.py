@@ -327,7 +327,7 @@ async def _note(journal: Journal, deed: str, name: str) -> None:
 
 def _told(rule: StandingRule) -> str:
     marks = [
-        "off" if rule.is_off else "",
+        "off" if rule.is_off and rule.verdict == "allow" else "",
         "only watches" if rule.watches else "",
         "" if rule.is_seen else f"new, made with {rule.made_with or 'an unknown program'}",
     ]

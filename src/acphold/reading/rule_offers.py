@@ -96,7 +96,8 @@ async def rule_offers(
         return []
     now = now_ms()
     rules = [rule for rule in await journal.access.rules(row.tenant) if rule.is_live(now)]
-    if rules and all(rule.is_off for rule in rules):
+    answering = [rule for rule in rules if rule.verdict == "allow"]
+    if answering and all(rule.is_off for rule in answering):
         return []  # they were switched off
     summary = await journal.summary(session_id)
     at = Circumstances(

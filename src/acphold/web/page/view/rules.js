@@ -42,7 +42,8 @@ export function Rules() {
     await what().catch((error) => setProblem(error.message));
     setBusy(false);
   };
-  const isOff = Boolean(rules?.length) && rules?.every((each) => each.isOff);
+  const answering = (rules ?? []).filter((each) => !each.asks);  // those that ask do so while rules are off, too
+  const isOff = answering.length > 0 && answering.every((each) => each.isOff);
   const turn = () =>
     act(async () => {
       setRules(await changeRule("POST", isOff ? "/rules/on" : "/rules/off"));
@@ -63,8 +64,8 @@ export function Rules() {
     <p class="away" role="status">${told}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. After you have allowed a command once, you can allow it from now on.</p>`}
-    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${rule.isOff ? "off" : ""}>
-      <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && "off", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${rule.isOff && !rule.asks ? "off" : ""}>
+      <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
       <p>${line(rule.meaning, 400)}</p>
       <p class="aside"><span title=${rule.folder}>${rule.folder ? `in ${baseName(rule.folder)}` : "everywhere"}</span> · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
