@@ -14,7 +14,7 @@ from acphold.errors import RuleError
 from acphold.history.times import now_ms
 from acphold.journal.access import Share
 from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, add_rules, rule_offers
-from acphold.standing import USUAL, RuleChange, folders, rest
+from acphold.standing import USUAL, RuleChange, folders, read_rule, rest
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 
@@ -118,6 +118,7 @@ async def test_guests_and_switched_off_rules_have_no_offers(journal: Path, tmp_p
         assert await texts(house, session, question, "bob") == []
         assert await texts(house, session, "unknown") == []
         await kept.access.change_rules("", None, RuleChange(is_off=True))
+        await kept.access.add_rule(read_rule("ask run id"))  # and is on
         assert await texts(house, session, question) == []
         await kept.access.change_rules("", None, RuleChange(expires_at=1))
         assert await texts(house, session, question) == ["run make check"]  # they have expired
