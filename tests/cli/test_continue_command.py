@@ -112,7 +112,7 @@ def test_errors_of_the_other_machine_and_of_the_way_there_are_said(
     assert "no session id begins with 'zz'" in none.err + none.out
     write(tmp_path / "bin" / "ssh", "#!/bin/sh\necho 'me@there: Permission denied' >&2; exit 255\n")
     lost = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "me@there: Permission denied; start the same command again" in lost.err
+    assert "(me@there: Permission denied); start the same command again" in lost.err
     assert acphold.run("list").out.count("on me@there") == 0
 
 
