@@ -116,7 +116,7 @@ def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_the
     begin(page, served, tmp_path / "rows", "ask me")
     expect(page.get_by_role("button", name="Allow once")).to_be_visible()
     page.goto(f"{served.url}/#/")
-    inbox = page.locator(".inbox")
+    inbox = page.locator("section.inbox")
     expect(inbox).to_contain_text("python -m pytest -q && git push --force")
     inbox.get_by_role("button", name="Later").click()
     expect(inbox.get_by_role("button", name="Allow once")).not_to_be_visible()

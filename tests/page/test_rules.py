@@ -61,6 +61,7 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     assert await page.evaluate(WIDE) <= 0
     assert await violations(page) == []
     assert rules(served) == []
+    await expect(buttons.first).to_be_enabled()  # not a moment ago, under somebody's finger
     await buttons.first.focus()
     await page.keyboard.press("Enter")
     made = page.get_by_role("region", name="New rule")
