@@ -24,7 +24,7 @@ from acphold.history.prompt_queue import QueueChange
 from acphold.history.turn_spans import turn_spans
 from acphold.hub import moves
 from acphold.hub.kept_files import stores_of
-from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, Offer, PackPiece
+from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, PackPiece, SessionOffer
 from acphold.hub.moves import MovedSession, WantedPlace, give, take
 from acphold.journal import Journal, NewSession, RowChange, history
 from acphold.journal.kept_queue import change_queue
@@ -467,7 +467,7 @@ async def test_a_tree_with_a_name_that_leads_out_is_refused(
     pack = run("pack-objects", "--revs", "--stdout", stdin=bad.encode())
 
     async def offers(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, Offer):
+        if isinstance(frame, SessionOffer):
             assert frame.files is not None
             frame = replace(frame, files=replace(frame.files, tree=bad.strip()))
         if isinstance(frame, PackPiece) and frame.data:

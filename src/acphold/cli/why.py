@@ -20,7 +20,7 @@ from acphold.errors import UnknownSessionError
 from acphold.exports.markdown import plain
 from acphold.history.raw_update import storable
 from acphold.journal import Journal
-from acphold.origins.agent_trace import Run, runs, trace_record
+from acphold.origins.agent_trace import TracedRun, runs, trace_record
 from acphold.origins.why import Lines, Origin, TurnFacts, below, kept_folder, origins, turn_facts
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
@@ -178,7 +178,7 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
-async def _facts(journal: Journal, found: Sequence[Run]) -> dict[tuple[str, int], TurnFacts]:
+async def _facts(journal: Journal, found: Sequence[TracedRun]) -> dict[tuple[str, int], TurnFacts]:
     """Return the facts about each turn that is known for some lines."""
     facts: dict[tuple[str, int], TurnFacts] = {}
     for run in found:
@@ -195,7 +195,7 @@ async def _facts(journal: Journal, found: Sequence[Run]) -> dict[tuple[str, int]
     return facts
 
 
-def _without_gone(run: Run, facts: Facts) -> Run:
+def _without_gone(run: TracedRun, facts: Facts) -> TracedRun:
     """Return lines of a session that is gone as unknown ones."""
     if run.origin.how != "unknown":
         claim = run.origin.claims[0]
@@ -226,7 +226,7 @@ async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
 # -- what is printed -----------------------------------------------------------------------
 
 
-def _json(run: Run, facts: Facts) -> dict[str, object]:
+def _json(run: TracedRun, facts: Facts) -> dict[str, object]:
     its: TurnFacts | None = None
     if run.origin.how != "unknown":
         claim = run.origin.claims[0]
@@ -246,9 +246,9 @@ def _json(run: Run, facts: Facts) -> dict[str, object]:
     }
 
 
-def _by_turn(found: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
+def _by_turn(found: Sequence[TracedRun]) -> dict[tuple[str, int], list[TracedRun]]:
     """Return the lines of each turn that is known, in order of its first line."""
-    turns: dict[tuple[str, int], list[Run]] = {}
+    turns: dict[tuple[str, int], list[TracedRun]] = {}
     for run in found:
         if run.origin.how != "unknown":
             claim = run.origin.claims[0]
@@ -256,11 +256,11 @@ def _by_turn(found: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
     return turns
 
 
-def _count(found: Sequence[Run]) -> int:
+def _count(found: Sequence[TracedRun]) -> int:
     return sum(run.last - run.first + 1 for run in found)
 
 
-def _places(found: Sequence[Run]) -> str:
+def _places(found: Sequence[TracedRun]) -> str:
     """Return lines as text: `a.py 3-5, 9; b.py 1`."""
     files: dict[str, list[str]] = {}
     for run in found:
@@ -274,14 +274,14 @@ def _said(prompt: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def _known(found: Sequence[Run]) -> Iterator[str]:
+def _known(found: Sequence[TracedRun]) -> Iterator[str]:
     """Yield the lines of one turn: those that were shown, and the others."""
     for how, words in HOW.items():
         if its := [run for run in found if run.origin.how == how]:
             yield f"{words}: {_places(its)}"
 
 
-def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
+def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
     """Yield the answer for a person, in lines."""
     yield on_one_line(title)
     if not found:
@@ -305,7 +305,7 @@ def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
         if any(run.origin.how == "shown" for run in its):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
             yield "  " + on_one_line(f"allowed: {allowed}")
-    reasons: dict[str, list[Run]] = {}
+    reasons: dict[str, list[TracedRun]] = {}
     for run in found:
         if run.origin.how == "unknown":
             reasons.setdefault(run.origin.reason, []).append(run)
@@ -324,7 +324,7 @@ def _text(title: str, found: Sequence[Run], facts: Facts) -> Iterator[str]:
             yield "  " + on_one_line(named)
 
 
-def _markdown(found: Sequence[Run], facts: Facts) -> Iterator[str]:
+def _markdown(found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
     """Yield the answer for a pull request, in lines of Markdown."""
     turns = _by_turn(found)
     known = sum(_count(its) for its in turns.values())

@@ -70,7 +70,7 @@ class Ask(Struct, frozen=True, tag="ask"):
     journal: str | None
 
 
-class Offer(Struct, frozen=True, tag="offer"):
+class SessionOffer(Struct, frozen=True, tag="offer"):
     """The giver's session, whose last entry is `last`; with `move`, the one after it is the mark of
     that move. `below` is its folder in its repository, whose `marks` are told. `no_files` says why
     there are none."""
@@ -98,7 +98,7 @@ class Have(Struct, frozen=True, tag="have"):
     base: str = ""
 
 
-class Finished(Struct, frozen=True, tag="finished"):
+class AlreadyTaken(Struct, frozen=True, tag="finished"):
     """The taker has it all, and has continued it since; the digest is that of the giver's part."""
 
     digest: str
@@ -155,9 +155,9 @@ class MoveRefused(Struct, frozen=True, tag="refused"):
 
 Frame: TypeAlias = (
     Ask
-    | Offer
+    | SessionOffer
     | Have
-    | Finished
+    | AlreadyTaken
     | Again
     | PackPiece
     | EntryPiece

@@ -75,20 +75,20 @@ from acphold.hub.move_frames import (
     VERSION,
     WORK_SECONDS,
     Again,
+    AlreadyTaken,
     Ask,
     Done,
     EndOfEntries,
     EntryPiece,
-    Finished,
     Have,
     Marked,
     MoveLine,
-    Offer,
     PackPiece,
     Ready,
     SentEntry,
     SentFiles,
     SentSession,
+    SessionOffer,
 )
 from acphold.journal import (
     Journal,
@@ -145,7 +145,7 @@ SHORT_ID: Final = 6
 
 
 class WantedPlace(Struct, frozen=True):
-    """Where a session is to be on the taker's machine.
+    """The place wanted for a session on the taker's machine.
 
     `cwd` is the folder of its project, found if it is None; `files` the new folder for its files,
     beside the project if it is None. `folders` maps folders of other machines to folders here.
@@ -217,8 +217,8 @@ async def _give(
     checkout = await _in_thread(partial(checkout_of, row.cwd))
     found, no_files = await _snapshot(journal, row)
     await line.send(await _offer(row, last, mark.id, giver, checkout, found, no_files))
-    have = await line.receive(Have, Finished)
-    if isinstance(have, Finished):
+    have = await line.receive(Have, AlreadyTaken)
+    if isinstance(have, AlreadyTaken):
         if not mark.id or have.digest != await _digest(journal, row.session_id, row.last_seq):
             raise MoveRefusedError("the other machine has another conversation with this id")
         return MovedSession(row.session_id, have.done, was_done=True)
@@ -294,7 +294,7 @@ async def _offer(
     checkout: Checkout | None,
     found: TurnSnapshot | None,
     no_files: str,
-) -> Offer:
+) -> SessionOffer:
     top = found.root if found else checkout.top if checkout else ""
     its_marks = ProjectMarks()
     if checkout is not None:
@@ -308,7 +308,7 @@ async def _offer(
     if found is not None:
         facts = {name: getattr(found, name) for name in SentFiles.__struct_fields__}
         files = SentFiles(**facts)
-    return Offer(
+    return SessionOffer(
         session, last, move, giver, os.path.basename(top), below, its_marks, files, no_files
     )
 
@@ -374,7 +374,7 @@ async def take(journal: Journal, transport: Transport, place: WantedPlace) -> Mo
     line = MoveLine(transport)
     async with _telling(line):
         await line.send(Ask(VERSION, await identity(journal)))
-        offer = await line.receive(Offer)
+        offer = await line.receive(SessionOffer)
         _require_fit(offer)
         return await _Taking(journal, line, offer, place).take()
 
@@ -382,7 +382,9 @@ async def take(journal: Journal, transport: Transport, place: WantedPlace) -> Mo
 class _Taking:
     """One session that is being taken."""
 
-    def __init__(self, journal: Journal, line: MoveLine, offer: Offer, place: WantedPlace) -> None:
+    def __init__(
+        self, journal: Journal, line: MoveLine, offer: SessionOffer, place: WantedPlace
+    ) -> None:
         self._journal = journal
         self._line = line
         self._offer = offer
@@ -461,7 +463,7 @@ class _Taking:
                 "`acphold delete` one of the two first"
             )
         done = Done(row.cwd)
-        await self._line.send(Finished(await _digest(self._journal, self._id, through), done))
+        await self._line.send(AlreadyTaken(await _digest(self._journal, self._id, through), done))
         return MovedSession(self._id, done, was_done=True)
 
     async def _created(self) -> Lease:
@@ -501,7 +503,7 @@ class _Taking:
         return Done(row.cwd, laid) if is_same else None
 
     async def _wanted_files(self) -> tuple[bool, str]:
-        """Whether the files are to be sent; and the commit whose files are here already."""
+        """Return True if the files are to be sent, and the commit whose files are here already."""
         files, done = self._offer.files, self._done
         if files is None or not done.files or self._is_laid:
             return False, ""
@@ -635,7 +637,7 @@ def _past(entry: SentEntry) -> PastEntry:
     return PastEntry(kind, entry.at, raw, entry.seq)
 
 
-def _require_fit(offer: Offer) -> None:
+def _require_fit(offer: SessionOffer) -> None:
     """Raise MoveRefusedError for an offer that no giver makes."""
     session, files = offer.session, offer.files
     names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
@@ -658,7 +660,9 @@ def _is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LETTERS and text.isprintable()
 
 
-def _place_of(offer: Offer, place: WantedPlace, known: Sequence[str], laid: Done | None) -> Done:
+def _place_of(
+    offer: SessionOffer, place: WantedPlace, known: Sequence[str], laid: Done | None
+) -> Done:
     """Return the place of a session here: `known` are folders in which a clone of its project may
     be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
     files = offer.files if place.with_files else None

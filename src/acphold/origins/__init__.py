@@ -1,1 +1,1 @@
-"""Where changes of files come from: the turns that made them, by the snapshots that were kept."""
+"""The origins of changes in files: the turns that made them, by the snapshots that were kept."""

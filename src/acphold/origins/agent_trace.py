@@ -20,7 +20,7 @@ from acphold.version import __version__
 VERSION = "0.1"
 
 
-class Run:
+class TracedRun:
     """Lines `first` to `last` of a file that have the same origin."""
 
     def __init__(self, path: str, line: int, origin: Origin) -> None:
@@ -29,19 +29,19 @@ class Run:
         self.origin = origin
 
 
-def runs(path: str, origins: Mapping[int, Origin]) -> list[Run]:
+def runs(path: str, origins: Mapping[int, Origin]) -> list[TracedRun]:
     """Return the lines of a file in runs of the same origin."""
-    found: list[Run] = []
+    found: list[TracedRun] = []
     for line, origin in sorted(origins.items()):
         if found and found[-1].last + 1 == line and found[-1].origin == origin:
             found[-1].last = line
         else:
-            found.append(Run(path, line, origin))
+            found.append(TracedRun(path, line, origin))
     return found
 
 
 def trace_record(
-    found: Sequence[Run], facts: Mapping[tuple[str, int], TurnFacts], commit: str | None
+    found: Sequence[TracedRun], facts: Mapping[tuple[str, int], TurnFacts], commit: str | None
 ) -> dict[str, object]:
     """Return the record; `facts` of the turns by session and number, `commit` is the revision that
     the numbers of lines are of, None for files as they are now."""

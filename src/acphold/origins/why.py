@@ -51,7 +51,7 @@ SEVERAL = "it appeared in several turns"
 
 
 class Origin(Struct, frozen=True):
-    """What is known of a line; `reason` says why it is unknown, and `claims` are the turns in
+    """The origin of a line; `reason` says why it is unknown, and `claims` are the turns in
     which it then may have been made."""
 
     how: Literal["shown", "seen", "unknown"]
