@@ -23,7 +23,7 @@ from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 from acphold.snapshots.store import SnapshotStore
 from tests.editor import DEADLINE
 from tests.hub.shared import Shared, shared
-from tests.snapshots.conftest import Project, digest
+from tests.snapshots.conftest import Project, changes, digest
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def upkeep(house: Shared) -> None:
 async def names(house: Shared, row: TurnSnapshot) -> set[str]:
     store = (await stores_of(house.journal)).find(row.store)
     assert store is not None
-    return {one.path for one in comparison.changes(store, comparison.NOTHING, row.tree)}
+    return {one.path for one in changes(store, comparison.NOTHING, row.tree)}
 
 
 async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(

@@ -23,6 +23,25 @@ COMMITTER = {key.replace("AUTHOR", "COMMITTER"): value for key, value in IDENTIT
 Git = Callable[..., str]
 
 
+def changes(store: SnapshotStore, before: str, after: str) -> list[comparison.FileChange]:
+    with comparison.reading(store) as snapshots:
+        return snapshots.changes(before, after)
+
+
+def patch(store: SnapshotStore, before: str, after: str, *paths: str) -> bytes:
+    with comparison.reading(store) as snapshots:
+        return snapshots.patch(before, after, paths)
+
+
+def is_there(store: SnapshotStore, tree: str) -> bool:
+    """True if the store has a snapshot."""
+    return not subprocess.run(
+        ["git", "-C", store.path, "cat-file", "-e", f"{tree}^{{tree}}"],
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+    ).returncode
+
+
 class Project:
     """A work tree with its stores; snapshots are taken, listed and laid out by hand."""
 
@@ -85,10 +104,7 @@ class Project:
 
     def names(self, taken: Taken) -> set[str]:
         """The files in a snapshot."""
-        return {
-            one.path
-            for one in comparison.changes(self.store(taken), comparison.NOTHING, taken.tree)
-        }
+        return {one.path for one in changes(self.store(taken), comparison.NOTHING, taken.tree)}
 
     def lay(self, taken: Taken, name: str = "laid", *, plain: bool = False) -> Laid:
         return lay(

@@ -16,7 +16,7 @@ import pytest
 from acphold.snapshots.checkouts import Checkout, checkout_of
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 
-from .conftest import Project, digest, files
+from .conftest import Project, digest, files, patch
 
 TAKE = """
 import sys, time
@@ -279,7 +279,6 @@ def hostile(project: Project) -> tuple[Project, Path]:
 
 
 def test_a_hostile_project_runs_nothing(hostile: tuple[Project, Path]) -> None:
-    from acphold.snapshots import comparison
 
     project, proof = hostile
     proof.unlink(missing_ok=True)
@@ -288,7 +287,7 @@ def test_a_hostile_project_runs_nothing(hostile: tuple[Project, Path]) -> None:
     project.write("a.txt", "two\r\n")
     second = project.take()
     store = project.store(second)
-    assert b"+two" in comparison.patch(store, first.tree, second.tree)
+    assert b"+two" in patch(store, first.tree, second.tree)
     laid = project.lay(second)
     assert laid.why_plain == ""
     assert (Path(laid.folder) / "a.txt").read_bytes() == b"two\r\n"

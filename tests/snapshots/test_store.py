@@ -6,10 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from acphold.snapshots import comparison
+from acphold.snapshots.comparison import reading
 from acphold.snapshots.snapshot import SnapshotBounds
 
-from .conftest import Project, files
+from .conftest import Project, changes, files, is_there, patch
 
 MARKER = b"marker-of-a-deleted-session"
 
@@ -31,8 +31,8 @@ def test_what_is_not_kept_is_gone_from_the_disk(project: Project) -> None:
     store = project.store(first)
     store.was_named(second.tree)
     store.keep([first.tree], soon())
-    assert comparison.is_there(store, first.tree)
-    assert not comparison.is_there(store, second.tree)
+    assert is_there(store, first.tree)
+    assert not is_there(store, second.tree)
     assert not project.holds(first, MARKER)
     project.write("a.txt", "first\n")
     assert project.take().tree == first.tree
@@ -52,7 +52,7 @@ def test_copies_that_a_killed_process_has_left_go_with_the_next_upkeep(project: 
 def test_what_the_journal_may_still_name_stays(project: Project) -> None:
     taken = project.take()
     project.store(taken).keep([], soon())
-    assert comparison.is_there(project.store(taken), taken.tree)
+    assert is_there(project.store(taken), taken.tree)
 
 
 def test_what_the_journal_has_named_since_it_was_asked_stays(project: Project) -> None:
@@ -62,9 +62,9 @@ def test_what_the_journal_has_named_since_it_was_asked_stays(project: Project) -
     store.was_named(first.tree)
     store.keep([], soon(), since=asked)
     store.remove(soon(), since=asked)
-    assert comparison.is_there(store, first.tree)
+    assert is_there(store, first.tree)
     store.keep([], soon(), since=time.time_ns() + 10**9)
-    assert not comparison.is_there(store, first.tree)
+    assert not is_there(store, first.tree)
 
 
 def test_a_work_tree_goes_on_after_its_last_snapshot_was_dropped(project: Project) -> None:
@@ -72,9 +72,9 @@ def test_a_work_tree_goes_on_after_its_last_snapshot_was_dropped(project: Projec
     store = project.store(taken)
     store.was_named(taken.tree)
     store.keep([], soon())
-    assert not comparison.is_there(store, taken.tree)
+    assert not is_there(store, taken.tree)
     assert project.take().tree == taken.tree
-    assert comparison.is_there(store, taken.tree)
+    assert is_there(store, taken.tree)
     assert "missing" not in project.git("-C", store.path, "fsck", "--full")
 
 
@@ -99,7 +99,7 @@ def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:
     store = project.store(taken)
     store.keep(trees, soon())
     assert store.size() < 1 << 20
-    assert all(comparison.is_there(store, tree) for tree in trees)
+    assert all(is_there(store, tree) for tree in trees)
 
 
 def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:
@@ -119,7 +119,7 @@ def test_differences_name_files_as_they_are(project: Project) -> None:
     project.write("run", "#!").chmod(0o755)
     second = project.take()
     store = project.store(second)
-    found = comparison.changes(store, first.tree, second.tree)
+    found = changes(store, first.tree, second.tree)
     assert [(one.old_path, one.path, one.mode) for one in found] == [
         ("a.txt", "a.txt", "100644"),
         ("folder/b.txt", "new\nname", "100644"),
@@ -127,10 +127,12 @@ def test_differences_name_files_as_they_are(project: Project) -> None:
     ]
     assert found[2].before is None
     assert found[0].after is not None
-    assert comparison.content(store, found[0].after) == b"first\nmore\n"
-    patch = comparison.patch(store, first.tree, second.tree, ["a.txt"])
-    assert b"+more" in patch
-    assert b"run" not in patch
+    with reading(store) as snapshots:
+        after = snapshots.contents([found[0].after])
+    assert after == {found[0].after: b"first\nmore\n"}
+    told = patch(store, first.tree, second.tree, "a.txt")
+    assert b"+more" in told
+    assert b"run" not in told
 
 
 def test_what_a_killed_removal_has_left_goes_and_nothing_else(project: Project) -> None:
@@ -142,4 +144,4 @@ def test_what_a_killed_removal_has_left_goes_and_nothing_else(project: Project) 
     project.stores.clear(soon())
     assert not left.exists()
     assert (folder / "mine").exists()
-    assert comparison.is_there(project.store(taken), taken.tree)
+    assert is_there(project.store(taken), taken.tree)

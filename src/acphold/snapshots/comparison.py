@@ -143,32 +143,5 @@ def reading(store: SnapshotStore, seconds: float = SECONDS) -> Iterator[Snapshot
         yield SnapshotReader(store.git(group))
 
 
-def changes(store: SnapshotStore, before: str, after: str) -> list[FileChange]:
-    """See `SnapshotReader.changes`."""
-    with reading(store) as snapshots:
-        return snapshots.changes(before, after)
-
-
-def patch(store: SnapshotStore, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
-    """See `SnapshotReader.patch`."""
-    with reading(store) as snapshots:
-        return snapshots.patch(before, after, paths)
-
-
-def content(store: SnapshotStore, blob: str) -> bytes:
-    """Return a file of a snapshot by the id of its content. Blocks, and raises as `patch` does."""
-    deadline = time.monotonic() + SECONDS
-    with store.used(deadline), ProgramGroup(deadline) as group:
-        return store.git(group).run("cat-file", "blob", blob)
-
-
-def is_there(store: SnapshotStore, tree: str) -> bool:
-    """Return True if the store has a snapshot. Blocks, and raises as `patch` does."""
-    deadline = time.monotonic() + SECONDS
-    with store.used(deadline), ProgramGroup(deadline) as group:
-        said = store.git(group).run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
-    return said.split()[1:2] == [b"tree"]
-
-
 def _lines(words: Iterable[str], end: str = "\n") -> bytes:
     return b"".join(os.fsencode(word + end) for word in words)
