@@ -22,10 +22,11 @@ from acphold.errors import (
 )
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.turn_spans import turn_spans
-from acphold.hub import moves
+from acphold.hub import move_places, moves
 from acphold.hub.kept_files import stores_of
 from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, PackPiece, SessionOffer
-from acphold.hub.moves import MovedSession, WantedPlace, give, take
+from acphold.hub.move_places import WantedPlace
+from acphold.hub.moves import MovedSession, give, take
 from acphold.journal import Journal, NewSession, RowChange, history
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.moves import mark_of, require_here
@@ -296,15 +297,15 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
         await here.remember("s-1", *CONVERSATION)
         await move(here, there)
         await there.remember("s-1", prompt("There"), ended())
-        known = moves._known_folders
+        known = move_places.known_folders
 
         async def slow(journal: Journal) -> list[str]:
-            monkeypatch.setattr(moves, "_known_folders", known)
+            monkeypatch.setattr(moves, "known_folders", known)
             given, _, _ = await move(there, here)
             assert isinstance(given, MovedSession), given
             return await known(journal)
 
-        monkeypatch.setattr(moves, "_known_folders", slow)
+        monkeypatch.setattr(moves, "known_folders", slow)
         _, taken, _ = await move(there, here)
         assert "another move of this session was under way" in str(taken)
         assert await here.owns("s-1")

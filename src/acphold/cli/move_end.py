@@ -16,7 +16,8 @@ from acphold.cli.ssh import ssh_command
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
 from acphold.hub.move_frames import MoveLine
-from acphold.hub.moves import MovedSession, WantedPlace, give, take
+from acphold.hub.move_places import WantedPlace
+from acphold.hub.moves import MovedSession, give, take
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader

@@ -19,7 +19,7 @@ from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import a_host, add_host, typed_host
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
-from acphold.hub.moves import WantedPlace
+from acphold.hub.move_places import WantedPlace
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import live_sessions
 from acphold.screen.picker import Picked

@@ -36,7 +36,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
@@ -90,10 +90,10 @@ from acphold.hub.move_frames import (
     SentSession,
     SessionOffer,
 )
+from acphold.hub.move_places import WantedPlace, known_folders, place_of
 from acphold.journal import (
     Journal,
     Lease,
-    ListFilter,
     NewSession,
     RowChange,
     SessionRow,
@@ -109,9 +109,9 @@ from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of
 from acphold.snapshots.packs import PACK_BOUNDS, has_base, packed, unpack
-from acphold.snapshots.projects import ProjectMarks, marks, same_project
+from acphold.snapshots.projects import ProjectMarks, marks
 from acphold.snapshots.store import SnapshotStore
-from acphold.snapshots.worktree import beside, lay, made_in, unlay
+from acphold.snapshots.worktree import lay, made_in, unlay
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -128,9 +128,6 @@ ENTRY_BYTES: Final = 2 << 30
 NAME_LETTERS: Final = 200
 """Most letters of an id, a kind or the name of an agent that are accepted."""
 
-KNOWN_SESSIONS: Final = 1000
-"""Newest sessions in whose folders a clone of the project is looked for."""
-
 PACK_PIECE: Final = 256 << 10
 """Bytes of files in one frame."""
 
@@ -139,22 +136,6 @@ STORE_SECONDS: Final = 60.0
 """Seconds that finding the store of a project may take."""
 
 NO_COMMIT: Final = "0" * 40
-
-SHORT_ID: Final = 6
-"""Letters of the session's id in the name of a new folder."""
-
-
-class WantedPlace(Struct, frozen=True):
-    """The place wanted for a session on the taker's machine.
-
-    `cwd` is the folder of its project, found if it is None; `files` the new folder for its files,
-    beside the project if it is None. `folders` maps folders of other machines to folders here.
-    """
-
-    cwd: str | None = None
-    files: str | None = None
-    with_files: bool = True
-    folders: Mapping[str, str] = {}
 
 
 class MovedSession(Struct, frozen=True):
@@ -490,8 +471,8 @@ class _Taking:
         if place.with_files and offer.files is not None:
             done = await self._laid_before(row, offer.files.tree)
             self._is_laid = done is not None
-        known = await _known_folders(self._journal)
-        return await _in_thread(partial(_place_of, offer, place, known, done))
+        known = await known_folders(self._journal)
+        return await _in_thread(partial(place_of, offer, place, known, done))
 
     async def _laid_before(self, row: SessionRow | None, tree: str) -> Done | None:
         """The place of these files, if a move that was cut off has laid them out."""
@@ -658,74 +639,6 @@ def _require_fit(offer: SessionOffer) -> None:
 
 def _is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LETTERS and text.isprintable()
-
-
-def _place_of(
-    offer: SessionOffer, place: WantedPlace, known: Sequence[str], laid: Done | None
-) -> Done:
-    """Return the place of a session here: `known` are folders in which a clone of its project may
-    be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
-    files = offer.files if place.with_files else None
-    mapped = _mapped(offer.session.cwd, place.folders)
-    project = ""
-    if place.cwd is not None:
-        if not isdir(place.cwd):
-            raise MoveRefusedError(f"there is no folder {place.cwd!r} on {_here()}")
-        found = checkout_of(place.cwd)
-        project = found.top if found else ""
-    else:
-        folders = [*([mapped] if mapped else []), *known]
-        project = same_project(folders, offer.marks, files.commit if files else None)
-    if laid is not None:
-        return Done(laid.cwd, laid.files, project=project)
-    if files is not None:
-        if place.files is None and not project:
-            raise MoveRefusedError(
-                f"acphold on {_here()} knows no clone of {offer.project or 'the project'}: name "
-                "its folder there with --cwd, or a new folder for the files with --files, or go "
-                "on without them with --no-files"
-            )
-        letters = (letter for letter in offer.session.session_id if letter.isalnum())
-        new = place.files or beside(project, "".join(letters)[:SHORT_ID] or "moved")
-        return Done(_below(new, offer.below), new, project=project)
-    if place.cwd is not None:
-        return Done(place.cwd)
-    own = [_below(project, offer.below), project] if project else []
-    same = [offer.session.cwd] if offer.session.cwd in known else []
-    for folder in (mapped, *own, *same):
-        if folder and isdir(folder):
-            return Done(os.path.normpath(folder), project=project)
-    raise MoveRefusedError(
-        f"acphold on {_here()} knows neither the folder {offer.session.cwd!r} nor a clone of its "
-        "project; name a folder there with --cwd"
-    )
-
-
-def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
-    """Return the folder here that stands for a folder of another machine, by the longest entry
-    of the map; None if there is none."""
-    best: tuple[int, str] | None = None
-    for far, near in folders.items():
-        with suppress(ValueError):
-            below = PurePath(folder).relative_to(far)
-            if ".." not in below.parts and (best is None or len(far) > best[0]):
-                best = (len(far), os.path.normpath(os.path.join(near, below)))
-    return best[1] if best else None
-
-
-async def _known_folders(journal: Journal) -> list[str]:
-    """The folders of the newest sessions, each once."""
-    wanted = ListFilter(archived="include")
-    rows = await journal.page(wanted, None, KNOWN_SESSIONS)
-    return [*dict.fromkeys(row.cwd for row in rows)]
-
-
-def _below(folder: str, below: str) -> str:
-    return os.path.normpath(os.path.join(folder, below)) if below else folder
-
-
-def _here() -> str:
-    return socket.gethostname()
 
 
 # -- both ------------------------------------------------------------------------------------
