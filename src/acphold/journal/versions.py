@@ -1,8 +1,8 @@
-"""Journals of a later release than this one: the words for it, whatever the store."""
+"""Journals of other releases than this one: the words for it, whatever the store."""
 
 from __future__ import annotations
 
-from acphold.errors import NewerJournalError
+from acphold.errors import JournalUnavailableError, NewerJournalError
 from acphold.journal.location import NAMED_BY
 
 
@@ -22,4 +22,14 @@ def refuse_newer_by_now(found: int, known: int, where: str) -> None:
             f"a newer acphold has brought the journal {where} to version {found} while this one "
             f"was running, which knows up to {known}; start it again: the agent in your editor, "
             "and with `acphold stop --all` what runs in the background"
+        )
+
+
+def refuse_older(found: int, first: int, where: str) -> None:
+    """Raise JournalUnavailableError if the version `found` of a journal is lower than `first`."""
+    if found < first:
+        raise JournalUnavailableError(
+            f"the journal {where} has version {found}, from before acphold had a release; this one "
+            f"reads journals from version {first} on. Open it once with a checkout of then, "
+            f"or name another journal ({NAMED_BY})"
         )

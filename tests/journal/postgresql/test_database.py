@@ -25,6 +25,7 @@ from acphold.errors import (
 )
 from acphold.journal import At, Gone, Journal
 from acphold.journal.postgresql import database
+from acphold.journal.postgresql.migrations import FIRST
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
@@ -285,7 +286,7 @@ async def test_a_role_that_may_make_nothing_runs_and_leaves_migrations_to_the_ow
         execute(location, "CREATE TABLE acphold.of_an_update (session_id text PRIMARY KEY)")
         may = f"SELECT has_table_privilege('{role}', 'acphold.of_an_update', 'INSERT')"
         assert execute(location, may) == [(True,)]
-        execute(location, "UPDATE acphold.meta SET value = '0' WHERE name = 'version'")
+        execute(location, f"UPDATE acphold.meta SET value = '{FIRST}' WHERE name = 'version'")
         async with opened(url) as journal:
             with pytest.raises(JournalUnavailableError, match="role that owns it"):
                 await journal.count()

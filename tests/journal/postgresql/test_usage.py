@@ -15,7 +15,6 @@ from acphold.journal.postgresql.tables import PostgresqlTables
 from acphold.journal.sql import usage_rows
 from acphold.journal.token_reports import SessionUsage
 from acphold.journal.usage_slots import Slot, are_alike, slots
-from tests.journal.postgresql.test_migrations import taken_back
 from tests.journal.sqlite.test_token_usage import in_any_order
 from tests.journal.sqlite.test_usage_sums import HOUR, expected, fill
 from tests.postgresql import Databases
@@ -92,8 +91,4 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
             assert are_alike(
                 kept(line, "s"), slots(usage_rows.reports_of(PostgresqlTables(line), "s"), {})
             )
-        before = kept(line, "s")
-        assert len(before) > 10
-        taken_back(line)
-        migrations.migrate(line, "the test", create=False)
-        assert are_alike(kept(line, "s"), before)
+        assert len(kept(line, "s")) > 10

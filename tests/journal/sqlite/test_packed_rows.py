@@ -22,7 +22,6 @@ from acphold.journal.sql import packed_rows
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.tables import SqliteTables
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
-from tests.journal.earlier_release import taken_back
 
 Pieces = list[tuple[str, list[bytes]]]
 
@@ -253,18 +252,3 @@ def test_a_row_that_claims_to_be_endless_is_refused() -> None:
     unknown = zstd.compress(b"x" * 1000, options=options)
     with pytest.raises(DamagedRowError, match="claims"):
         plain(unknown)
-
-
-async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
-    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await held(journal, TURN)
-    before = await state_of(journal, "s1")
-    await journal.aclose()
-    taken_back(path, 4)
-    years_later(monkeypatch)
-    again = SqliteJournal.open(path)
-    assert await again.index.tidy(9) == 0
-    assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
-    assert await state_of(again, "s1") == before
-    await again.aclose()

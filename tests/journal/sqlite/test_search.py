@@ -21,12 +21,11 @@ from acphold.journal.hits import Term, terms
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
-from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
+from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import search
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.testing.journal_promises.scenes import found, running, said, told
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
-from tests.journal.earlier_release import taken_back
 
 
 async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> None:
@@ -148,8 +147,7 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
 @given(words=st.text(max_size=30))
 def test_no_words_are_an_error(words: str) -> None:
     journal = sqlite3.connect(":memory:")
-    for step in MIGRATIONS:
-        take_step(journal, step)
+    migrate(journal, "the test")
     assert search(journal, Sought(words)) == []
     assert search(journal, Sought(words, part="diffs", rank=True)) == []
     journal.close()
@@ -317,19 +315,6 @@ async def test_what_is_half_indexed_can_be_deleted(
     assert await journal.file.damage() == []
 
 
-async def test_a_journal_with_an_index_of_earlier_releases_is_searched_after_its_migration(
-    journal: SqliteJournal, path: Path
-) -> None:
-    await said(journal, "s1", chunk("agent_message", "word"))
-    await journal.aclose()
-    taken_back(path, 2)
-    again = SqliteJournal.open(path)
-    assert await again.index.catch_up(0) == 1
-    assert await again.index.catch_up(9) == 0
-    assert await found(again, "word") == [("s1", 1)]
-    await again.aclose()
-
-
 def run(pieces: Iterator[None]) -> int:
     """Do all of some work; how many pieces it had."""
     return sum(1 for _ in pieces)
@@ -392,8 +377,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     pieces: list[tuple[str, list[bytes]]], characters: int
 ) -> None:
     database = connect(":memory:", 1.0)
-    for step in MIGRATIONS:
-        take_step(database, step)
+    migrate(database, "the test")
     session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
     segments.Of(database, session).insert(found)

@@ -21,7 +21,6 @@ from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import MOST, Report, reports
 from acphold.journal.usage_slots import SLOT_MS
 from tests.journal.conversations import cost, encode, usage_reports, used
-from tests.journal.earlier_release import taken_back
 
 
 def reported(kind: str, raw: bytes) -> Tokens | None:
@@ -115,10 +114,6 @@ def in_any_order(random: Random) -> Iterator[list[Report]]:
     yield from pieces
 
 
-BEFORE_SLOTS = 17
-"""The last version without sums by slots."""
-
-
 @pytest.mark.parametrize("seed", range(8))
 async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
     path: Path, seed: int
@@ -130,12 +125,6 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
         assert usage_rows.has_right_sums(SqliteTables(database), 7)
     (kept,) = database.execute("SELECT count(*) FROM usage_slots").fetchone()
     assert kept > 10
-    database.close()
-    taken_back(path, BEFORE_SLOTS)
-    await SqliteJournal.open(path).aclose()
-    database = connect(str(path), 60.0)
-    assert database.execute("SELECT count(*) FROM usage_slots").fetchone() == (kept,)
-    assert usage_rows.has_right_sums(SqliteTables(database), 7)
     database.close()
 
 

@@ -59,7 +59,10 @@ _TABLES: Final = (
         settled_through bigint NOT NULL DEFAULT 0,
         indexed_through bigint NOT NULL DEFAULT 0,
         packed_through bigint NOT NULL DEFAULT 0,
-        changed xid8 NOT NULL DEFAULT pg_current_xact_id()
+        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
+        queued bigint NOT NULL DEFAULT 0,
+        held text NOT NULL DEFAULT '',
+        held_until bigint
     )""",
     # An index for each filter of the list, so that any page is one walk along it.
     "CREATE INDEX listed ON acphold.sessions (prompted, archived, updated_at, session_id)",
@@ -71,6 +74,13 @@ _TABLES: Final = (
     " ON acphold.sessions (agent, folder, prompted, archived, updated_at, session_id)",
     "CREATE INDEX listed_tenant"
     " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id) WHERE tenant <> ''",
+    # Sessions that an import has only listed; and those of a tenant.
+    "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id)"
+    " WHERE unread IS NOT NULL",
+    "CREATE INDEX listed_tenant_unread"
+    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id)"
+    " WHERE tenant <> '' AND unread IS NOT NULL",
+    "CREATE INDEX with_queue ON acphold.sessions (updated_at) WHERE queued > 0",
     "CREATE INDEX unindexed ON acphold.sessions (updated_at)"
     " WHERE indexed_through < settled_through",
     "CREATE INDEX unpacked ON acphold.sessions (updated_at) WHERE packed_through < settled_through",
@@ -114,17 +124,21 @@ _TABLES: Final = (
     )""",
     "CREATE INDEX links_session ON acphold.links (session_id, number)",
     # The words of an entry, with the weight A for messages, B for tools, C for diffs. `number` is
-    # the order in which they came in.
+    # the order in which they came in, `size` its length in words, counting repeats: needed for
+    # ranking. By `tenant`, a tenant's search skips the documents of others.
     """CREATE TABLE acphold.documents (
         session_id text COLLATE "C" NOT NULL,
         seq bigint NOT NULL,
         at bigint NOT NULL,
         number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
         words tsvector NOT NULL,
+        size integer NOT NULL DEFAULT 0,
+        tenant text NOT NULL DEFAULT '',
         PRIMARY KEY (session_id, seq)
     )""",
     "CREATE INDEX documents_words ON acphold.documents USING gin (words)",
     "CREATE INDEX documents_at ON acphold.documents (at, number)",
+    "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
     """CREATE TABLE acphold.usage (
         session_id text COLLATE "C" NOT NULL,
         seq bigint NOT NULL,
@@ -139,6 +153,29 @@ _TABLES: Final = (
         cached_write bigint,
         total bigint,
         PRIMARY KEY (session_id, seq)
+    )""",
+    # Sessions with reports on the whole session, which are examined one by one.
+    "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
+    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
+    """CREATE TABLE acphold.usage_slots (
+        session_id text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        told bigint NOT NULL,
+        by_request bigint NOT NULL,
+        input bigint,
+        output bigint,
+        thought bigint,
+        cached_read bigint,
+        cached_write bigint,
+        total bigint,
+        PRIMARY KEY (session_id, slot)
+    )""",
+    """CREATE TABLE acphold.usage_costs (
+        session_id text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        currency text NOT NULL,
+        cost double precision NOT NULL,
+        PRIMARY KEY (session_id, slot, currency)
     )""",
     # `presence` is the key of the lock that the owner's connection of presence holds in the server
     # started at `present_at`; NULL if it has none: see `leases`.
@@ -185,83 +222,6 @@ _TABLES: Final = (
     "CREATE INDEX deeds_by_token ON acphold.deeds (token, id)",
 )
 
-_SIZES: Final = (
-    # The length of a document in words, counting repeats: needed for ranking.
-    "ALTER TABLE acphold.documents ADD COLUMN size integer NOT NULL DEFAULT 0",
-    "UPDATE acphold.documents SET size ="
-    " (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(words))",
-)
-
-_TENANTS: Final = (
-    # A tenant's search skips the documents of others.
-    "ALTER TABLE acphold.documents ADD COLUMN tenant text NOT NULL DEFAULT ''",
-    # The index of words is dropped first, as it would be rewritten row by row.
-    """DO $$ BEGIN
-        IF EXISTS (SELECT FROM acphold.sessions WHERE tenant <> '') THEN
-            DROP INDEX acphold.documents_words;
-            UPDATE acphold.documents SET tenant = sessions.tenant FROM acphold.sessions
-                WHERE sessions.session_id = documents.session_id AND sessions.tenant <> '';
-            CREATE INDEX documents_words ON acphold.documents USING gin (words);
-        END IF;
-    END $$""",
-    "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
-    # Sessions that an import has only listed.
-    "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id)"
-    " WHERE unread IS NOT NULL",
-)
-
-_TOKENS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
-
-_USAGE_SLOTS: Final = (
-    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
-    f"""CREATE TABLE acphold.usage_slots (
-        session_id text COLLATE "C" NOT NULL,
-        slot bigint NOT NULL,
-        told bigint NOT NULL,
-        by_request bigint NOT NULL,
-        {", ".join(f"{name} bigint" for name in _TOKENS)},
-        PRIMARY KEY (session_id, slot)
-    )""",
-    """CREATE TABLE acphold.usage_costs (
-        session_id text COLLATE "C" NOT NULL,
-        slot bigint NOT NULL,
-        currency text NOT NULL,
-        cost double precision NOT NULL,
-        PRIMARY KEY (session_id, slot, currency)
-    )""",
-    # Sessions with reports on the whole session, which are examined one by one.
-    "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
-    "INSERT INTO acphold.usage_slots SELECT session_id, at / 900000, count(total),"
-    " count(*) FILTER (WHERE by_turn = 0), "
-    + ", ".join(f"CASE WHEN sum({name}) > 1e18 THEN 1e18 ELSE sum({name}) END" for name in _TOKENS)
-    + " FROM acphold.usage WHERE at >= 0 GROUP BY 1, 2",
-    # As numeric values, because a sum of floats may overflow.
-    """INSERT INTO acphold.usage_costs SELECT session_id, at / 900000, currency,
-            least(sum((CASE WHEN cost >= before THEN cost - before ELSE cost END)::numeric), 1e300)
-        FROM (
-            SELECT session_id, at, currency, cost, lag(cost, 1, 0.0::float8) OVER (
-                PARTITION BY session_id, currency ORDER BY seq
-            ) AS before
-            FROM acphold.usage WHERE cost IS NOT NULL
-        ) AS told WHERE at >= 0 GROUP BY 1, 2, 3""",
-    # Otherwise the first query is planned as if they were empty.
-    "ANALYZE acphold.usage_slots, acphold.usage_costs",
-)
-
-_TENANTS_UNREAD: Final = (
-    # Sessions that an import has only listed, for a tenant.
-    "CREATE INDEX listed_tenant_unread"
-    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> '' AND unread IS NOT NULL",
-)
-
-_QUEUES: Final = (
-    # The prompts that wait: see `SessionRow`. Few sessions have any.
-    "ALTER TABLE acphold.sessions ADD COLUMN queued bigint NOT NULL DEFAULT 0,"
-    " ADD COLUMN held text NOT NULL DEFAULT '', ADD COLUMN held_until bigint",
-    "CREATE INDEX with_queue ON acphold.sessions (updated_at) WHERE queued > 0",
-)
-
 _RULES: Final = (
     # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
     """CREATE TABLE acphold.rules (
@@ -290,19 +250,12 @@ _MOVES: Final = (
     " ADD COLUMN ruled bigint NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    _TABLES,
-    _SIZES,
-    _TENANTS,
-    _USAGE_SLOTS,
-    _TENANTS_UNREAD,
-    _QUEUES,
-    _RULES,
-    _SNAPSHOTS,
-    _MOVES,
-)
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES)
 
-VERSION: Final = len(MIGRATIONS)
+FIRST: Final = 6
+"""The version that the first step makes. Journals with a lower one were never of a release."""
+
+VERSION: Final = FIRST + len(MIGRATIONS) - 1
 """The version of journals that this release writes."""
 
 
@@ -323,12 +276,14 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
     """Bring the journal to VERSION; each step is one transaction, which also sets its number.
 
     Raises NewerJournalError, NoJournalError if there is none and `create` is not set, and
-    JournalUnavailableError if this role lacks the rights.
+    JournalUnavailableError if it is too old or this role lacks the rights.
     """
     found = version(line)
     if found is None and not create:
         raise NoJournalError(name)
     while found is None or found < VERSION:
+        if found is not None:
+            versions.refuse_older(found, FIRST, f"in {name}")
         try:
             with line.transaction():
                 line.execute(f"SET LOCAL lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'")
@@ -339,7 +294,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                     break
                 if found is None:
                     line.execute("CREATE SCHEMA IF NOT EXISTS acphold")
-                for statement in MIGRATIONS[found or 0]:
+                for statement in MIGRATIONS[0 if found is None else found - FIRST + 1]:
                     line.execute(statement)
                 if found is None:
                     line.execute(
@@ -348,7 +303,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                     )
                 # An older release that holds a lease must not write its rows to the new tables.
                 line.execute("UPDATE acphold.leases SET epoch = 0")
-                found = (found or 0) + 1
+                found = FIRST if found is None else found + 1
                 line.execute(
                     "UPDATE acphold.meta SET value = %s WHERE name = 'version'",
                     (str(found).encode(),),
