@@ -162,14 +162,16 @@ def test_a_case_that_mostly_waits_holds_up_no_other() -> None:
         played.append("episode")
         await asyncio.sleep(1)
 
-    @rules.case("wait.first", "It waits for the next one.", Level.EXPECTED, source, beside=True)
+    @rules.case("wait.first", Level.EXPECTED, source, beside=True)
     async def first(stage: Stage) -> None:
+        """It waits for the next one."""
         await stage.judge(episode)
         await over.wait()
         raise Violation("it was played")
 
-    @rules.case("wait.second", "It is played meanwhile.", Level.EXPECTED, source)
+    @rules.case("wait.second", Level.EXPECTED, source)
     async def second(stage: Stage) -> None:
+        """It is played meanwhile."""
         await stage.judge(episode)
         played.append("second")
         over.set()

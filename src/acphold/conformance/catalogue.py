@@ -1,29 +1,35 @@
-"""Declaring rules: by a case that plays something, or by an observer of the whole record.
+'''Declaring rules: by a case that plays something, or by an observer of the whole record.
 
     RULES = Rules()
 
-    @RULES.case("list.no-match", "A folder without sessions gives an empty list.", MUST, SOURCE)
-    async def no_match(stage: Stage) -> None: ...
+    @RULES.case("list.no-match", MUST, SOURCE)
+    async def no_match(stage: Stage) -> None:
+        """A folder without sessions gives an empty list."""
 
     @RULES.also("list.no-match")
     @one_by_one
     def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
 
-    @RULES.observer("tool.absolute", "Paths of tool calls are absolute.", MUST, SOURCE, unless="…")
-    def absolute(record: Record, witness: Witness) -> None: ...
+    @RULES.observer("tool.absolute", MUST, SOURCE, unless="the agent made no tool call")
+    def absolute(record: Record, witness: Witness) -> None:
+        """Paths of tool calls are absolute."""
 
-    @RULES.overview("list.titles", "Titles in lists are the last ones.", MUST, SOURCE, unless="…")
-    def titles(records: Sequence[Record], witness: Witness) -> None: ...
+    @RULES.overview("list.titles", MUST, SOURCE, unless="the agent has no list")
+    def titles(records: Sequence[Record], witness: Witness) -> None:
+        """Titles in lists are the last ones."""
 
-A case raises a signal, see `verdicts`. An observer looks at one connection, an overview at all of
-them together, as a session outlives its connection. Both report to their witness each thing they
-looked at and each that was wrong; they run when all cases are over. `RULES.unseen` declares a rule
-that no behaviour can show.
-"""
+The docstring is the rule in words, as reports and docs/rules.md show it. A case raises a signal,
+see `verdicts`. An observer looks at one connection, an overview at all of them together, as a
+session outlives its connection. Both report to their witness each thing they looked at and each
+that was wrong; they run when all cases are over. `RULES.unseen` declares a rule that no behaviour
+can show.
+'''
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import wraps
+from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
@@ -87,6 +93,7 @@ Overview = Callable[[Sequence[Record], Witness], None]
 def one_by_one(observer: Observer) -> Overview:
     """Return the overview that looks at one connection after the other."""
 
+    @wraps(observer)
     def overview(records: Sequence[Record], witness: Witness) -> None:
         for record in records:
             observer(record, witness)
@@ -111,11 +118,25 @@ class Check(Struct, frozen=True):
     beside: bool = False
 
 
-class Rules:
-    """The rules of one module, in order."""
+class Observed(TypedDict):
+    """Options of a rule that is observed: `unless` says why nothing may have been seen."""
 
-    def __init__(self) -> None:
+    unless: str
+    only: NotRequired[Reach | None]
+
+
+def _sentence(judge: Callable[..., object]) -> str:
+    """Return the rule in words, which is the docstring of the function that judges it."""
+    # Python with -OO has no docstrings.
+    return " ".join((judge.__doc__ or judge.__name__).split())
+
+
+class Rules:
+    """The rules of one module, in order; `only` is the reach of those that name none."""
+
+    def __init__(self, only: Reach | None = None) -> None:
         self._checks: list[Check] = []
+        self._only = only
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
@@ -123,7 +144,6 @@ class Rules:
     def case(
         self,
         id: str,
-        says: str,
         level: Level,
         source: RuleSource,
         *needs: str,
@@ -134,48 +154,32 @@ class Rules:
         """Register the decorated coroutine as a rule's case; `needs` are names of CAPABILITIES."""
 
         def declare(case: Case) -> Case:
-            rule = Rule(id, says, level, source, needs, only)
+            rule = Rule(id, _sentence(case), level, source, needs, only or self._only)
             self._checks.append(Check(rule, case, destructive=destructive, beside=beside))
             return case
 
         return declare
 
-    def observer(
-        self,
-        id: str,
-        says: str,
-        level: Level,
-        source: RuleSource,
-        *needs: str,
-        unless: str,
-        only: Reach | None = None,
-    ) -> Callable[[Observer], Observer]:
-        """Register the decorated function as an observer; `unless` is why it may see nothing."""
+    def overview(
+        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+    ) -> Callable[[Overview], Overview]:
+        """Register the decorated function as an overview."""
 
-        def declare(observer: Observer) -> Observer:
-            self.overview(id, says, level, source, *needs, unless=unless, only=only)(
-                one_by_one(observer)
-            )
-            return observer
+        def declare(overview: Overview) -> Overview:
+            rule = Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
+            self._checks.append(Check(rule, overview=overview, unless=seen["unless"]))
+            return overview
 
         return declare
 
-    def overview(
-        self,
-        id: str,
-        says: str,
-        level: Level,
-        source: RuleSource,
-        *needs: str,
-        unless: str,
-        only: Reach | None = None,
-    ) -> Callable[[Overview], Overview]:
-        """Register the decorated function as an overview; `unless` is why it may see nothing."""
+    def observer(
+        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+    ) -> Callable[[Observer], Observer]:
+        """Register the decorated function as an observer."""
 
-        def declare(overview: Overview) -> Overview:
-            rule = Rule(id, says, level, source, needs, only)
-            self._checks.append(Check(rule, overview=overview, unless=unless))
-            return overview
+        def declare(observer: Observer) -> Observer:
+            self.overview(id, level, source, *needs, **seen)(one_by_one(observer))
+            return observer
 
         return declare
 

@@ -108,13 +108,9 @@ async def busy_turn(stage: Stage) -> Busy:
         return Busy(turn.session, call, False, (other.asked,))
 
 
-@RULES.case(
-    "prompt.alive-meanwhile",
-    "While a turn runs, other requests are answered.",
-    EXPECTED,
-    RuleSource("Overview", "Communication Model"),
-)
+@RULES.case("prompt.alive-meanwhile", EXPECTED, RuleSource("Overview", "Communication Model"))
 async def alive_meanwhile(stage: Stage) -> None:
+    """While a turn runs, other requests are answered."""
     busy = await stage.given(busy_turn)
     if not busy.answered_meanwhile:
         raise Violation("a request was not answered while a turn ran", *busy.lines)
@@ -151,13 +147,11 @@ async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
     return Cancelled(session, call.asked, told, answer, tuple(filter(is_of_turn, since)), seconds)
 
 
-@RULES.case(
-    "cancel.stop-reason",
-    "The prompt of a cancelled turn is answered with the stop reason `cancelled`, never an error.",
-    MUST,
-    CANCELLATION,
-)
+@RULES.case("cancel.stop-reason", MUST, CANCELLATION)
 async def stop_reason(stage: Stage) -> None:
+    """The prompt of a cancelled turn is answered with the stop reason `cancelled`, never an
+    error.
+    """
     cancelled = await stage.judge(cancelled_turn)
     if cancelled.answer.error is not None:
         raise Violation("the prompt was answered with an error", *cancelled.lines)
@@ -166,22 +160,17 @@ async def stop_reason(stage: Stage) -> None:
         raise Violation(f"the stop reason is {reason!r}", *cancelled.lines)
 
 
-@RULES.case(
-    "cancel.updates-first",
-    "Updates of a cancelled turn come before its prompt is answered.",
-    MUST,
-    CANCELLATION,
-)
+@RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_first(stage: Stage) -> None:
+    """Updates of a cancelled turn come before its prompt is answered."""
     cancelled = await stage.given(cancelled_turn)
     if cancelled.late:
         raise Violation("an update came behind the answer", *cancelled.lines, cancelled.late[0])
 
 
-@RULES.case(
-    "cancel.at-once", "A cancel right behind its prompt ends the turn as well.", MUST, CANCELLATION
-)
+@RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
+    """A cancel right behind its prompt ends the turn as well."""
     if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
         raise NotObservable("a cancel that comes later does not end a turn, either")
     dialogue = await stage.main()
@@ -194,33 +183,26 @@ async def at_once(stage: Stage) -> None:
         raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
 
 
-@RULES.case("cancel.soon", "A cancelled turn ends as soon as possible.", SHOULD, CANCELLATION)
+@RULES.case("cancel.soon", SHOULD, CANCELLATION)
 async def soon(stage: Stage) -> None:
+    """A cancelled turn ends as soon as possible."""
     cancelled = await stage.given(cancelled_turn)
     if cancelled.seconds > SOON_SECONDS:
         raise Violation(f"it took {cancelled.seconds:.1f} s", *cancelled.lines)
 
 
-@RULES.case(
-    "cancel.next-prompt",
-    "After a cancelled turn the session takes the next prompt.",
-    EXPECTED,
-    CANCELLATION,
-)
+@RULES.case("cancel.next-prompt", EXPECTED, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
+    """After a cancelled turn the session takes the next prompt."""
     cancelled = await stage.given(cancelled_turn)
     turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
     if turn.answer.stop_reason == "cancelled":
         raise Violation("the next turn is cancelled, too", cancelled.cancel, *turn.answer.lines)
 
 
-@RULES.case(
-    "cancel.idle",
-    "A cancel while nothing runs does no harm to the next turn.",
-    EXPECTED,
-    CANCELLATION,
-)
+@RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
+    """A cancel while nothing runs does no harm to the next turn."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     told = cancel(dialogue, turn.session)
@@ -230,13 +212,9 @@ async def idle(stage: Stage) -> None:
         raise Violation("the next turn is cancelled", told, *after.answer.lines)
 
 
-@RULES.case(
-    "cancel.other-session",
-    "A cancel ends the turn of its own session alone.",
-    EXPECTED,
-    CANCELLATION,
-)
+@RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
 async def other_session(stage: Stage) -> None:
+    """A cancel ends the turn of its own session alone."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle_one = await stage.new_session(dialogue)
@@ -252,13 +230,11 @@ async def other_session(stage: Stage) -> None:
 # -- $/cancel_request -----------------------------------------------------------------------
 
 
-@RULES.case(
-    "cancel-request.answered",
-    "A request that is cancelled by `$/cancel_request` is answered with a result or with -32800.",
-    MUST,
-    CANCEL_REQUEST,
-)
+@RULES.case("cancel-request.answered", MUST, CANCEL_REQUEST)
 async def request_answered(stage: Stage) -> None:
+    """A request that is cancelled by `$/cancel_request` is answered with a result or with
+    -32800.
+    """
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -277,12 +253,12 @@ async def request_answered(stage: Stage) -> None:
 
 @RULES.observer(
     "cancel-request.code",
-    "An error that says of a request that it was cancelled has the code -32800.",
     SHOULD,
     RuleSource("Cancellation", "Internal Cancellation"),
     unless="no error says so",
 )
 def cancelled_code(record: Record, witness: Witness) -> None:
+    """An error that says of a request that it was cancelled has the code -32800."""
     for line in record.by("agent"):
         error = line.message.get("error")
         if isinstance(error, dict) and SAYS_CANCELLED.fullmatch(str(error.get("message"))):
@@ -298,13 +274,9 @@ SAYS_CANCELLED = re.compile(
 )
 
 
-@RULES.case(
-    "cancel-request.unknown",
-    "`$/cancel_request` for a request that does not exist is not answered, and does no harm.",
-    EXPECTED,
-    CANCEL_REQUEST,
-)
+@RULES.case("cancel-request.unknown", EXPECTED, CANCEL_REQUEST)
 async def request_unknown(stage: Stage) -> None:
+    """`$/cancel_request` for a request that does not exist is not answered, and does no harm."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     over = await dialogue.ask("check/no_such_method", {})
@@ -320,12 +292,12 @@ async def request_unknown(stage: Stage) -> None:
 
 @RULES.observer(
     "cancel.only-asked",
-    "A turn that nobody has cancelled is not answered `cancelled`.",
     EXPECTED,
     RuleSource("Prompt Turn", "Stop Reasons"),
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:
+    """A turn that nobody has cancelled is not answered `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None:
             continue

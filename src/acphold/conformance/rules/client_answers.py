@@ -24,7 +24,7 @@ from acphold.conformance.client_tour import (
     STATUS,
 )
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
-from acphold.conformance.verdicts import Level, RuleSource
+from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 
 RULES = Rules()
@@ -57,14 +57,9 @@ def _is_missing(record: Record, fence: RecordedExchange) -> bool:
     return fence.answer is None and (bool(record.ended) or was_given_up(record, fence.request))
 
 
-@RULES.observer(
-    "client.unknown-request",
-    "A request that the client does not know is answered.",
-    MUST,
-    REQUESTS,
-    unless=NO_TOUR,
-)
+@RULES.observer("client.unknown-request", MUST, REQUESTS, unless=NO_TOUR)
 def unknown_request(record: Record, witness: Witness) -> None:
+    """A request that the client does not know is answered."""
     for fence in _fences(record, ""):
         if _is_missing(record, fence):
             witness.accuse("it was not", fence.request)
@@ -72,14 +67,9 @@ def unknown_request(record: Record, witness: Witness) -> None:
             witness.saw()
 
 
-@RULES.observer(
-    "client.unknown-request-error",
-    "The answer to a request that the client does not know is -32601.",
-    SHOULD,
-    REQUESTS,
-    unless=NO_TOUR,
-)
+@RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
+    """The answer to a request that the client does not know is -32601."""
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             witness.saw()
@@ -102,60 +92,62 @@ def goes_on(record: Record, witness: Witness, behind: str) -> None:
             witness.saw()
 
 
-def _goes_on(behind: str, id: str, says: str, level: Level, source: RuleSource) -> None:
-    """Declare that a client goes on behind something that it cannot know."""
-
-    @RULES.observer(id, says, level, source, unless=NO_TOUR)
-    def observe(record: Record, witness: Witness) -> None:
-        goes_on(record, witness, behind)
-
-
 OPTIONS = "Session Config Options"
-for _behind, _id, _says, _level, _source in (
-    (
-        "notification",
-        "client.unknown-notification",
-        "A notification that the client does not know is ignored.",
-        SHOULD,
-        RuleSource("Extensibility", "Custom Notifications"),
-    ),
-    (
-        "cancel",
-        "client.unknown-cancel",
-        "A cancelled request that is none does no harm.",
-        EXPECTED,
-        RuleSource("Cancellation", "`$/cancel_request` Notification"),
-    ),
-    (
-        "update",
-        "client.unknown-update",
-        "An update of a kind that the client does not know does no harm.",
-        EXPECTED,
-        RuleSource("Extensibility", ""),
-    ),
-    (
-        "category",
-        "client.unknown-category",
-        "A config option of an unknown category does no harm.",
-        MUST,
-        RuleSource(OPTIONS, "Option Categories"),
-    ),
-    (
-        "type",
-        "client.unknown-option-type",
-        "A config option of an unknown type does no harm.",
-        SHOULD,
-        RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
-    ),
-    (
-        "completion",
-        "client.unknown-completion",
-        "The completion of an elicitation that is none is ignored.",
-        MUST,
-        RuleSource("Elicitation", "URL completion"),
-    ),
-):
-    _goes_on(_behind, _id, _says, _level, _source)
+
+
+@RULES.observer(
+    "client.unknown-notification",
+    SHOULD,
+    RuleSource("Extensibility", "Custom Notifications"),
+    unless=NO_TOUR,
+)
+def unknown_notification(record: Record, witness: Witness) -> None:
+    """A notification that the client does not know is ignored."""
+    goes_on(record, witness, "notification")
+
+
+@RULES.observer(
+    "client.unknown-cancel",
+    EXPECTED,
+    RuleSource("Cancellation", "`$/cancel_request` Notification"),
+    unless=NO_TOUR,
+)
+def unknown_cancel(record: Record, witness: Witness) -> None:
+    """A cancelled request that is none does no harm."""
+    goes_on(record, witness, "cancel")
+
+
+@RULES.observer("client.unknown-update", EXPECTED, RuleSource("Extensibility", ""), unless=NO_TOUR)
+def unknown_update(record: Record, witness: Witness) -> None:
+    """An update of a kind that the client does not know does no harm."""
+    goes_on(record, witness, "update")
+
+
+@RULES.observer(
+    "client.unknown-category", MUST, RuleSource(OPTIONS, "Option Categories"), unless=NO_TOUR
+)
+def unknown_category(record: Record, witness: Witness) -> None:
+    """A config option of an unknown category does no harm."""
+    goes_on(record, witness, "category")
+
+
+@RULES.observer(
+    "client.unknown-option-type",
+    SHOULD,
+    RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
+    unless=NO_TOUR,
+)
+def unknown_option_type(record: Record, witness: Witness) -> None:
+    """A config option of an unknown type does no harm."""
+    goes_on(record, witness, "type")
+
+
+@RULES.observer(
+    "client.unknown-completion", MUST, RuleSource("Elicitation", "URL completion"), unless=NO_TOUR
+)
+def unknown_completion(record: Record, witness: Witness) -> None:
+    """The completion of an elicitation that is none is ignored."""
+    goes_on(record, witness, "completion")
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -188,13 +180,10 @@ def _same_text(found: object, wanted: str) -> bool:
 
 
 @RULES.observer(
-    "client.file-created",
-    "A file that is written and does not exist is created.",
-    MUST,
-    RuleSource(FILES, "Writing Files"),
-    unless="no file was written",
+    "client.file-created", MUST, RuleSource(FILES, "Writing Files"), unless="no file was written"
 )
 def file_created(record: Record, witness: Witness) -> None:
+    """A file that is written and does not exist is created."""
     writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
     for first in writes[:1]:
         if not _is_refused(first):
@@ -208,12 +197,12 @@ def file_created(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.file-content",
-    "A file that was written is read as it was written last.",
     MUST,
     RuleSource(FILES, "Writing Files"),
     unless="no file was written and read",
 )
 def file_content(record: Record, witness: Witness) -> None:
+    """A file that was written is read as it was written last."""
     for exchange, written in _file_calls(record):
         params = exchange.request.params
         if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
@@ -225,12 +214,12 @@ def file_content(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.file-lines",
-    "`line` counts from 1, and `limit` lines are read from there.",
     MUST,
     RuleSource(FILES, "Reading Files"),
     unless="no part of a file was read",
 )
 def file_lines(record: Record, witness: Witness) -> None:
+    """`line` counts from 1, and `limit` lines are read from there."""
     is_kept = False
     for exchange, written in _file_calls(record):
         params = exchange.request.params
@@ -251,12 +240,12 @@ def file_lines(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.file-missing",
-    "Reading a file that does not exist is answered with an error.",
     EXPECTED,
     RuleSource(FILES, "Reading Files"),
     unless="no such file was read",
 )
 def file_missing(record: Record, witness: Witness) -> None:
+    """Reading a file that does not exist is answered with an error."""
     calls = [it for it, _ in _file_calls(record)]
     for exchange in calls[:1]:
         if _is_read(exchange):
@@ -308,14 +297,9 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
             yield found
 
 
-@RULES.observer(
-    "client.terminal-command",
-    "A command gets its arguments, its variables and its folder.",
-    MUST,
-    RUNNING,
-    unless=NO_TERMINAL,
-)
+@RULES.observer("client.terminal-command", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_command(record: Record, witness: Witness) -> None:
+    """A command gets its arguments, its variables and its folder."""
     for terminal in _terminals(record, SHOWS):
         for output in terminal.of("output")[:1]:
             if "result" not in (output.answer.message if output.answer else {}):
@@ -335,13 +319,10 @@ def terminal_command(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.terminal-exit",
-    "The status of a command that ended is told, by `wait_for_exit` and beside its output.",
-    MUST,
-    RuleSource(TERMINALS, "Waiting for Exit"),
-    unless=NO_TERMINAL,
+    "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), unless=NO_TERMINAL
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
+    """The status of a command that ended is told, by `wait_for_exit` and beside its output."""
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
             witness.saw()
@@ -357,14 +338,9 @@ AT_ONCE_SECONDS = 5.0
 """Seconds for a terminal to be made; its command runs for four times as long."""
 
 
-@RULES.observer(
-    "client.terminal-at-once",
-    "A terminal is told at once, and has no exit status while its command runs.",
-    MUST,
-    RUNNING,
-    unless=NO_TERMINAL,
-)
+@RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
+    """A terminal is told at once, and has no exit status while its command runs."""
     for terminal in _terminals(record, RUNS_ON):
         output = next(iter(terminal.of("output")), None)
         if output is None or output.answer is None or terminal.made.answer is None:
@@ -378,14 +354,11 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
             witness.accuse("the command still runs", *output.lines)
 
 
-@RULES.observer(
-    "client.terminal-limit",
-    "Output beyond `outputByteLimit` is cut at its beginning, between two characters, and so told.",
-    MUST,
-    RUNNING,
-    unless=NO_TERMINAL,
-)
+@RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_limit(record: Record, witness: Witness) -> None:
+    """Output beyond `outputByteLimit` is cut at its beginning, between two characters, and so
+    told.
+    """
     for terminal in _terminals(record, PRINTS_LONG):
         for output in terminal.of("output")[:1]:
             text = output.result.get("output")
@@ -402,12 +375,12 @@ def terminal_limit(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.terminal-kill",
-    "A command that is killed ends, and its terminal stays: its output and status can be read.",
     MUST,
     RuleSource(TERMINALS, "Killing Commands"),
     unless="no command was killed",
 )
 def terminal_kill(record: Record, witness: Witness) -> None:
+    """A command that is killed ends, and its terminal stays: its output and status can be read."""
     for terminal in _terminals(record, RUNS_ON):
         for killed in terminal.of("kill"):
             if _is_refused(killed):
@@ -430,12 +403,12 @@ def terminal_kill(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.terminal-released",
-    "The id of a terminal that was released is not valid any more.",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="no terminal was released and used again",
 )
 def terminal_released(record: Record, witness: Witness) -> None:
+    """The id of a terminal that was released is not valid any more."""
     for terminal in _terminals(record, SHOWS):
         for released in terminal.of("release"):
             for use in terminal.of("output"):
@@ -447,12 +420,12 @@ def terminal_released(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.terminal-release-ends",
-    "A command that still runs when its terminal is released is killed.",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="no terminal was released while its command ran",
 )
 def terminal_release_ends(record: Record, witness: Witness) -> None:
+    """A command that still runs when its terminal is released is killed."""
     for terminal in _terminals(record, LATE):
         released = next(iter(terminal.of("release")), None)
         if released is None or released.answer is None or _is_refused(released):
@@ -471,12 +444,12 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.form-content",
-    "What is filled into a form fits its schema.",
     SHOULD,
     RuleSource("Elicitation", "Responses"),
     unless="no form was accepted",
 )
 def form_content(record: Record, witness: Witness) -> None:
+    """What is filled into a form fits its schema."""
     for exchange in record.exchanges("agent", "elicitation/create"):
         is_form = exchange.request.params.get("requestedSchema") == FORM
         if is_form and exchange.result.get("action") == "accept":

@@ -34,14 +34,9 @@ def _is(line: WireLine, name: str) -> bool:
 NO_TURN = "no turn ran whose client offers less"
 
 
-@RULES.observer(
-    "fs.offered",
-    "Files are read and written through clients only where they offer it.",
-    MUST,
-    RuleSource(FILES, "Checking Support"),
-    unless=NO_TURN,
-)
+@RULES.observer("fs.offered", MUST, RuleSource(FILES, "Checking Support"), unless=NO_TURN)
 def files_offered(record: Record, witness: Witness) -> None:
+    """Files are read and written through clients only where they offer it."""
     methods = {
         "fs/read_text_file": ("fs", "readTextFile"),
         "fs/write_text_file": ("fs", "writeTextFile"),
@@ -49,25 +44,17 @@ def files_offered(record: Record, witness: Witness) -> None:
     _offered_only(record, witness, methods)
 
 
-@RULES.observer(
-    "terminal.offered",
-    "Terminals are used only where clients offer them.",
-    MUST,
-    RuleSource(TERMINALS, "Checking Support"),
-    unless=NO_TURN,
-)
+@RULES.observer("terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), unless=NO_TURN)
 def terminals_offered(record: Record, witness: Witness) -> None:
+    """Terminals are used only where clients offer them."""
     _offered_only(record, witness, {"terminal": ("terminal",)})
 
 
 @RULES.observer(
-    "elicitation.offered",
-    "Forms and URLs are shown only by clients that offer it.",
-    MUST,
-    RuleSource(ELICITATION, "Checking support"),
-    unless=NO_TURN,
+    "elicitation.offered", MUST, RuleSource(ELICITATION, "Checking support"), unless=NO_TURN
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
+    """Forms and URLs are shown only by clients that offer it."""
     for line in record.lines:
         if line.by == "client" and line.method == "session/prompt":
             if not offered(record.offers, "elicitation"):
@@ -80,12 +67,12 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "fs.absolute",
-    "The paths of files are absolute.",
     MUST,
     RuleSource("Overview", "Argument requirements"),
     unless="the agent used no file of its client",
 )
 def absolute(record: Record, witness: Witness) -> None:
+    """The paths of files are absolute."""
     for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
         witness.saw()
         if not str(line.params.get("path")).startswith("/"):
@@ -94,12 +81,12 @@ def absolute(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "fs.lines",
-    "The first line of a file is line 1.",
     MUST,
     RuleSource("Overview", "Argument requirements"),
     unless="the agent read no file from a line on",
 )
 def first_line(record: Record, witness: Witness) -> None:
+    """The first line of a file is line 1."""
     for line in record.calls("agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
@@ -110,12 +97,12 @@ def first_line(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "terminal.absolute",
-    "The folder of a terminal is absolute.",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent named no folder for a terminal",
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
+    """The folder of a terminal is absolute."""
     for line in record.calls("agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
@@ -126,12 +113,12 @@ def terminal_folder(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "terminal.released",
-    "Each terminal is released.",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
     unless="the agent made no terminal",
 )
 def released(record: Record, witness: Witness) -> None:
+    """Each terminal is released."""
     given_back = {
         line.params.get("terminalId")
         for line in record.by("agent")
@@ -146,12 +133,12 @@ def released(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "terminal.known-id",
-    "A terminal is used from when it is made until it is released, and embedded meanwhile.",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
     unless="the agent made no terminal",
 )
 def known_terminals(record: Record, witness: Witness) -> None:
+    """A terminal is used from when it is made until it is released, and embedded meanwhile."""
     made = {
         exchange.answer.number: exchange.result.get("terminalId")
         for exchange in record.exchanges("agent", "terminal/create")

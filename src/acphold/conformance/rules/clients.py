@@ -44,14 +44,9 @@ SILENT = "the client said nothing"
 # -- lines and messages -----------------------------------------------------------------------
 
 
-@RULES.observer(
-    "client.messages",
-    "Each line is one whole message in UTF-8, and nothing else is written.",
-    MUST,
-    STDIO,
-    unless=SILENT,
-)
+@RULES.observer("client.messages", MUST, STDIO, unless=SILENT)
 def messages(record: Record, witness: Witness) -> None:
+    """Each line is one whole message in UTF-8, and nothing else is written."""
     for line in record.by("client"):
         witness.saw()
         if line.problem:
@@ -60,14 +55,9 @@ def messages(record: Record, witness: Witness) -> None:
             witness.accuse('it does not say `"jsonrpc": "2.0"`', line)
 
 
-@RULES.observer(
-    "client.schema",
-    "All that the client says fits the schema.",
-    MUST,
-    RuleSource("Schema", ""),
-    unless=SILENT,
-)
+@RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
 def schema(record: Record, witness: Witness) -> None:
+    """All that the client says fits the schema."""
     for message in _known(record):
         witness.saw()
         if wrong := problem(message):
@@ -75,13 +65,10 @@ def schema(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.members",
-    "Custom members stand in `_meta`, not beside those of the protocol.",
-    MUST,
-    RuleSource("Extensibility", "The `_meta` Field"),
-    unless=SILENT,
+    "client.members", MUST, RuleSource("Extensibility", "The `_meta` Field"), unless=SILENT
 )
 def members(record: Record, witness: Witness) -> None:
+    """Custom members stand in `_meta`, not beside those of the protocol."""
     for message in _known(record):
         witness.saw()
         custom, drafted = odd_members(message)
@@ -96,13 +83,10 @@ def _known(record: Record) -> Iterator[TypedMessage]:
 
 
 @RULES.observer(
-    "client.methods",
-    "Methods that the protocol does not have begin with an underscore.",
-    MUST,
-    RuleSource("Extensibility", "Extension Methods"),
-    unless=SILENT,
+    "client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), unless=SILENT
 )
 def methods(record: Record, witness: Witness) -> None:
+    """Methods that the protocol does not have begin with an underscore."""
     for line in record.by("client"):
         if line.method is not None:
             witness.saw()
@@ -115,12 +99,12 @@ def methods(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.answers",
-    "Each request of the agent is answered once, with a result or an error.",
     MUST,
     RuleSource("Overview", "Error Handling"),
     unless="the agent asked nothing",
 )
 def answers(record: Record, witness: Witness) -> None:
+    """Each request of the agent is answered once, with a result or an error."""
     for exchange in record.exchanges("agent", *UNATTENDED):
         if exchange.answer is None and was_given_up(record, exchange.request):
             witness.accuse("it was not answered while its turn ran", exchange.request)
@@ -150,14 +134,9 @@ UNATTENDED = (
 """Requests a client answers by itself; a person, or a command, may take any time."""
 
 
-@RULES.observer(
-    "client.kinds",
-    "What asks for an answer has an id, and a notification has none.",
-    MUST,
-    RuleSource("Overview", "Communication Model"),
-    unless=SILENT,
-)
+@RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
 def kinds(record: Record, witness: Witness) -> None:
+    """What asks for an answer has an id, and a notification has none."""
     for line in record.by("client"):
         if line.method is not None:
             witness.saw()
@@ -165,14 +144,9 @@ def kinds(record: Record, witness: Witness) -> None:
                 witness.accuse(wrong, line)
 
 
-@RULES.observer(
-    "client.request-ids",
-    "The id of a request is a string or a whole number.",
-    MUST,
-    RuleSource("Schema", "RequestId"),
-    unless=SILENT,
-)
+@RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), unless=SILENT)
 def request_ids(record: Record, witness: Witness) -> None:
+    """The id of a request is a string or a whole number."""
     for line in record.by("client"):
         if line.is_request:
             witness.saw()
@@ -184,13 +158,10 @@ def request_ids(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.unique-ids",
-    "No two requests that wait for an answer have the same id.",
-    EXPECTED,
-    RuleSource("Overview", "Communication Model"),
-    unless=SILENT,
+    "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), unless=SILENT
 )
 def unique_ids(record: Record, witness: Witness) -> None:
+    """No two requests that wait for an answer have the same id."""
     waiting: dict[bytes, WireLine] = {}
     for line in record.lines:
         if line.by == "agent" and line.is_response:
@@ -204,12 +175,12 @@ def unique_ids(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.errors",
-    "An error has a `code`, which is a whole number, and a `message`, which is a text.",
     MUST,
     RuleSource("Overview", "Error Handling"),
     unless="the client answered nothing with an error",
 )
 def errors(record: Record, witness: Witness) -> None:
+    """An error has a `code`, which is a whole number, and a `message`, which is a text."""
     for line in record.by("client"):
         if line.is_response and "error" in line.message:
             witness.saw()
@@ -221,12 +192,12 @@ def errors(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.trace-context",
-    "`traceparent` in `_meta` is the one of the W3C's trace context.",
     SHOULD,
     RuleSource("Extensibility", "The `_meta` Field"),
     unless="the client sent none",
 )
 def trace_context(record: Record, witness: Witness) -> None:
+    """`traceparent` in `_meta` is the one of the W3C's trace context."""
     for line in record.by("client"):
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
@@ -241,14 +212,9 @@ TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*
 # -- introduction -----------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "client.initialize-first",
-    "The client introduces itself before anything else, and waits for the answer.",
-    MUST,
-    INITIALIZATION,
-    unless=SILENT,
-)
+@RULES.observer("client.initialize-first", MUST, INITIALIZATION, unless=SILENT)
 def initialize_first(record: Record, witness: Witness) -> None:
+    """The client introduces itself before anything else, and waits for the answer."""
     hello = next(iter(record.exchanges("client", "initialize")), None)
     answered = hello.answer.number if hello and hello.answer else len(record.lines)
     for line in record.by("client"):
@@ -259,13 +225,10 @@ def initialize_first(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.initialize-once",
-    "A connection is initialized once.",
-    EXPECTED,
-    INITIALIZATION,
-    unless="the client did not introduce itself",
+    "client.initialize-once", EXPECTED, INITIALIZATION, unless="the client did not introduce itself"
 )
 def initialize_once(record: Record, witness: Witness) -> None:
+    """A connection is initialized once."""
     taken = [
         it.request
         for it in record.exchanges("client", "initialize")
@@ -279,12 +242,12 @@ def initialize_once(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.closes",
-    "A client that does not speak the agent's version closes the connection.",
     SHOULD,
     RuleSource("Initialization", "Version Negotiation"),
     unless="the agent spoke the client's version; `--offers version` speaks another one",
 )
 def closes(record: Record, witness: Witness) -> None:
+    """A client that does not speak the agent's version closes the connection."""
     for exchange in record.exchanges("client", "initialize"):
         answered = exchange.result.get("protocolVersion")
         if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
@@ -297,12 +260,12 @@ def closes(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.info",
-    "The client tells its name and version.",
     SHOULD,
     RuleSource("Initialization", "Implementation Information"),
     unless="the client did not introduce itself",
 )
 def info(record: Record, witness: Witness) -> None:
+    """The client tells its name and version."""
     for line in record.calls("client", "initialize"):
         witness.saw()
         told = line.params.get("clientInfo")
@@ -314,13 +277,10 @@ def info(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.advertised-methods",
-    "Methods that the agent did not advertise are not called.",
-    MUST,
-    RuleSource(SETUP, "Checking Support"),
-    unless=SILENT,
+    "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
 )
 def advertised_methods(line_record: Record, witness: Witness) -> None:
+    """Methods that the agent did not advertise are not called."""
     can = told_capabilities(line_record)
     for line in line_record.by("client"):
         path = NEEDS.get(line.method or "")
@@ -336,12 +296,12 @@ NO_SESSION = "the client opened no session"
 
 @RULES.observer(
     "client.advertised-servers",
-    "MCP servers over HTTP and SSE are named only where the agent advertises them.",
     MUST,
     RuleSource(SETUP, "Checking Transport Support"),
     unless=NO_SESSION,
 )
 def advertised_servers(record: Record, witness: Witness) -> None:
+    """MCP servers over HTTP and SSE are named only where the agent advertises them."""
     for line in record.calls("client", *SETUPS):
         witness.saw()
         for server in _servers(line):
@@ -358,12 +318,12 @@ def _servers(line: WireLine) -> list[Json]:
 
 @RULES.observer(
     "client.advertised-directories",
-    "Additional folders are named only where the agent advertises them.",
     MUST,
     RuleSource(SETUP, "Additional Workspace Roots"),
     unless=NO_SESSION,
 )
 def advertised_directories(record: Record, witness: Witness) -> None:
+    """Additional folders are named only where the agent advertises them."""
     for line in record.calls("client", *SETUPS):
         witness.saw()
         advertised = offered(
@@ -378,12 +338,12 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 
 @RULES.observer(
     "client.advertised-content",
-    "Prompts hold images, sounds and files only where the agent advertises them.",
     MUST,
     RuleSource("Prompt Turn", "1. User Message"),
     unless="the client sent no prompt",
 )
 def advertised_content(record: Record, witness: Witness) -> None:
+    """Prompts hold images, sounds and files only where the agent advertises them."""
     for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
@@ -395,13 +355,10 @@ def advertised_content(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.content",
-    "The data of images, sounds and files in a prompt is base64.",
-    EXPECTED,
-    RuleSource("Content", "Content Types"),
-    unless="no prompt had any",
+    "client.content", EXPECTED, RuleSource("Content", "Content Types"), unless="no prompt had any"
 )
 def content(record: Record, witness: Witness) -> None:
+    """The data of images, sounds and files in a prompt is base64."""
     for line in record.calls("client", "session/prompt"):
         for block in objects(line.params.get("prompt")):
             held = block.get("resource")
@@ -417,14 +374,9 @@ def content(record: Record, witness: Witness) -> None:
 # -- sessions ---------------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "client.absolute",
-    "Folders, and the commands of MCP servers, are absolute paths.",
-    MUST,
-    RuleSource(SETUP, "Working Directory"),
-    unless=NO_SESSION,
-)
+@RULES.observer("client.absolute", MUST, RuleSource(SETUP, "Working Directory"), unless=NO_SESSION)
 def absolute(record: Record, witness: Witness) -> None:
+    """Folders, and the commands of MCP servers, are absolute paths."""
     for line in record.calls("client", *SETUPS, "session/list"):
         more = line.params.get("additionalDirectories")
         commands = [server["command"] for server in _servers(line) if "command" in server]
@@ -439,12 +391,12 @@ def absolute(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.known-sessions",
-    "The client prompts, cancels and sets in sessions that it has begun, loaded or resumed.",
     MUST,
     RuleSource(SETUP, "Session ID"),
     unless="the client spoke of no session",
 )
 def known_sessions(record: Record, witness: Witness) -> None:
+    """The client prompts, cancels and sets in sessions that it has begun, loaded or resumed."""
     answers = {it.answer.number: it for it in record.exchanges("client") if it.answer}
     known: set[object] = set()
     for line in record.lines:
@@ -472,12 +424,12 @@ OF_OPEN_SESSIONS = (
 
 @RULES.observer(
     "client.same-folder",
-    "A session is opened again in its own folder.",
     MUST,
     RuleSource(SETUP, "Additional Workspace Roots"),
     unless="no session was opened again whose folder is known",
 )
 def same_folder(record: Record, witness: Witness) -> None:
+    """A session is opened again in its own folder."""
     folders: dict[object, object] = {}
     for exchange in record.exchanges("client", *SETUPS, "session/list"):
         if exchange.request.method == "session/new":
@@ -492,12 +444,12 @@ def same_folder(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.listed-roots",
-    "A session is not opened with folders that an older list had, and the newest has not.",
     MUST,
     RuleSource("Session List", "Listing Sessions"),
     unless="no session was opened whose folders have changed from list to list",
 )
 def listed_roots(record: Record, witness: Witness) -> None:
+    """A session is not opened with folders that an older list had, and the newest has not."""
     older: dict[object, set[object]] = {}
     newest: dict[object, set[object]] = {}
     own: set[object] = set()
@@ -530,12 +482,12 @@ def _is_same(path: object, other: object) -> bool:
 
 @RULES.observer(
     "client.cursors",
-    "Cursors come back as they were given on this connection, and none behind the last page.",
     MUST,
     RuleSource("Session List", "Pagination"),
     unless="no second page was asked for",
 )
 def cursors(record: Record, witness: Witness) -> None:
+    """Cursors come back as they were given on this connection, and none behind the last page."""
     given: set[object] = set()
     asked: list[object] = []
     for exchange in record.exchanges("client", "session/list"):
@@ -555,12 +507,12 @@ def cursors(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.one-turn",
-    "A session gets its next prompt when the one before is answered.",
     EXPECTED,
     RuleSource("Prompt Turn", "Cancellation"),
     unless="the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
+    """A session gets its next prompt when the one before is answered."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
         line = exchange.request
@@ -574,12 +526,12 @@ def one_turn(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.permission",
-    "A client can be asked for permission: `session/request_permission` is no unknown method.",
     MUST,
     RuleSource("Overview", "Baseline Methods"),
     unless="no permission was answered",
 )
 def permission(record: Record, witness: Witness) -> None:
+    """A client can be asked for permission: `session/request_permission` is no unknown method."""
     _known_here(record, witness, "session/request_permission")
 
 
@@ -595,12 +547,12 @@ def _known_here(record: Record, witness: Witness, *methods: str) -> None:
 
 @RULES.observer(
     "client.offers",
-    "What the client offers in `initialize` is there: files, terminals, forms.",
     MUST,
     RuleSource("Initialization", "Client Capabilities"),
     unless="nothing that the client offers was used",
 )
 def offers(record: Record, witness: Witness) -> None:
+    """What the client offers in `initialize` is there: files, terminals, forms."""
     for name, path in OFFERED.items():
         if offered(record.offers, *path):
             _known_here(record, witness, name)
@@ -620,12 +572,12 @@ OFFERED = {
 
 @RULES.observer(
     "client.permission-options",
-    "A permission is answered with one of its options, or `cancelled`.",
     MUST,
     RuleSource("Tool Calls", "Requesting Permission"),
     unless="no permission was answered",
 )
 def permission_options(record: Record, witness: Witness) -> None:
+    """A permission is answered with one of its options, or `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         if not isinstance(outcome, dict):
@@ -639,12 +591,12 @@ def permission_options(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.permission-cancelled",
-    "When a turn is cancelled, each permission that waits is answered `cancelled`.",
     MUST,
     RuleSource("Prompt Turn", "Cancellation"),
     unless="no turn was cancelled while a permission waited",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
+    """When a turn is cancelled, each permission that waits is answered `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         cancelled = _cancel_within(record, exchange.request, exchange.answer)
         if cancelled is None:
@@ -683,12 +635,12 @@ def _cancel_within(record: Record, asked: WireLine, answer: WireLine | None) -> 
 
 @RULES.observer(
     "client.late-updates",
-    "Updates of tool calls that come after a cancel do no harm.",
     SHOULD,
     RuleSource("Prompt Turn", "Cancellation"),
     unless="the client cancelled no turn",
 )
 def late_updates(record: Record, witness: Witness) -> None:
+    """Updates of tool calls that come after a cancel do no harm."""
     goes_on(record, witness, "late")
 
 
@@ -697,12 +649,12 @@ def late_updates(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.known-choices",
-    "Modes, options and values are set that the agent has.",
     MUST,
     RuleSource("Session Modes", "From the Client"),
     unless="the client set no mode and no option",
 )
 def known_choices(record: Record, witness: Witness) -> None:
+    """Modes, options and values are set that the agent has."""
     for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
         witness.saw()
         if exchange.answer is not None and "error" in exchange.answer.message:
@@ -711,12 +663,12 @@ def known_choices(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.options-alone",
-    "A client that sets config options does not set modes beside them.",
     SHOULD,
     RuleSource("Session Config Options", "Relationship to Session Modes"),
     unless="the client set no option",
 )
 def options_alone(record: Record, witness: Witness) -> None:
+    """A client that sets config options does not set modes beside them."""
     modes = list(record.exchanges("client", "session/set_mode"))
     for exchange in record.exchanges("client", "session/set_config_option"):
         witness.saw()
@@ -726,12 +678,12 @@ def options_alone(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.sign-in-methods",
-    "`authenticate` gets the id of a method that was advertised, and is no terminal's.",
     MUST,
     RuleSource("Authentication", "Protocol-driven authentication"),
     unless="the client did not sign in",
 )
 def sign_in_methods(record: Record, witness: Witness) -> None:
+    """`authenticate` gets the id of a method that was advertised, and is no terminal's."""
     known: dict[object, object] = {}
     for exchange in record.exchanges("client", "initialize", "authenticate"):
         for method in objects(exchange.result.get("authMethods")):
@@ -745,12 +697,12 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "client.signed-out",
-    "A prompt that is refused after a logout, because it wants a sign-in, does no harm.",
     SHOULD,
     RuleSource("Authentication", "Active Sessions"),
     unless="the client sent no prompt behind a logout",
 )
 def signed_out(record: Record, witness: Witness) -> None:
+    """A prompt that is refused after a logout, because it wants a sign-in, does no harm."""
     goes_on(record, witness, "signed-out")
 
 

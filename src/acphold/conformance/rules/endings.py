@@ -24,10 +24,9 @@ SEMANTICS = RuleSource("Session Delete", "Semantics")
 # -- close ----------------------------------------------------------------------------------
 
 
-@RULES.case(
-    "close.answer", "`session/close` is answered with an empty result.", MUST, CLOSING, "close"
-)
+@RULES.case("close.answer", MUST, CLOSING, "close")
 async def close_answer(stage: Stage) -> None:
+    """`session/close` is answered with an empty result."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -60,14 +59,9 @@ async def _closed_in_turn(stage: Stage) -> Closed:
     return ended, closed, (call.asked, closing.asked, ended.line, closed.line)
 
 
-@RULES.case(
-    "close.cancels",
-    "To close a session cancels its turn: the prompt is answered `cancelled`.",
-    MUST,
-    CLOSING,
-    "close",
-)
+@RULES.case("close.cancels", MUST, CLOSING, "close")
 async def cancels(stage: Stage) -> None:
+    """To close a session cancels its turn: the prompt is answered `cancelled`."""
     ended, closed, lines = await stage.judge(closed_in_turn)
     reason = ended.stop_reason
     if reason != "cancelled":
@@ -76,14 +70,9 @@ async def cancels(stage: Stage) -> None:
     closed.succeeded()
 
 
-@RULES.case(
-    "close.no-other",
-    "To close a session leaves the turns of others.",
-    MUST,
-    CLOSING,
-    "close",
-)
+@RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
+    """To close a session leaves the turns of others."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle = await stage.new_session(dialogue)
@@ -98,15 +87,9 @@ async def close_no_other(stage: Stage) -> None:
     await stage.prompt(dialogue, turn.session, GREET)
 
 
-@RULES.observer(
-    "close.silent",
-    "Of a session that was closed nothing more is told.",
-    EXPECTED,
-    CLOSING,
-    "close",
-    unless="no session was closed",
-)
+@RULES.observer("close.silent", EXPECTED, CLOSING, "close", unless="no session was closed")
 def silent(record: Record, witness: Witness) -> None:
+    """Of a session that was closed nothing more is told."""
     answers = {
         exchange.answer.number: exchange.request.session_id
         for exchange in record.exchanges("client", "session/close")
@@ -123,15 +106,9 @@ def silent(record: Record, witness: Witness) -> None:
             witness.accuse("it was closed", closed[line.session_id], line)
 
 
-@RULES.case(
-    "close.load-again",
-    "A session that was closed can be loaded again.",
-    EXPECTED,
-    CLOSING,
-    "close",
-    "load",
-)
+@RULES.case("close.load-again", EXPECTED, CLOSING, "close", "load")
 async def load_again(stage: Stage) -> None:
+    """A session that was closed can be loaded again."""
     await stage.given(plain_turn)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -142,15 +119,9 @@ async def load_again(stage: Stage) -> None:
         raise Violation("nothing is replayed", loaded.asked, *loaded.replay, loaded.answer.line)
 
 
-@RULES.case(
-    "close.listed",
-    "A session that was closed is listed as before.",
-    EXPECTED,
-    CLOSING,
-    "close",
-    "list",
-)
+@RULES.case("close.listed", EXPECTED, CLOSING, "close", "list")
 async def listed(stage: Stage) -> None:
+    """A session that was closed is listed as before."""
     await stage.given(plain_turn)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -173,22 +144,15 @@ async def deleted(stage: Stage) -> AnswerLine:
     return await dialogue.ask("session/delete", {"sessionId": session.id})
 
 
-@RULES.case(
-    "delete.answer", "`session/delete` is answered with an empty result.", MUST, DELETING, "delete"
-)
+@RULES.case("delete.answer", MUST, DELETING, "delete")
 async def delete_answer(stage: Stage) -> None:
+    """`session/delete` is answered with an empty result."""
     (await stage.judge(deleted)).fitting(DeleteSessionResponse)
 
 
-@RULES.case(
-    "delete.gone",
-    "A deleted session is in no list any more, also after a restart.",
-    MUST,
-    SEMANTICS,
-    "delete",
-    "list",
-)
+@RULES.case("delete.gone", MUST, SEMANTICS, "delete", "list")
 async def gone(stage: Stage) -> None:
+    """A deleted session is in no list any more, also after a restart."""
     answer = await stage.given(deleted)
     if answer.error is not None:
         raise NotObservable("the session was not deleted", *answer.lines)
@@ -201,15 +165,9 @@ async def gone(stage: Stage) -> None:
     await stage.leave(dialogue)
 
 
-@RULES.case(
-    "delete.no-other",
-    "To delete a session leaves the others.",
-    EXPECTED,
-    SEMANTICS,
-    "delete",
-    "list",
-)
+@RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")
 async def no_other(stage: Stage) -> None:
+    """To delete a session leaves the others."""
     answer = await stage.given(deleted)
     session = (await stage.given(past)).session
     if session.id not in entries(await stage.given(pages_after_restart)):
@@ -219,8 +177,9 @@ async def no_other(stage: Stage) -> None:
         raise Violation("another session has gone as well", *answer.lines, *found[0].answer.lines)
 
 
-@RULES.case("delete.twice", "To delete a session again succeeds.", SHOULD, SEMANTICS, "delete")
+@RULES.case("delete.twice", SHOULD, SEMANTICS, "delete")
 async def twice(stage: Stage) -> None:
+    """To delete a session again succeeds."""
     if (await stage.given(deleted)).error is not None:
         raise NotObservable("the session was not deleted")
     dialogue = await stage.given(restarted)
@@ -228,14 +187,9 @@ async def twice(stage: Stage) -> None:
     (await dialogue.ask("session/delete", {"sessionId": session.id})).succeeded()
 
 
-@RULES.case(
-    "delete.unknown-id",
-    "To delete a session that never existed succeeds.",
-    SHOULD,
-    SEMANTICS,
-    "delete",
-)
+@RULES.case("delete.unknown-id", SHOULD, SEMANTICS, "delete")
 async def delete_unknown(stage: Stage) -> None:
+    """To delete a session that never existed succeeds."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     (await dialogue.ask("session/delete", {"sessionId": "check-no-such-session"})).succeeded()

@@ -26,23 +26,15 @@ UNKNOWN_VERSION = 65535
 NEXT_VERSION = 2
 
 
-@RULES.case(
-    "initialize.answer",
-    "`initialize` is answered with a protocol version and capabilities.",
-    MUST,
-    INITIALIZATION,
-)
+@RULES.case("initialize.answer", MUST, INITIALIZATION)
 async def answer(stage: Stage) -> None:
+    """`initialize` is answered with a protocol version and capabilities."""
     await stage.judge(understood)
 
 
-@RULES.case(
-    "initialize.same-version",
-    "Asked for version 1, which it speaks, the agent answers 1.",
-    MUST,
-    VERSIONS,
-)
+@RULES.case("initialize.same-version", MUST, VERSIONS)
 async def same_version(stage: Stage) -> None:
+    """Asked for version 1, which it speaks, the agent answers 1."""
     answer = await stage.given(introduced)
     version = _version(answer)
     if version != 1:
@@ -67,13 +59,11 @@ async def _introduction(stage: Stage, version: int) -> AnswerLine:
         await stage.leave(dialogue)
 
 
-@RULES.case(
-    "initialize.other-version",
-    "Asked for a version that it does not speak, the agent answers with the latest that it does.",
-    MUST,
-    VERSIONS,
-)
+@RULES.case("initialize.other-version", MUST, VERSIONS)
 async def other_version(stage: Stage) -> None:
+    """Asked for a version that it does not speak, the agent answers with the latest that it
+    does.
+    """
     spoken = _version(await stage.given(introduced))
     answer = await stage.judge(strange_introduction)
     answer.succeeded()
@@ -109,13 +99,9 @@ async def plain_introduction(stage: Stage) -> AnswerLine:
         await stage.leave(dialogue)
 
 
-@RULES.case(
-    "initialize.few-members",
-    "A client that leaves out its capabilities and its name is answered all the same.",
-    MUST,
-    CAPABLE,
-)
+@RULES.case("initialize.few-members", MUST, CAPABLE)
 async def few_members(stage: Stage) -> None:
+    """A client that leaves out its capabilities and its name is answered all the same."""
     await stage.given(understood)
     (await stage.judge(plain_introduction)).fitting(InitializeResponse)
 
@@ -142,24 +128,16 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
         await stage.leave(dialogue)
 
 
-@RULES.case(
-    "initialize.new-members",
-    "Capabilities and members that the agent does not know do no harm.",
-    MUST,
-    CAPABLE,
-)
+@RULES.case("initialize.new-members", MUST, CAPABLE)
 async def new_members(stage: Stage) -> None:
+    """Capabilities and members that the agent does not know do no harm."""
     await stage.given(understood)
     (await stage.judge(rich_introduction)).fitting(InitializeResponse)
 
 
-@RULES.case(
-    "initialize.again",
-    "The agent can be started while another process of it runs.",
-    EXPECTED,
-    INITIALIZATION,
-)
+@RULES.case("initialize.again", EXPECTED, INITIALIZATION)
 async def again(stage: Stage) -> None:
+    """The agent can be started while another process of it runs."""
     await stage.given(understood)
     dialogue = await stage.connect("beside another")
     try:
@@ -168,8 +146,9 @@ async def again(stage: Stage) -> None:
         await stage.leave(dialogue)
 
 
-@RULES.case("initialize.info", "The agent tells its name and version.", SHOULD, WHO)
+@RULES.case("initialize.info", SHOULD, WHO)
 async def info(stage: Stage) -> None:
+    """The agent tells its name and version."""
     await stage.given(understood)
     answer = await stage.given(introduced)
     told = answer.result.get("agentInfo")
@@ -193,13 +172,10 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
 
 
 @RULES.observer(
-    "auth.unique-ids",
-    "Each authentication method has an id of its own.",
-    MUST,
-    ADVERTISED,
-    unless="the agent advertises no authentication methods",
+    "auth.unique-ids", MUST, ADVERTISED, unless="the agent advertises no authentication methods"
 )
 def unique_ids(record: Record, witness: Witness) -> None:
+    """Each authentication method has an id of its own."""
     for answer, methods in _methods(record):
         witness.saw()
         if (id := twice(str(it.get("id")) for it in methods)) is not None:
@@ -208,12 +184,12 @@ def unique_ids(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "auth.terminal-offered",
-    "Methods of type `terminal` are advertised only to clients that offer terminal sign-in.",
     MUST,
     RuleSource(SIGN_IN, "Authentication method types"),
     unless="the agent advertises no authentication methods",
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
+    """Methods of type `terminal` are advertised only to clients that offer terminal sign-in."""
     if (record.offers.get("auth") or {}).get("terminal"):
         return
     for answer, methods in _methods(record):
@@ -224,12 +200,12 @@ def terminal_offered(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "auth.terminal-arguments",
-    "A method of type `terminal` has arguments, or variables, by which a sign-in is begun.",
     SHOULD,
     RuleSource(SIGN_IN, "Terminal authentication"),
     unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
+    """A method of type `terminal` has arguments, or variables, by which a sign-in is begun."""
     for answer, methods in _methods(record):
         for method in methods:
             if method.get("type") == "terminal":
@@ -240,12 +216,12 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "auth.methods-for-sign-in",
-    "An agent that wants a sign-in advertises how.",
     EXPECTED,
     RuleSource(SIGN_IN, "Protocol-driven authentication"),
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
+    """An agent that wants a sign-in advertises how."""
     for exchange in record.exchanges("client"):
         error = exchange.answer.message.get("error") if exchange.answer else None
         if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
@@ -255,13 +231,9 @@ def methods_for_sign_in(record: Record, witness: Witness) -> None:
                 witness.accuse(why, *exchange.lines)
 
 
-@RULES.case(
-    "auth.unknown-method",
-    "`authenticate` with a method that was not advertised is refused.",
-    EXPECTED,
-    RuleSource(SIGN_IN, "Protocol-driven authentication"),
-)
+@RULES.case("auth.unknown-method", EXPECTED, RuleSource(SIGN_IN, "Protocol-driven authentication"))
 async def unknown_method(stage: Stage) -> None:
+    """`authenticate` with a method that was not advertised is refused."""
     if not (await stage.hello()).auth_methods:
         raise NotObservable("the agent advertises no authentication methods")
     dialogue = await stage.main()
@@ -269,13 +241,9 @@ async def unknown_method(stage: Stage) -> None:
     answer.refused("an unknown method was accepted")
 
 
-@RULES.case(
-    "auth.signed-in",
-    "After a successful sign-in, sessions can be made.",
-    MUST,
-    RuleSource(SIGN_IN, "Protocol-driven authentication"),
-)
+@RULES.case("auth.signed-in", MUST, RuleSource(SIGN_IN, "Protocol-driven authentication"))
 async def signed_in(stage: Stage) -> None:
+    """After a successful sign-in, sessions can be made."""
     if stage.settings.sign_in is None:
         raise NotObservable("no sign-in was asked for: --sign-in METHOD")
     dialogue = await stage.connect("sign-in")
@@ -290,15 +258,9 @@ async def signed_in(stage: Stage) -> None:
         )
 
 
-@RULES.case(
-    "auth.logout",
-    "`logout` is answered with an empty result; a session refused after it wants a sign-in.",
-    MUST,
-    RuleSource(SIGN_IN, "Logging Out"),
-    "logout",
-    destructive=True,
-)
+@RULES.case("auth.logout", MUST, RuleSource(SIGN_IN, "Logging Out"), "logout", destructive=True)
 async def logout(stage: Stage) -> None:
+    """`logout` is answered with an empty result; a session refused after it wants a sign-in."""
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
     made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None

@@ -58,29 +58,18 @@ ALWAYS = "the agent said nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "stdio.utf-8",
-    "Everything on stdout is UTF-8.",
-    MUST,
-    ENCODING,
-    unless=ALWAYS,
-    only=Reach.PROGRAM,
-)
+@RULES.observer("stdio.utf-8", MUST, ENCODING, unless=ALWAYS, only=Reach.PROGRAM)
 def utf_8(record: Record, witness: Witness) -> None:
+    """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
         witness.saw()
         if line.problem == NOT_UTF_8:
             witness.accuse(line.problem, line)
 
 
-@RULES.observer(
-    "stdio.only-messages",
-    "Each line on stdout is one whole message, and nothing else is written there.",
-    MUST,
-    STDIO,
-    unless=ALWAYS,
-)
+@RULES.observer("stdio.only-messages", MUST, STDIO, unless=ALWAYS)
 def only_messages(record: Record, witness: Witness) -> None:
+    """Each line on stdout is one whole message, and nothing else is written there."""
     # The checker sends one, and JSON-RPC answers it with another.
     asked_by_array = any(array_in(line) for line in record.by("client"))
     for line in record.by("agent"):
@@ -96,13 +85,10 @@ def _is_response(message: object) -> bool:
 
 
 @RULES.observer(
-    "json-rpc.version",
-    'Each message says `"jsonrpc": "2.0"`.',
-    MUST,
-    json_rpc("4 Request object, 5 Response object"),
-    unless=ALWAYS,
+    "json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), unless=ALWAYS
 )
 def version(record: Record, witness: Witness) -> None:
+    """Each message says `"jsonrpc": "2.0"`."""
     for line in record.by("agent"):
         if line.message:
             witness.saw()
@@ -111,13 +97,10 @@ def version(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.kinds",
-    "What asks for an answer has an id, and a notification has none.",
-    MUST,
-    json_rpc("4.1 Notification"),
-    unless="the agent called no method",
+    "json-rpc.kinds", MUST, json_rpc("4.1 Notification"), unless="the agent called no method"
 )
 def kinds(record: Record, witness: Witness) -> None:
+    """What asks for an answer has an id, and a notification has none."""
     for line in record.by("agent"):
         if line.method is not None:
             witness.saw()
@@ -126,13 +109,10 @@ def kinds(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.own-ids",
-    "A request of the agent has an id that no other one has which waits for its answer.",
-    MUST,
-    json_rpc("4 Request object"),
-    unless="the agent asked nothing",
+    "json-rpc.own-ids", MUST, json_rpc("4 Request object"), unless="the agent asked nothing"
 )
 def own_ids(record: Record, witness: Witness) -> None:
+    """A request of the agent has an id that no other one has which waits for its answer."""
     waiting: dict[str, WireLine] = {}
     for line in record.lines:
         if line.by == "client" and line.is_response:
@@ -150,14 +130,9 @@ def own_ids(record: Record, witness: Witness) -> None:
 # -- answers --------------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "json-rpc.result-or-error",
-    "A response has either a result or an error; an error has an integer code and a message.",
-    MUST,
-    RESPONSE,
-    unless=ALWAYS,
-)
+@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, unless=ALWAYS)
 def result_or_error(record: Record, witness: Witness) -> None:
+    """A response has either a result or an error; an error has an integer code and a message."""
     for line in record.by("agent"):
         if not line.is_response:
             continue
@@ -175,14 +150,9 @@ def result_or_error(record: Record, witness: Witness) -> None:
                 witness.accuse("the error has no message", line)
 
 
-@RULES.observer(
-    "json-rpc.same-id",
-    "A response has the id of its request: of the same type, and a whole number as one.",
-    MUST,
-    RESPONSE,
-    unless=ALWAYS,
-)
+@RULES.observer("json-rpc.same-id", MUST, RESPONSE, unless=ALWAYS)
 def same_id(record: Record, witness: Witness) -> None:
+    """A response has the id of its request: of the same type, and a whole number as one."""
     asked: set[bytes] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -194,14 +164,9 @@ def same_id(record: Record, witness: Witness) -> None:
                 witness.accuse("no request has this id", line)
 
 
-@RULES.observer(
-    "json-rpc.one-answer",
-    "A request is answered once.",
-    MUST,
-    RESPONSE,
-    unless=ALWAYS,
-)
+@RULES.observer("json-rpc.one-answer", MUST, RESPONSE, unless=ALWAYS)
 def one_answer(record: Record, witness: Witness) -> None:
+    """A request is answered once."""
     answered: dict[str, WireLine] = {}
     for line in record.by("agent"):
         if line.is_response and line.message.get("id") is not None:
@@ -213,12 +178,12 @@ def one_answer(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "json-rpc.error-message",
-    "The message of an error is one sentence on one line.",
     SHOULD,
     ERROR_OBJECT,
     unless="the agent answered nothing with an error",
 )
 def error_message(record: Record, witness: Witness) -> None:
+    """The message of an error is one sentence on one line."""
     for line, error in _errors(record):
         witness.saw()
         message = error.get("message")
@@ -240,13 +205,10 @@ KNOWN_CODES = {
 
 
 @RULES.observer(
-    "json-rpc.error-codes",
-    "Error codes that JSON-RPC reserves are used as they are defined.",
-    MUST,
-    ERROR_OBJECT,
-    unless="the agent answered nothing with an error",
+    "json-rpc.error-codes", MUST, ERROR_OBJECT, unless="the agent answered nothing with an error"
 )
 def error_codes(record: Record, witness: Witness) -> None:
+    """Error codes that JSON-RPC reserves are used as they are defined."""
     for exchange in record.exchanges("client", *BASELINE):
         error = exchange.answer.message.get("error") if exchange.answer is not None else None
         if isinstance(error, dict) and error.get("code") in (METHOD_NOT_FOUND, PARSE_ERROR):
@@ -285,27 +247,23 @@ STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "nul
 """Ids, some of which look like something else; the empty one is a valid string."""
 
 
-@RULES.case(
-    "json-rpc.string-id", "A request whose id is a string is answered under it.", MUST, RESPONSE
-)
+@RULES.case("json-rpc.string-id", MUST, RESPONSE)
 async def string_id(stage: Stage) -> None:
+    """A request whose id is a string is answered under it."""
     for id in STRING_IDS:
         await _echoed(stage, id)
 
 
-@RULES.case(
-    "json-rpc.zero-id",
-    "A request with the id 0, or one below, is answered under it.",
-    MUST,
-    RESPONSE,
-)
+@RULES.case("json-rpc.zero-id", MUST, RESPONSE)
 async def zero_id(stage: Stage) -> None:
+    """A request with the id 0, or one below, is answered under it."""
     for id in (0, -1):
         await _echoed(stage, id)
 
 
-@RULES.case("json-rpc.large-id", "An id beyond 32 bits comes back as it was.", MUST, RESPONSE)
+@RULES.case("json-rpc.large-id", MUST, RESPONSE)
 async def large_id(stage: Stage) -> None:
+    """An id beyond 32 bits comes back as it was."""
     await _echoed(stage, 2**53 - 1)
 
 
@@ -318,13 +276,9 @@ async def unknown_request(stage: Stage) -> AnswerLine:
     return await dialogue.ask("check/no_such_method", {"some": "thing"})
 
 
-@RULES.case(
-    "json-rpc.unknown-method",
-    "A method that does not exist is answered with -32601.",
-    MUST,
-    ERROR_OBJECT,
-)
+@RULES.case("json-rpc.unknown-method", MUST, ERROR_OBJECT)
 async def unknown_method(stage: Stage) -> None:
+    """A method that does not exist is answered with -32601."""
     answer = await stage.judge(unknown_request)
     if answer.code != METHOD_NOT_FOUND:
         said = "a result" if answer.error is None else f"the code {answer.code}"
@@ -352,24 +306,16 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
     return [await dialogue.ask(method, params) for method, params in asked]
 
 
-@RULES.case(
-    "json-rpc.invalid-params",
-    "Parameters that do not fit are answered with an error.",
-    MUST,
-    ERRORS,
-)
+@RULES.case("json-rpc.invalid-params", MUST, ERRORS)
 async def invalid_params(stage: Stage) -> None:
+    """Parameters that do not fit are answered with an error."""
     for answer in await stage.judge(misfits):
         answer.refused(f"`{answer.asked.method}` took them")
 
 
-@RULES.case(
-    "json-rpc.invalid-params-code",
-    "The code for parameters that do not fit is -32602.",
-    MUST,
-    ERROR_OBJECT,
-)
+@RULES.case("json-rpc.invalid-params-code", MUST, ERROR_OBJECT)
 async def invalid_params_code(stage: Stage) -> None:
+    """The code for parameters that do not fit is -32602."""
     for answer in await stage.given(misfits):
         if answer.error is None:
             raise NotObservable("they were answered with a result")
@@ -379,13 +325,9 @@ async def invalid_params_code(stage: Stage) -> None:
             raise Violation(f"the code is {answer.code}", *answer.lines)
 
 
-@RULES.case(
-    "json-rpc.no-answer-to-notifications",
-    "A notification is never answered, whether it is known or not.",
-    MUST,
-    ERRORS,
-)
+@RULES.case("json-rpc.no-answer-to-notifications", MUST, ERRORS)
 async def no_answer_to_notifications(stage: Stage) -> None:
+    """A notification is never answered, whether it is known or not."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     told = dialogue.tell("check/no_such_notification", {"some": "thing"})
@@ -395,10 +337,9 @@ async def no_answer_to_notifications(stage: Stage) -> None:
         raise Violation("a notification was answered", told, unasked)
 
 
-@RULES.case(
-    "json-rpc.after-errors", "After errors, requests are answered as before.", EXPECTED, ERRORS
-)
+@RULES.case("json-rpc.after-errors", EXPECTED, ERRORS)
 async def after_errors(stage: Stage) -> None:
+    """After errors, requests are answered as before."""
     await stage.given(unknown_request)
     await stage.given(plain_session)
     dialogue = await stage.meet("after an error")
@@ -407,13 +348,9 @@ async def after_errors(stage: Stage) -> None:
     await stage.leave(dialogue)
 
 
-@RULES.case(
-    "json-rpc.many-at-once",
-    "Fifty requests that come at once are all answered, each with its id.",
-    EXPECTED,
-    OVERVIEW,
-)
+@RULES.case("json-rpc.many-at-once", EXPECTED, OVERVIEW)
 async def many_at_once(stage: Stage) -> None:
+    """Fifty requests that come at once are all answered, each with its id."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(50)]
@@ -424,14 +361,9 @@ async def many_at_once(stage: Stage) -> None:
 # -- framing ----------------------------------------------------------------------------------
 
 
-@RULES.case(
-    "stdio.pieces",
-    "A message may come in pieces, and several in one piece.",
-    EXPECTED,
-    STDIO,
-    only=Reach.PROGRAM,
-)
+@RULES.case("stdio.pieces", EXPECTED, STDIO, only=Reach.PROGRAM)
 async def pieces(stage: Stage) -> None:
+    """A message may come in pieces, and several in one piece."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     lines = [_request_line(f"check-piece-{n}") for n in range(3)]
@@ -449,13 +381,9 @@ def _request_line(id: str, **params: object) -> bytes:
     return msgspec.json.encode(message)
 
 
-@RULES.case(
-    "stdio.line-separators",
-    "Only \\n ends a line: U+2028, U+0085 and \\u000b inside of a text do not.",
-    MUST,
-    STDIO,
-)
+@RULES.case("stdio.line-separators", MUST, STDIO)
 async def line_separators(stage: Stage) -> None:
+    r"""Only \n ends a line: U+2028, U+0085 and \u000b inside of a text do not."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     asked = dialogue.note(_request_line("check-separators", text="a\u2028b\u2029c\u0085d\u000be"))
@@ -467,13 +395,9 @@ async def line_separators(stage: Stage) -> None:
 LONG = 1 << 20
 
 
-@RULES.case(
-    "stdio.long-lines",
-    "A message of 1 MiB is read: no page limits the length of a line.",
-    EXPECTED,
-    STDIO,
-)
+@RULES.case("stdio.long-lines", EXPECTED, STDIO)
 async def long_lines(stage: Stage) -> None:
+    """A message of 1 MiB is read: no page limits the length of a line."""
     await stage.given(unknown_request)
     dialogue = await stage.connect("long lines")
     (await introduce(dialogue)).succeeded()
@@ -520,55 +444,35 @@ async def no_request(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     return await _after_garbage(stage, b'{"foo": "bar"}')
 
 
-@RULES.case(
-    "json-rpc.parse-error",
-    "A line that is not JSON does not end the connection.",
-    EXPECTED,
-    ERROR_OBJECT,
-)
+@RULES.case("json-rpc.parse-error", EXPECTED, ERROR_OBJECT)
 async def parse_error(stage: Stage) -> None:
+    """A line that is not JSON does not end the connection."""
     await stage.judge(broken_json)
 
 
-@RULES.case(
-    "json-rpc.parse-error-reply",
-    "If a line that is not JSON is answered, then with -32700 and the id null.",
-    MUST,
-    RESPONSE,
-)
+@RULES.case("json-rpc.parse-error-reply", MUST, RESPONSE)
 async def parse_error_reply(stage: Stage) -> None:
+    """If a line that is not JSON is answered, then with -32700 and the id null."""
     garbage, replies = await stage.given(broken_json)
     _judge_replies(garbage, replies, PARSE_ERROR)
 
 
-@RULES.case(
-    "json-rpc.invalid-request",
-    "JSON that is no request does not end the connection.",
-    EXPECTED,
-    ERROR_OBJECT,
-)
+@RULES.case("json-rpc.invalid-request", EXPECTED, ERROR_OBJECT)
 async def invalid_request(stage: Stage) -> None:
+    """JSON that is no request does not end the connection."""
     await stage.judge(no_request)
 
 
-@RULES.case(
-    "json-rpc.invalid-request-reply",
-    "If JSON that is no request is answered, then with -32600 and the id null.",
-    MUST,
-    RESPONSE,
-)
+@RULES.case("json-rpc.invalid-request-reply", MUST, RESPONSE)
 async def invalid_request_reply(stage: Stage) -> None:
+    """If JSON that is no request is answered, then with -32600 and the id null."""
     garbage, replies = await stage.given(no_request)
     _judge_replies(garbage, replies, INVALID_REQUEST)
 
 
-@RULES.case(
-    "json-rpc.array",
-    "An array, which ACP has no use for, does not end the connection.",
-    EXPECTED,
-    OVERVIEW,
-)
+@RULES.case("json-rpc.array", EXPECTED, OVERVIEW)
 async def array(stage: Stage) -> None:
+    """An array, which ACP has no use for, does not end the connection."""
     await _after_garbage(stage, b"[1, 2, 3]")
 
 
@@ -598,27 +502,17 @@ async def left(stage: Stage) -> str | None:
     return how
 
 
-@RULES.case(
-    "stdio.ends-with-stdin",
-    "The agent ends by itself when its stdin does.",
-    EXPECTED,
-    STDIO,
-    only=Reach.PROGRAM,
-)
+@RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=Reach.PROGRAM)
 async def ends_with_stdin(stage: Stage) -> None:
+    """The agent ends by itself when its stdin does."""
     if await stage.judge(left) is None:
         seconds = stage.settings.timeout
         raise Violation(f"it still ran {seconds:g} s after its stdin had ended")
 
 
-@RULES.case(
-    "stdio.leaves-nothing",
-    "When the agent has ended, nothing that it started runs on.",
-    EXPECTED,
-    STDIO,
-    only=Reach.PROGRAM,
-)
+@RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
+    """When the agent has ended, nothing that it started runs on."""
     if await stage.given(left) is None:
         raise NotObservable("the agent did not end by itself")
     if stage.leftovers is None:

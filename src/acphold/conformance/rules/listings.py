@@ -74,15 +74,9 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     return found
 
 
-@RULES.observer(
-    "list.page-size",
-    "A page of a list has no more than a thousand sessions.",
-    SHOULD,
-    PAGES,
-    "list",
-    unless="every list had one page of fewer",
-)
+@RULES.observer("list.page-size", SHOULD, PAGES, "list", unless="every list had one page of fewer")
 def page_size(record: Record, witness: Witness) -> None:
+    """A page of a list has no more than a thousand sessions."""
     for exchange in record.exchanges("client", "session/list"):
         number = len(sessions_in(exchange))
         if number > MAX_SESSIONS or exchange.result.get("nextCursor") is not None:
@@ -107,15 +101,11 @@ async def pages_after_restart(stage: Stage) -> list[Page]:
     return await pages(dialogue, cwd=(await stage.given(past)).session.cwd)
 
 
-@RULES.case(
-    "list.answer",
-    "`session/list` with no parameters, however none are given, is answered with an array of "
-    "sessions.",
-    MUST,
-    LISTING,
-    "list",
-)
+@RULES.case("list.answer", MUST, LISTING, "list")
 async def answer(stage: Stage) -> None:
+    """`session/list` with no parameters, however none are given, is answered with an array of
+    sessions.
+    """
     first = await stage.judge(first_page)
     dialogue = await stage.main()
     for params in (msgspec.UNSET, {"cwd": None, "cursor": None}, {"weather": "fine", "_meta": {}}):
@@ -124,13 +114,9 @@ async def answer(stage: Stage) -> None:
             raise Violation("said in another way, it is answered with none", *found.answer.lines)
 
 
-@RULES.case(
-    "initialize.capabilities",
-    "An agent that lists sessions does not leave `agentCapabilities` out.",
-    MUST,
-    RuleSource("Initialization", ""),
-)
+@RULES.case("initialize.capabilities", MUST, RuleSource("Initialization", ""))
 async def capabilities(stage: Stage) -> None:
+    """An agent that lists sessions does not leave `agentCapabilities` out."""
     hello = await stage.given(introduced)
     if "agentCapabilities" in hello.result:
         return
@@ -141,14 +127,9 @@ async def capabilities(stage: Stage) -> None:
     raise NotObservable("it names no capabilities, and does not list sessions", *hello.lines)
 
 
-@RULES.case(
-    "list.known-session",
-    "A session in which something was said is listed, with its folder.",
-    EXPECTED,
-    RuleSource(PAGE, ""),
-    "list",
-)
+@RULES.case("list.known-session", EXPECTED, RuleSource(PAGE, ""), "list")
 async def known_session(stage: Stage) -> None:
+    """A session in which something was said is listed, with its folder."""
     session = (await stage.given(plain_turn)).session
     found = await pages(await stage.main(), cwd=session.cwd)
     _is_listed(session, found)
@@ -167,14 +148,9 @@ def _same_folder(one: object, other: str) -> bool:
     return isinstance(one, str) and os.path.realpath(one) == os.path.realpath(other)
 
 
-@RULES.case(
-    "list.last-activity",
-    "A session that was just used is listed with this time.",
-    EXPECTED,
-    LISTING,
-    "list",
-)
+@RULES.case("list.last-activity", EXPECTED, LISTING, "list")
 async def last_activity(stage: Stage) -> None:
+    """A session that was just used is listed with this time."""
     session = (await stage.given(plain_turn)).session
     dialogue = await stage.main()
     before, _ = await _time_of(dialogue, session)
@@ -208,26 +184,16 @@ JUST = timedelta(minutes=30)
 """Longer than a check takes, and shorter than the offset of most time zones."""
 
 
-@RULES.case(
-    "list.after-restart",
-    "After a restart of the agent its sessions are listed as before.",
-    EXPECTED,
-    RuleSource(PAGE, ""),
-    "list",
-)
+@RULES.case("list.after-restart", EXPECTED, RuleSource(PAGE, ""), "list")
 async def after_restart(stage: Stage) -> None:
+    """After a restart of the agent its sessions are listed as before."""
     session = (await stage.given(past)).session
     _is_listed(session, await stage.judge(pages_after_restart))
 
 
-@RULES.case(
-    "list.filter",
-    "Asked for one folder, the list has sessions of this folder alone.",
-    MUST,
-    LISTING,
-    "list",
-)
+@RULES.case("list.filter", MUST, LISTING, "list")
 async def filter(stage: Stage) -> None:
+    """Asked for one folder, the list has sessions of this folder alone."""
     before = await stage.given(past)
     dialogue = await stage.given(restarted)
     for session in (*before.neighbours, before.other):
@@ -249,10 +215,9 @@ def filtered(record: Record, witness: Witness) -> None:
             witness.accuse(f"{entry.get('cwd')!r} is listed", *exchange.lines)
 
 
-@RULES.case(
-    "list.no-match", "A folder without sessions gives an empty array.", MUST, LISTING, "list"
-)
+@RULES.case("list.no-match", MUST, LISTING, "list")
 async def no_match(stage: Stage) -> None:
+    """A folder without sessions gives an empty array."""
     await stage.given(first_page)
     for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
         found = await page(await stage.main(), cwd=folder)
@@ -260,14 +225,9 @@ async def no_match(stage: Stage) -> None:
             raise Violation("there are sessions in it", *found.answer.lines)
 
 
-@RULES.case(
-    "list.pages",
-    "The pages of a list have each session once, and come to an end.",
-    MUST,
-    PAGES,
-    "list",
-)
+@RULES.case("list.pages", MUST, PAGES, "list")
 async def each_once(stage: Stage) -> None:
+    """The pages of a list have each session once, and come to an end."""
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await pages(dialogue)
@@ -287,22 +247,18 @@ async def each_once(stage: Stage) -> None:
             raise Violation(f"session {id} is on no page", *exchange.lines, *lines)
 
 
-@RULES.case("list.bad-cursor", "A cursor that is none is refused.", SHOULD, PAGES, "list")
+@RULES.case("list.bad-cursor", SHOULD, PAGES, "list")
 async def bad_cursor(stage: Stage) -> None:
+    """A cursor that is none is refused."""
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
     found.refused("it was taken")
 
 
-@RULES.case(
-    "list.only-lists",
-    "To list sessions neither opens nor replays any.",
-    MUST,
-    OTHERS,
-    "list",
-)
+@RULES.case("list.only-lists", MUST, OTHERS, "list")
 async def only_lists(stage: Stage) -> None:
+    """To list sessions neither opens nor replays any."""
     await stage.given(pages_after_restart)
     dialogue = await stage.given(restarted)
     cwd = (await stage.given(past)).session.cwd
@@ -331,10 +287,9 @@ def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
     ]
 
 
-@RULES.observer(
-    "list.absolute-folders", "The folders in a list are absolute.", MUST, LISTING, unless=NO_LIST
-)
+@RULES.observer("list.absolute-folders", MUST, LISTING, unless=NO_LIST)
 def absolute_folders(record: Record, witness: Witness) -> None:
+    """The folders in a list are absolute."""
     for exchange, entry in _listed(record):
         if entry.get("cwd") == RELATIVE:
             continue  # another rule is about an agent that has taken it
@@ -345,14 +300,9 @@ def absolute_folders(record: Record, witness: Witness) -> None:
                 witness.accuse(f"{path!r} is not absolute", *exchange.lines)
 
 
-@RULES.observer(
-    "list.times",
-    "`updatedAt` is a time of ISO 8601.",
-    MUST,
-    LISTING,
-    unless="no listed session has a time",
-)
+@RULES.observer("list.times", MUST, LISTING, unless="no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
+    """`updatedAt` is a time of ISO 8601."""
     for exchange, entry in _listed(record):
         at = entry.get("updatedAt")
         if at is None:
@@ -372,12 +322,12 @@ def _is_time(text: str) -> bool:
 
 @RULES.overview(
     "list.titles",
-    "The list has the title that was told last.",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
+    """The list has the title that was told last."""
     # A title outlives its process, and two clients of a server are told one after the other.
     told: dict[object, tuple[WireLine, object]] = {}
     listed = (

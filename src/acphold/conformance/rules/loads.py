@@ -47,19 +47,15 @@ RESUMING = RuleSource(PAGE, "Resuming a Session")
 # -- load -----------------------------------------------------------------------------------
 
 
-@RULES.case(
-    "load.after-restart",
-    "A session can be loaded after a restart of the agent.",
-    MUST,
-    SUPPORT,
-    "load",
-)
+@RULES.case("load.after-restart", MUST, SUPPORT, "load")
 async def after_restart(stage: Stage) -> None:
+    """A session can be loaded after a restart of the agent."""
     await stage.judge(loaded_after_restart)
 
 
-@RULES.case("load.user-messages", "A load replays what the user said.", MUST, LOADING, "load")
+@RULES.case("load.user-messages", MUST, LOADING, "load")
 async def user_messages(stage: Stage) -> None:
+    """A load replays what the user said."""
     told = await stage.given(told_again)
     replayed, place = said(told.loaded.replay, "user_message_chunk"), 0
     for prompt in told.prompts:
@@ -74,8 +70,9 @@ async def user_messages(stage: Stage) -> None:
         raise Violation("a prompt of another session is replayed", *_some(told.loaded))
 
 
-@RULES.case("load.agent-messages", "A load replays what the agent said.", MUST, LOADING, "load")
+@RULES.case("load.agent-messages", MUST, LOADING, "load")
 async def agent_messages(stage: Stage) -> None:
+    """A load replays what the agent said."""
     told = await stage.given(told_again)
     live = something(said(told.live, "agent_message_chunk"), "said")
     replayed = said(told.loaded.replay, "agent_message_chunk")
@@ -83,14 +80,9 @@ async def agent_messages(stage: Stage) -> None:
         raise Violation(_differs("said", live, replayed), *_apart(told, "agent_message_chunk"))
 
 
-@RULES.case(
-    "load.exact-text",
-    "A load replays texts to the letter, with their white space.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.exact-text", MUST, LOADING, "load")
 async def exact_text(stage: Stage) -> None:
+    """A load replays texts to the letter, with their white space."""
     told = await stage.given(told_again)
     replay = told.loaded.replay
     replayed, place = said_exactly(replay, "user_message_chunk"), 0
@@ -107,8 +99,9 @@ async def exact_text(stage: Stage) -> None:
             raise Violation(_differs("told", live, again), *_apart(told, kind))
 
 
-@RULES.case("load.thoughts", "A load replays what the agent thought.", EXPECTED, LOADING, "load")
+@RULES.case("load.thoughts", EXPECTED, LOADING, "load")
 async def thoughts(stage: Stage) -> None:
+    """A load replays what the agent thought."""
     told = await stage.given(told_again)
     live = something(said(told.live, "agent_thought_chunk"), "thought")
     replayed = said(told.loaded.replay, "agent_thought_chunk")
@@ -116,14 +109,9 @@ async def thoughts(stage: Stage) -> None:
         raise Violation(_differs("thought", live, replayed), *_apart(told, "agent_thought_chunk"))
 
 
-@RULES.case(
-    "load.tool-calls",
-    "A load replays the tool calls, and how they ended.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.tool-calls", MUST, LOADING, "load")
 async def replayed_tool_calls(stage: Stage) -> None:
+    """A load replays the tool calls, and how they ended."""
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
     if more := replayed.keys() - live.keys():
@@ -148,14 +136,9 @@ def _both_tool_calls(told: ToldConversation) -> tuple[dict[str, Json], dict[str,
     return live, tool_calls(told.loaded.replay)
 
 
-@RULES.case(
-    "load.tool-details",
-    "A load replays the titles of tool calls and what they produced.",
-    EXPECTED,
-    LOADING,
-    "load",
-)
+@RULES.case("load.tool-details", EXPECTED, LOADING, "load")
 async def tool_details(stage: Stage) -> None:
+    """A load replays the titles of tool calls and what they produced."""
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
     both = live.keys() & replayed.keys()
@@ -168,8 +151,9 @@ async def tool_details(stage: Stage) -> None:
                 raise Violation(why, *_of_call(told, id))
 
 
-@RULES.case("load.plan", "A load replays the plan as it stood.", EXPECTED, LOADING, "load")
+@RULES.case("load.plan", EXPECTED, LOADING, "load")
 async def plan(stage: Stage) -> None:
+    """A load replays the plan as it stood."""
     told = await stage.given(told_again)
     live = newest(told.live, "plan")
     if live is None:
@@ -179,14 +163,9 @@ async def plan(stage: Stage) -> None:
         raise Violation("the plan is not replayed, or another one", *_some(told.loaded))
 
 
-@RULES.case(
-    "load.order",
-    "A load replays in the order in which it was said.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.order", MUST, LOADING, "load")
 async def order(stage: Stage) -> None:
+    """A load replays in the order in which it was said."""
     told = await stage.given(told_again)
     replay = told.loaded.replay
     if not any(is_of_turn(line) for line in replay):
@@ -208,14 +187,9 @@ async def order(stage: Stage) -> None:
         raise Violation("it is another order", *_some(told.loaded))
 
 
-@RULES.case(
-    "load.replay-first",
-    "All of the conversation comes before the answer to `session/load`, and none behind it.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.replay-first", MUST, LOADING, "load")
 async def replay_first(stage: Stage) -> None:
+    """All of the conversation comes before the answer to `session/load`, and none behind it."""
     told = await stage.given(told_again)
     late = [line for line in told.loaded.behind if is_of_turn(line)]
     if late:
@@ -224,22 +198,18 @@ async def replay_first(stage: Stage) -> None:
         raise NotObservable("nothing is replayed")
 
 
-@RULES.case("load.goes-on", "A loaded session takes prompts.", MUST, LOADING, "load")
+@RULES.case("load.goes-on", MUST, LOADING, "load")
 async def goes_on(stage: Stage) -> None:
+    """A loaded session takes prompts."""
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(dialogue, (await stage.given(past)).session, prompt)
 
 
-@RULES.case(
-    "load.remembers",
-    "After a restart and a load the agent still knows what was said before.",
-    EXPECTED,
-    LOADING,
-    "load",
-)
+@RULES.case("load.remembers", EXPECTED, LOADING, "load")
 async def remembers(stage: Stage) -> None:
+    """After a restart and a load the agent still knows what was said before."""
     await stage.given(_knows_code_word)
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
@@ -259,13 +229,9 @@ async def _knows_code_word(stage: Stage) -> None:
         raise NotObservable("asked for a code word it was told, the agent tells something else")
 
 
-@RULES.case(
-    "session.own-context",
-    "What was said in one session is not known in another.",
-    MUST,
-    RuleSource(PAGE, ""),
-)
+@RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
+    """What was said in one session is not known in another."""
     await stage.given(_knows_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
@@ -308,14 +274,9 @@ async def _left(stage: Stage, dialogue: Dialogue) -> None:
     await stage.leave(dialogue)
 
 
-@RULES.case(
-    "load.grows",
-    "What is said after a load is in the next load, behind what was there before.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
+    """What is said after a load is in the next load, behind what was there before."""
     now = await stage.judge(grown)
     for kind, new in (
         ("user_message_chunk", "".join(GROWING.split())),
@@ -328,8 +289,9 @@ async def grows(stage: Stage) -> None:
             raise Violation(_differs("said", before + new, after), *_some(now.second))
 
 
-@RULES.case("load.again", "A second load replays the same.", EXPECTED, LOADING, "load")
+@RULES.case("load.again", EXPECTED, LOADING, "load")
 async def again(stage: Stage) -> None:
+    """A second load replays the same."""
     now = await stage.given(grown)
     dialogue = await stage.meet("another load", is_restart=True)
     other = await load(stage, dialogue, now.session)
@@ -348,14 +310,9 @@ def _same(first: Loaded, second: Loaded) -> None:
             raise Violation("the second load replays something else", *_some(second))
 
 
-@RULES.case(
-    "load.folder",
-    "A relative path in a session that was loaded is one in its folder.",
-    MUST,
-    RuleSource(PAGE, "Working Directory"),
-    "load",
-)
+@RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
 async def folder(stage: Stage) -> None:
+    """A relative path in a session that was loaded is one in its folder."""
     await stage.given(loaded_after_restart)
     file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
     dialogue = await stage.meet("before a load")
@@ -377,10 +334,9 @@ SECRET = "walnut-3307"
 GROWING = f"{GREET.words} It is a fine day."
 
 
-@RULES.case(
-    "load.unknown-id", "A session that does not exist cannot be loaded.", EXPECTED, LOADING, "load"
-)
+@RULES.case("load.unknown-id", EXPECTED, LOADING, "load")
 async def unknown_id(stage: Stage) -> None:
+    """A session that does not exist cannot be loaded."""
     await _refuses_unknown(stage, "session/load")
 
 
@@ -476,15 +432,9 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
     return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.behind, seen, earlier)
 
 
-@RULES.case(
-    "load.after-kill",
-    "What was said in turns that were over outlives `kill -9`.",
-    EXPECTED,
-    SUPPORT,
-    "load",
-    only=Reach.PROGRAM,
-)
+@RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill(stage: Stage) -> None:
+    """What was said in turns that were over outlives `kill -9`."""
     killed = await stage.judge(killed_and_loaded)
     if not killed.earlier:
         raise NotObservable("the agent said nothing before")
@@ -494,15 +444,9 @@ async def after_kill(stage: Stage) -> None:
         raise Violation("the turn before is not replayed", *_some(killed))
 
 
-@RULES.case(
-    "load.after-kill-in-turn",
-    "What was said in the turn that `kill -9` interrupted is replayed.",
-    EXPECTED,
-    SUPPORT,
-    "load",
-    only=Reach.PROGRAM,
-)
+@RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
+    """What was said in the turn that `kill -9` interrupted is replayed."""
     killed = await stage.given(killed_and_loaded)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
@@ -529,39 +473,24 @@ async def resumed(
     return dialogue, session, answer, told
 
 
-@RULES.case(
-    "resume.after-restart",
-    "A session can be resumed after a restart of the agent, with or without MCP servers.",
-    MUST,
-    RuleSource(PAGE, "Resuming Sessions"),
-    "resume",
-)
+@RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
 async def resume_after_restart(stage: Stage) -> None:
+    """A session can be resumed after a restart of the agent, with or without MCP servers."""
     await stage.judge(resumed)
 
 
-@RULES.case(
-    "resume.no-history",
-    "To resume a session replays none of it, neither before the answer nor behind it.",
-    MUST,
-    RESUMING,
-    "resume",
-)
+@RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
+    """To resume a session replays none of it, neither before the answer nor behind it."""
     _, _, answer, told = await stage.given(resumed)
     for line in told:
         if is_of_turn(line):
             raise Violation("a part of the conversation is replayed", *answer.lines, line)
 
 
-@RULES.case(
-    "resume.remembers",
-    "After a restart and a resume the agent still knows what was said before.",
-    EXPECTED,
-    RESUMING,
-    "resume",
-)
+@RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
+    """After a restart and a resume the agent still knows what was said before."""
     await stage.given(_knows_code_word)
     dialogue, session, answer, _ = await stage.given(resumed)
     turn = await stage.prompt(dialogue, session, RECALL)
@@ -571,19 +500,15 @@ async def resume_remembers(stage: Stage) -> None:
         )
 
 
-@RULES.case("resume.goes-on", "A resumed session takes prompts.", MUST, RESUMING, "resume")
+@RULES.case("resume.goes-on", MUST, RESUMING, "resume")
 async def resume_goes_on(stage: Stage) -> None:
+    """A resumed session takes prompts."""
     dialogue, session, _, _ = await stage.given(resumed)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(dialogue, session, prompt)
 
 
-@RULES.case(
-    "resume.unknown-id",
-    "A session that does not exist cannot be resumed.",
-    EXPECTED,
-    RESUMING,
-    "resume",
-)
+@RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")
 async def resume_unknown(stage: Stage) -> None:
+    """A session that does not exist cannot be resumed."""
     await _refuses_unknown(stage, "session/resume")

@@ -45,26 +45,16 @@ def _results(record: Record) -> Iterator[TypedMessage]:
             yield message
 
 
-@RULES.observer(
-    "schema.results",
-    "Every result fits the schema.",
-    MUST,
-    SCHEMA,
-    unless="nothing was answered with a result",
-)
+@RULES.observer("schema.results", MUST, SCHEMA, unless="nothing was answered with a result")
 def results(record: Record, witness: Witness) -> None:
+    """Every result fits the schema."""
     for message in _results(record):
         _judge(message, witness)
 
 
-@RULES.observer(
-    "schema.empty-results",
-    "An empty result is `{}`, not null; of `session/load`, where a page has null, either.",
-    MUST,
-    SCHEMA,
-    unless="nothing was answered with a result",
-)
+@RULES.observer("schema.empty-results", MUST, SCHEMA, unless="nothing was answered with a result")
 def empty_results(record: Record, witness: Witness) -> None:
+    """An empty result is `{}`, not null; of `session/load`, where a page has null, either."""
     for message in _results(record):
         if message.method != "session/load":
             witness.saw()
@@ -72,27 +62,17 @@ def empty_results(record: Record, witness: Witness) -> None:
                 witness.accuse(f"the result of {message.method} is null", message.line)
 
 
-@RULES.observer(
-    "schema.updates",
-    "Every `session/update` fits the schema.",
-    MUST,
-    SCHEMA,
-    unless="the agent sent no update",
-)
+@RULES.observer("schema.updates", MUST, SCHEMA, unless="the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
+    """Every `session/update` fits the schema."""
     for message in said(record):
         if message.method == "session/update":
             _judge(message, witness)
 
 
-@RULES.observer(
-    "schema.requests",
-    "Whatever the agent asks of the client fits the schema.",
-    MUST,
-    SCHEMA,
-    unless="the agent asked nothing",
-)
+@RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent asked nothing")
 def requests(record: Record, witness: Witness) -> None:
+    """Whatever the agent asks of the client fits the schema."""
     for message in said(record):
         if not message.is_result and message.method != "session/update":
             _judge(message, witness)
@@ -100,12 +80,12 @@ def requests(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "extension.members",
-    "Custom members stand in `_meta`, not beside those of the protocol.",
     MUST,
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
     unless="the agent said nothing that the schema knows",
 )
 def members(record: Record, witness: Witness) -> None:
+    """Custom members stand in `_meta`, not beside those of the protocol."""
     for message in said(record):
         witness.saw()
         custom, drafted = odd_members(message)
@@ -117,12 +97,12 @@ def members(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "extension.methods",
-    "Methods that the protocol does not have begin with an underscore.",
     MUST,
     RuleSource(EXTENSIBILITY, "Extension Methods"),
     unless="the agent called no method",
 )
 def methods(record: Record, witness: Witness) -> None:
+    """Methods that the protocol does not have begin with an underscore."""
     for line in record.by("agent"):
         method = line.method
         if method is None:
@@ -138,12 +118,12 @@ def methods(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "schema.offered-updates",
-    "Notices, compactions and sub-agents are told only to clients that offer to show them.",
     MUST,
     RuleSource("Schema", "SessionUpdate"),
     unless="the agent sent no update to a client that does not",
 )
 def offered_updates(record: Record, witness: Witness) -> None:
+    """Notices, compactions and sub-agents are told only to clients that offer to show them."""
     for line in record.updates():
         kind = UPDATE_KINDS.get(line.update_kind)
         places = () if kind is None else kind.needs
@@ -163,18 +143,15 @@ async def custom_request(stage: Stage) -> AnswerLine:
     return await dialogue.ask("_check.example/no_such_request", {"some": "thing"})
 
 
-@RULES.case("extension.answered", "A custom request is answered, known or not.", MUST, CUSTOM)
+@RULES.case("extension.answered", MUST, CUSTOM)
 async def answered(stage: Stage) -> None:
+    """A custom request is answered, known or not."""
     await stage.judge(custom_request)
 
 
-@RULES.case(
-    "extension.unknown-request",
-    "A custom request that the agent does not know is answered with -32601.",
-    SHOULD,
-    CUSTOM,
-)
+@RULES.case("extension.unknown-request", SHOULD, CUSTOM)
 async def unknown_request(stage: Stage) -> None:
+    """A custom request that the agent does not know is answered with -32601."""
     answer = await stage.given(custom_request)
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew it", *answer.lines)
@@ -184,12 +161,10 @@ async def unknown_request(stage: Stage) -> None:
 
 
 @RULES.case(
-    "extension.unknown-notification",
-    "A custom notification that the agent does not know is ignored.",
-    SHOULD,
-    RuleSource(EXTENSIBILITY, "Custom Notifications"),
+    "extension.unknown-notification", SHOULD, RuleSource(EXTENSIBILITY, "Custom Notifications")
 )
 async def unknown_notification(stage: Stage) -> None:
+    """A custom notification that the agent does not know is ignored."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
@@ -203,12 +178,12 @@ async def unknown_notification(stage: Stage) -> None:
 
 @RULES.observer(
     "extension.advertised",
-    "An agent that sends messages of its own advertises them, in the `_meta` of capabilities.",
     SHOULD,
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
     unless="the agent sent no message of its own",
 )
 def advertised(record: Record, witness: Witness) -> None:
+    """An agent that sends messages of its own advertises them, in the `_meta` of capabilities."""
     can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
     for line in record.by("agent"):
         if (line.method or "").startswith("_"):

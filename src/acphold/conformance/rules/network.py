@@ -7,11 +7,11 @@ about the messages, over any transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Case, Rules
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.http_probe import (
     CONNECTION_ID,
     EVENTS,
@@ -27,17 +27,12 @@ from acphold.conformance.http_probe import (
 from acphold.conformance.record import Json, line
 from acphold.conformance.stage import Stage
 from acphold.conformance.subject import ServerSubject
-from acphold.conformance.verdicts import Level, NotObservable, Reach, RuleSource, Violation
+from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
 
 if TYPE_CHECKING:  # for a server alone, and of an extra: what needs it imports it late
     from websockets.asyncio.client import ClientConnection
 
-RULES = Rules()
-
-
-def _rule(id: str, says: str, source: RuleSource, level: Level = MUST) -> Callable[[Case], Case]:
-    return RULES.case(id, says, level, source, only=Reach.SERVER)
-
+RULES = Rules(only=Reach.SERVER)
 
 RFD = "RFD: Streamable HTTP & WebSocket Transport"
 ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
@@ -47,12 +42,9 @@ UPGRADE = RuleSource(RFD, "Connection Establishment (GET with Upgrade)")
 MESSAGING = RuleSource(RFD, "Bidirectional Messaging")
 
 
-@_rule(
-    "http.initialize",
-    "`initialize` is answered with 200, the answer as JSON, and `Acp-Connection-Id`.",
-    FLOW,
-)
+@RULES.case("http.initialize", MUST, FLOW)
 async def initialize(stage: Stage) -> None:
+    """`initialize` is answered with 200, the answer as JSON, and `Acp-Connection-Id`."""
     async with http_of(stage) as http:
         found = http.hello
         found.expect(200)
@@ -65,13 +57,11 @@ async def initialize(stage: Stage) -> None:
             raise Violation("the body is not the answer", *found.lines)
 
 
-@_rule(
-    "http.accepted",
-    "Any other message is answered with 202 and nothing else; its answer comes on the "
-    "connection's stream.",
-    FLOW,
-)
+@RULES.case("http.accepted", MUST, FLOW)
 async def accepted(stage: Stage) -> None:
+    """Any other message is answered with 202 and nothing else; its answer comes on the connection's
+    stream.
+    """
     async with connection(stage) as http, listening(http) as streams:
         id, found = await http.post("check/no_such_method", {})
         found.expect(202)
@@ -81,19 +71,17 @@ async def accepted(stage: Stage) -> None:
             raise Violation("its answer does not come", *found.lines)
 
 
-@_rule("http.connection-ids", "Each connection has an `Acp-Connection-Id` of its own.", FLOW)
+@RULES.case("http.connection-ids", MUST, FLOW)
 async def connection_ids(stage: Stage) -> None:
+    """Each connection has an `Acp-Connection-Id` of its own."""
     async with connection(stage) as http, http_of(stage) as other:
         if http.connection == other.connection:
             raise Violation("two connections have the same", *http.hello.lines, *other.hello.lines)
 
 
-@_rule(
-    "http.own-answers",
-    "Connections do not mix: each gets its own answers, whatever ids others use.",
-    FLOW,
-)
+@RULES.case("http.own-answers", MUST, FLOW)
 async def own_answers(stage: Stage) -> None:
+    """Connections do not mix: each gets its own answers, whatever ids others use."""
     async with connection(stage) as http, http_of(stage) as other:
         if http.connection == other.connection:
             raise NotObservable("two connections have the same id")
@@ -107,20 +95,17 @@ async def own_answers(stage: Stage) -> None:
                 raise Violation("an answer came on the stream of another connection", *found.lines)
 
 
-@_rule("http.http2", "The server speaks HTTP/2, or a proxy in front of it does.", ROUTING, SHOULD)
+@RULES.case("http.http2", SHOULD, ROUTING)
 async def http2(stage: Stage) -> None:
+    """The server speaks HTTP/2, or a proxy in front of it does."""
     async with connection(stage) as http:
         if http.hello.version != "HTTP/2":
             raise NotObservable(f"it speaks {http.hello.version} here; a proxy may speak HTTP/2")
 
 
-@_rule(
-    "http.media-types",
-    "`application/json` may have a charset, and `text/event-stream` stand among others.",
-    VALIDATION,
-    EXPECTED,
-)
+@RULES.case("http.media-types", EXPECTED, VALIDATION)
 async def media_types(stage: Stage) -> None:
+    """`application/json` may have a charset, and `text/event-stream` stand among others."""
     async with connection(stage) as http:
         sent = {**http.connection, "Content-Type": "application/json; charset=utf-8"}
         (await http.ask("POST", sent, UNKNOWN)).expect(202)
@@ -128,81 +113,65 @@ async def media_types(stage: Stage) -> None:
         (await http.ask("GET", sent)).expect(200)
 
 
-@_rule(
-    "http.not-json",
-    "A body that is no JSON is answered with 400, or accepted and told of on the stream.",
-    VALIDATION,
-    EXPECTED,
-)
+@RULES.case("http.not-json", EXPECTED, VALIDATION)
 async def not_json(stage: Stage) -> None:
+    """A body that is no JSON is answered with 400, or accepted and told of on the stream."""
     async with connection(stage) as http:
         (await http.ask("POST", http.connection, b"{check")).expect(400, 422, 202)
 
 
-@_rule(
-    "http.unknown-session",
-    "A GET with an `Acp-Session-Id` that is none is answered with 404.",
-    ROUTING,
-    SHOULD,
-)
+@RULES.case("http.unknown-session", SHOULD, ROUTING)
 async def unknown_session(stage: Stage) -> None:
+    """A GET with an `Acp-Session-Id` that is none is answered with 404."""
     async with connection(stage) as http:
         sent = EVENTS | http.connection | {SESSION_ID: "check-no-such-session"}
         (await http.ask("GET", sent)).expect(404)
 
 
-@_rule(
-    "http.content-type", "A POST that is not `application/json` is answered with 415.", VALIDATION
-)
+@RULES.case("http.content-type", MUST, VALIDATION)
 async def content_type(stage: Stage) -> None:
+    """A POST that is not `application/json` is answered with 415."""
     async with connection(stage) as http:
         sent = {**http.connection, "Content-Type": "text/plain"}
         (await http.ask("POST", sent, UNKNOWN)).expect(415)
 
 
-@_rule(
-    "http.accept",
-    "A GET that does not accept `text/event-stream` is answered with 406.",
-    VALIDATION,
-)
+@RULES.case("http.accept", MUST, VALIDATION)
 async def accept(stage: Stage) -> None:
+    """A GET that does not accept `text/event-stream` is answered with 406."""
     async with connection(stage) as http:
         sent = {**http.connection, "Accept": "application/json"}
         (await http.ask("GET", sent)).expect(406)
 
 
-@_rule("http.no-connection", "A request without `Acp-Connection-Id` is answered with 400.", ROUTING)
+@RULES.case("http.no-connection", MUST, ROUTING)
 async def no_connection(stage: Stage) -> None:
+    """A request without `Acp-Connection-Id` is answered with 400."""
     async with connection(stage) as http:
         (await http.ask("POST", body=UNKNOWN)).expect(400)
         (await http.ask("GET", EVENTS)).expect(400)
         (await http.ask("DELETE")).expect(400)
 
 
-@_rule(
-    "http.unknown-connection",
-    "A request with an unknown `Acp-Connection-Id` is answered with 404.",
-    ROUTING,
-)
+@RULES.case("http.unknown-connection", MUST, ROUTING)
 async def unknown_connection(stage: Stage) -> None:
+    """A request with an unknown `Acp-Connection-Id` is answered with 404."""
     async with connection(stage) as http:
         (await http.ask("POST", NOBODY, UNKNOWN)).expect(404)
         (await http.ask("GET", {**NOBODY, **EVENTS})).expect(404)
 
 
-@_rule("http.batch", "An array of messages is answered with 501.", VALIDATION)
+@RULES.case("http.batch", MUST, VALIDATION)
 async def batch(stage: Stage) -> None:
+    """An array of messages is answered with 501."""
     async with connection(stage) as http:
         several = b"[%b]" % message_of("check/no_such_method", {}, id=2)
         (await http.ask("POST", http.connection, several)).expect(501)
 
 
-@_rule(
-    "http.delete",
-    "DELETE is answered with 202 and ends the connection, its stream, and no other connection.",
-    FLOW,
-)
+@RULES.case("http.delete", MUST, FLOW)
 async def delete(stage: Stage) -> None:
+    """DELETE is answered with 202 and ends the connection, its stream, and no other connection."""
     async with connection(stage) as http, http_of(stage) as other:
         async with listening(http) as streams:
             (await http.ask("DELETE", http.connection)).expect(202)
@@ -236,16 +205,18 @@ async def _socket(stage: Stage) -> AsyncIterator[ClientConnection]:
         raise Violation(f"the WebSocket was refused, or lost: {error}") from None
 
 
-@_rule("websocket.connection-id", "The answer to the upgrade has `Acp-Connection-Id`.", UPGRADE)
+@RULES.case("websocket.connection-id", MUST, UPGRADE)
 async def connection_id(stage: Stage) -> None:
+    """The answer to the upgrade has `Acp-Connection-Id`."""
     async with _socket(stage) as socket:
         assert socket.response is not None
         if not socket.response.headers.get(CONNECTION_ID):
             raise Violation(f"the header {CONNECTION_ID} is missing")
 
 
-@_rule("websocket.connection-ids", "Each WebSocket has an id of its own.", UPGRADE)
+@RULES.case("websocket.connection-ids", MUST, UPGRADE)
 async def socket_ids(stage: Stage) -> None:
+    """Each WebSocket has an id of its own."""
     async with _socket(stage) as socket, _socket(stage) as other:
         assert socket.response is not None
         assert other.response is not None
@@ -256,8 +227,9 @@ async def socket_ids(stage: Stage) -> None:
             raise Violation(f"two have {ids[0]!r}")
 
 
-@_rule("websocket.text", "Each message is one text frame.", MESSAGING)
+@RULES.case("websocket.text", MUST, MESSAGING)
 async def text_frames(stage: Stage) -> None:
+    """Each message is one text frame."""
     async with _socket(stage) as socket:
         for id, method, params in (
             (1, "initialize", INITIALIZE),
@@ -284,8 +256,9 @@ async def _frame(socket: ClientConnection) -> Json:
     return told.message
 
 
-@_rule("websocket.binary", "What is binary is passed over.", MESSAGING)
+@RULES.case("websocket.binary", MUST, MESSAGING)
 async def binary(stage: Stage) -> None:
+    """What is binary is passed over."""
     async with _socket(stage) as socket:
         await socket.send(b"\x00check")
         await socket.send(message_of("initialize", INITIALIZE, IN_BINARY))

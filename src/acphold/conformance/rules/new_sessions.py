@@ -33,15 +33,17 @@ async def second_session(stage: Stage) -> CheckedSession:
     return second
 
 
-@RULES.case("new.answer", "`session/new` is answered with the id of a session.", MUST, CREATING)
+@RULES.case("new.answer", MUST, CREATING)
 async def answer(stage: Stage) -> None:
+    """`session/new` is answered with the id of a session."""
     session = await stage.judge(plain_session)
     if not session.id:
         raise Violation("the id is empty", *session.answer.lines)
 
 
-@RULES.case("new.unique-ids", "Each session has an id of its own.", MUST, SESSION_ID)
+@RULES.case("new.unique-ids", MUST, SESSION_ID)
 async def unique_ids(stage: Stage) -> None:
+    """Each session has an id of its own."""
     await stage.judge(second_session)
 
 
@@ -65,13 +67,9 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
         await stage.leave(dialogue)
 
 
-@RULES.case(
-    "new.unique-over-restarts",
-    "No process of the agent gives an id that another has given.",
-    EXPECTED,
-    SESSION_ID,
-)
+@RULES.case("new.unique-over-restarts", EXPECTED, SESSION_ID)
 async def unique_over_restarts(stage: Stage) -> None:
+    """No process of the agent gives an id that another has given."""
     first = await stage.given(plain_session)
     await stage.given(second_session)
     before = set(stage.made)
@@ -94,10 +92,9 @@ def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse(why, *earlier.lines, *exchange.lines)
 
 
-@RULES.case(
-    "new.two-at-once", "Two sessions may be asked for at the same time.", EXPECTED, CREATING
-)
+@RULES.case("new.two-at-once", EXPECTED, CREATING)
 async def two_at_once(stage: Stage) -> None:
+    """Two sessions may be asked for at the same time."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     calls = [dialogue.begin("session/new", stage.params()) for _ in range(2)]
@@ -105,38 +102,25 @@ async def two_at_once(stage: Stage) -> None:
         (await dialogue.answered(call)).succeeded()
 
 
-@RULES.case(
-    "new.new-members",
-    "Members of `session/new` that the agent does not know, and `_meta`, do no harm.",
-    MUST,
-    RuleSource("Extensibility", "The `_meta` Field"),
-)
+@RULES.case("new.new-members", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def new_members(stage: Stage) -> None:
+    """Members of `session/new` that the agent does not know, and `_meta`, do no harm."""
     await stage.given(plain_session)
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     await stage.new_session(await stage.main(), _meta=meta, weather="fine")
 
 
-@RULES.case(
-    "new.directories",
-    "Additional folders are taken where they are advertised.",
-    MUST,
-    ROOTS,
-    "directories",
-)
+@RULES.case("new.directories", MUST, ROOTS, "directories")
 async def directories(stage: Stage) -> None:
+    """Additional folders are taken where they are advertised."""
     await stage.given(plain_session)
     more = stage.new_folder("more")
     await stage.new_session(await stage.main(), additionalDirectories=[more])
 
 
-@RULES.case(
-    "new.odd-folder",
-    "A folder whose name has blanks, quotes and letters beyond ASCII is as good as any.",
-    EXPECTED,
-    FOLDER,
-)
+@RULES.case("new.odd-folder", EXPECTED, FOLDER)
 async def odd_folder(stage: Stage) -> None:
+    """A folder whose name has blanks, quotes and letters beyond ASCII is as good as any."""
     await stage.given(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
@@ -145,26 +129,19 @@ async def odd_folder(stage: Stage) -> None:
 RELATIVE = "check-no-such-folder"
 
 
-@RULES.case(
-    "new.relative-folder",
-    "A folder that is not absolute is refused.",
-    EXPECTED,
-    FOLDER,
-)
+@RULES.case("new.relative-folder", EXPECTED, FOLDER)
 async def relative_folder(stage: Stage) -> None:
+    """A folder that is not absolute is refused."""
     await stage.given(plain_session)
     answer = await (await stage.main()).ask("session/new", stage.params(cwd=RELATIVE))
     answer.refused("it was taken")
 
 
 @RULES.observer(
-    "session.known-id",
-    "What the agent says of a session carries the id of one that the client has.",
-    MUST,
-    SESSION_ID,
-    unless="the agent said nothing about a session",
+    "session.known-id", MUST, SESSION_ID, unless="the agent said nothing about a session"
 )
 def known_id(record: Record, witness: Witness) -> None:
+    """What the agent says of a session carries the id of one that the client has."""
     known: set[object] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -185,13 +162,10 @@ def known_id(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "session.not-early",
-    "Nothing is told of a session before the client has its id.",
-    EXPECTED,
-    SESSION_ID,
-    unless="the agent said nothing about a session",
+    "session.not-early", EXPECTED, SESSION_ID, unless="the agent said nothing about a session"
 )
 def not_early(record: Record, witness: Witness) -> None:
+    """Nothing is told of a session before the client has its id."""
     made: dict[object, int] = {}
     for exchange in record.exchanges("client", "session/new"):
         if exchange.answer is not None:
@@ -203,13 +177,9 @@ def not_early(record: Record, witness: Witness) -> None:
                 witness.accuse("its id came later", line)
 
 
-@RULES.case(
-    "session.unknown-id",
-    "A prompt for a session that does not exist is answered with an error.",
-    EXPECTED,
-    SESSION_ID,
-)
+@RULES.case("session.unknown-id", EXPECTED, SESSION_ID)
 async def unknown_id(stage: Stage) -> None:
+    """A prompt for a session that does not exist is answered with an error."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}

@@ -64,13 +64,9 @@ def _steps(given: object) -> list[Json]:
     return []
 
 
-@RULES.case(
-    "plan.told",
-    "A plan that is made with a tool is told as a plan.",
-    SHOULD,
-    RuleSource(PAGE, "Creating Plans"),
-)
+@RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
 async def told(stage: Stage) -> None:
+    """A plan that is made with a tool is told as a plan."""
     await stage.given(past)  # in it a plan is asked for
     made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
     for turn in made:
@@ -81,13 +77,10 @@ async def told(stage: Stage) -> None:
 
 
 @RULES.observer(
-    "plan.updated",
-    "A plan that is changed with a tool is told again.",
-    SHOULD,
-    UPDATING,
-    unless="no plan was told that a later tool call changed",
+    "plan.updated", SHOULD, UPDATING, unless="no plan was told that a later tool call changed"
 )
 def updated(record: Record, witness: Witness) -> None:
+    """A plan that is changed with a tool is told again."""
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.told:
@@ -96,14 +89,9 @@ def updated(record: Record, witness: Witness) -> None:
                 witness.accuse("it is told once, as it was", turn.told[0], changed[-1][0])
 
 
-@RULES.overview(
-    "plan.complete",
-    "Each update of a plan has all entries, not those alone that have changed.",
-    MUST,
-    UPDATING,
-    unless="no plan was told twice in a turn",
-)
+@RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was told twice in a turn")
 def complete(records: Sequence[Record], witness: Witness) -> None:
+    """Each update of a plan has all entries, not those alone that have changed."""
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an entry that
     # has not changed some time, and does not take out just these, every time.
     partial: list[WireLine] = []

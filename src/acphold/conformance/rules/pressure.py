@@ -23,13 +23,9 @@ FLOOD = 1000
 """Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
 
 
-@RULES.case(
-    "pressure.unread-answers",
-    "A client may send a thousand requests before it reads the first answer.",
-    EXPECTED,
-    STDIO,
-)
+@RULES.case("pressure.unread-answers", EXPECTED, STDIO)
 async def unread_answers(stage: Stage) -> None:
+    """A client may send a thousand requests before it reads the first answer."""
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of requests")
     dialogue.stop_reading()
@@ -50,13 +46,9 @@ async def _all_answered(dialogue: Dialogue, calls: Sequence[SentRequest]) -> Non
         await dialogue.answered(call, 2 * dialogue.timeout)
 
 
-@RULES.case(
-    "pressure.notifications",
-    "Thousands of notifications in a row do no harm.",
-    EXPECTED,
-    STDIO,
-)
+@RULES.case("pressure.notifications", EXPECTED, STDIO)
 async def notifications(stage: Stage) -> None:
+    """Thousands of notifications in a row do no harm."""
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of notifications")
     for number in range(3 * FLOOD):
@@ -82,13 +74,9 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     return turn, after
 
 
-@RULES.case(
-    "pressure.slow-client",
-    "A client that does not read for a while finds all of a turn afterwards.",
-    EXPECTED,
-    STDIO,
-)
+@RULES.case("pressure.slow-client", EXPECTED, STDIO)
 async def slow_client(stage: Stage) -> None:
+    """A client that does not read for a while finds all of a turn afterwards."""
     turn, after = await stage.judge(unread_count)
     counted = _counted(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:
@@ -99,14 +87,9 @@ async def slow_client(stage: Stage) -> None:
         raise Violation(why, turn.asked, turn.answer.line)
 
 
-@RULES.case(
-    "pressure.long-replay",
-    "A load replays hundreds of updates to the last one.",
-    MUST,
-    RuleSource("Session Setup", "Loading a Session"),
-    "load",
-)
+@RULES.case("pressure.long-replay", MUST, RuleSource("Session Setup", "Loading a Session"), "load")
 async def long_replay(stage: Stage) -> None:
+    """A load replays hundreds of updates to the last one."""
     turn, after = await stage.given(unread_count)
     await stage.given(loaded_after_restart)
     dialogue = await stage.meet("a long replay", is_restart=True)
@@ -138,14 +121,9 @@ COUNTED = 20
 """Least numbers for a count."""
 
 
-@RULES.observer(
-    "stdio.stays",
-    "The agent runs until its client leaves.",
-    EXPECTED,
-    STDIO,
-    unless="the agent was never met",
-)
+@RULES.observer("stdio.stays", EXPECTED, STDIO, unless="the agent was never met")
 def stays(record: Record, witness: Witness) -> None:
+    """The agent runs until its client leaves."""
     if record.lines and not record.broken:
         witness.saw()
         if record.ended:

@@ -34,8 +34,9 @@ async def plain_turn(stage: Stage) -> CheckedTurn:
     return turn
 
 
-@RULES.case("prompt.answer", "A prompt is answered with a stop reason.", MUST, COMPLETION)
+@RULES.case("prompt.answer", MUST, COMPLETION)
 async def answer(stage: Stage) -> None:
+    """A prompt is answered with a stop reason."""
     turn = await stage.judge(plain_turn)
     reason = turn.answer.stop_reason
     if reason not in REASONS:
@@ -44,13 +45,9 @@ async def answer(stage: Stage) -> None:
         raise Violation("nobody has cancelled it", *turn.answer.lines)
 
 
-@RULES.case(
-    "prompt.next",
-    "A session takes another prompt when the turn before is over.",
-    MUST,
-    RuleSource(PAGE, "Cancellation"),
-)
+@RULES.case("prompt.next", MUST, RuleSource(PAGE, "Cancellation"))
 async def next_prompt(stage: Stage) -> None:
+    """A session takes another prompt when the turn before is over."""
     turn = await stage.given(plain_turn)
     await stage.prompt(await stage.main(), turn.session, GREET)
 
@@ -61,15 +58,17 @@ async def _with(stage: Stage, *blocks: Json) -> None:
     await stage.prompt(await stage.main(), turn.session, GREET, *blocks)
 
 
-@RULES.case("prompt.text-blocks", "A prompt may have several blocks of text.", MUST, CONTENT)
+@RULES.case("prompt.text-blocks", MUST, CONTENT)
 async def text_blocks(stage: Stage) -> None:
+    """A prompt may have several blocks of text."""
     await _with(
         stage, {"type": "text", "text": "Be brief."}, {"type": "text", "text": "Thank you."}
     )
 
 
-@RULES.case("prompt.resource-link", "A prompt may link a file.", MUST, BASELINE)
+@RULES.case("prompt.resource-link", MUST, BASELINE)
 async def resource_link(stage: Stage) -> None:
+    """A prompt may link a file."""
     path = stage.new_file("linked.txt", "linked\n")
     link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
     await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
@@ -95,30 +94,29 @@ SILENT = base64.b64encode(
 """Two samples of silence, WAV."""
 
 
-@RULES.case("prompt.image", "A prompt may hold an image.", MUST, BASELINE, "image")
+@RULES.case("prompt.image", MUST, BASELINE, "image")
 async def image(stage: Stage) -> None:
+    """A prompt may hold an image."""
     await _with(stage, {"type": "image", "mimeType": "image/png", "data": PIXEL})
 
 
-@RULES.case("prompt.audio", "A prompt may hold a sound.", MUST, BASELINE, "audio")
+@RULES.case("prompt.audio", MUST, BASELINE, "audio")
 async def audio(stage: Stage) -> None:
+    """A prompt may hold a sound."""
     await _with(stage, {"type": "audio", "mimeType": "audio/wav", "data": SILENT})
 
 
-@RULES.case("prompt.embedded", "A prompt may hold a file.", MUST, BASELINE, "embedded")
+@RULES.case("prompt.embedded", MUST, BASELINE, "embedded")
 async def embedded(stage: Stage) -> None:
+    """A prompt may hold a file."""
     uri = (stage.work / "inside.txt").as_uri()
     resource = {"uri": uri, "mimeType": "text/plain", "text": "inside\n"}
     await _with(stage, {"type": "resource", "resource": resource})
 
 
-@RULES.case(
-    "prompt.meta",
-    "A prompt may carry `_meta`, and so may each of its blocks.",
-    MUST,
-    RuleSource("Extensibility", "The `_meta` Field"),
-)
+@RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def meta(stage: Stage) -> None:
+    """A prompt may carry `_meta`, and so may each of its blocks."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
@@ -127,13 +125,9 @@ async def meta(stage: Stage) -> None:
     await stage.turn(dialogue, turn.session, call)
 
 
-@RULES.case(
-    "prompt.two-sessions",
-    "Two sessions may have a turn each at the same time.",
-    EXPECTED,
-    RuleSource("Session Setup", ""),
-)
+@RULES.case("prompt.two-sessions", EXPECTED, RuleSource("Session Setup", ""))
 async def two_sessions(stage: Stage) -> None:
+    """Two sessions may have a turn each at the same time."""
     turn = await stage.given(plain_turn)
     other = await stage.given(second_session)
     dialogue = await stage.main()
@@ -147,14 +141,9 @@ async def two_sessions(stage: Stage) -> None:
 CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 
 
-@RULES.observer(
-    "prompt.updates-first",
-    "What belongs to a turn is told before its prompt is answered.",
-    EXPECTED,
-    COMPLETION,
-    unless="no prompt was answered",
-)
+@RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, unless="no prompt was answered")
 def updates_first(record: Record, witness: Witness) -> None:
+    """What belongs to a turn is told before its prompt is answered."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
     asked = {
@@ -178,14 +167,9 @@ def updates_first(record: Record, witness: Witness) -> None:
                 witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
 
 
-@RULES.observer(
-    "prompt.own-session",
-    "What is told in a turn carries the id of its session.",
-    MUST,
-    OUTPUT,
-    unless="nothing was told in a turn",
-)
+@RULES.observer("prompt.own-session", MUST, OUTPUT, unless="nothing was told in a turn")
 def own_session(record: Record, witness: Witness) -> None:
+    """What is told in a turn carries the id of its session."""
     # An agent may say something to a mode or an option that is set.
     asking = ("session/prompt", "session/load", "session/resume", "session/set_mode")
     used: set[object] = set()
@@ -206,12 +190,12 @@ def _is_cancelled(answer: WireLine) -> bool:
 
 @RULES.observer(
     "prompt.message-ids",
-    "Chunks with one message id belong to one message of one side.",
     MUST,
     RuleSource(PAGE, "Message IDs"),
     unless="the agent gives its messages no ids",
 )
 def message_ids(record: Record, witness: Witness) -> None:
+    """Chunks with one message id belong to one message of one side."""
     kinds: dict[tuple[object, object], WireLine] = {}
     for line in record.updates():
         update = line.update
@@ -248,12 +232,12 @@ def _in_one_turn(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "prompt.usage",
-    "Usage has whole numbers of tokens, and costs a currency of ISO 4217.",
     MUST,
     RuleSource(PAGE, "Session Usage Updates"),
     unless="the agent told no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
+    """Usage has whole numbers of tokens, and costs a currency of ISO 4217."""
     for line in record.updates():
         update = line.update
         if update.get("sessionUpdate") != "usage_update":

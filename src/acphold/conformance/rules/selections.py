@@ -43,28 +43,18 @@ def _available(modes: Json) -> list[str]:
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
-@RULES.observer(
-    "modes.current",
-    "The current mode is one of those that are available.",
-    MUST,
-    RuleSource(MODES, "Initial state"),
-    unless=NO_MODES,
-)
+@RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), unless=NO_MODES)
 def current_mode(record: Record, witness: Witness) -> None:
+    """The current mode is one of those that are available."""
     for line, modes in _modes(record):
         witness.saw()
         if modes.get("currentModeId") not in _available(modes):
             witness.accuse(f"{modes.get('currentModeId')!r} is not", line)
 
 
-@RULES.observer(
-    "modes.unique-ids",
-    "Each mode has an id of its own.",
-    MUST,
-    RuleSource(MODES, "SessionMode"),
-    unless=NO_MODES,
-)
+@RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), unless=NO_MODES)
 def unique_modes(record: Record, witness: Witness) -> None:
+    """Each mode has an id of its own."""
     for line, modes in _modes(record):
         witness.saw()
         if (id := twice(_available(modes))) is not None:
@@ -73,12 +63,12 @@ def unique_modes(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "modes.known-updates",
-    "A mode that is told to be the current one is one of those that are available.",
     MUST,
     RuleSource(MODES, "From the Agent"),
     unless="the agent told no change of mode",
 )
 def known_updates(record: Record, witness: Witness) -> None:
+    """A mode that is told to be the current one is one of those that are available."""
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
@@ -103,13 +93,9 @@ async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
     return dialogue, session, modes
 
 
-@RULES.case(
-    "modes.set",
-    "A mode can be chosen, and the agent takes it.",
-    MUST,
-    RuleSource(MODES, "From the Client"),
-)
+@RULES.case("modes.set", MUST, RuleSource(MODES, "From the Client"))
 async def set_mode(stage: Stage) -> None:
+    """A mode can be chosen, and the agent takes it."""
     dialogue, session, modes = await _with_modes(stage)
     others = [id for id in _available(modes) if id != modes.get("currentModeId")]
     if not others:
@@ -118,13 +104,9 @@ async def set_mode(stage: Stage) -> None:
     answer.succeeded()
 
 
-@RULES.case(
-    "modes.unknown",
-    "A mode that is not available is refused.",
-    EXPECTED,
-    RuleSource(MODES, "From the Client"),
-)
+@RULES.case("modes.unknown", EXPECTED, RuleSource(MODES, "From the Client"))
 async def unknown_mode(stage: Stage) -> None:
+    """A mode that is not available is refused."""
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
@@ -155,14 +137,9 @@ def option_values(option: Json) -> list[str]:
     return found
 
 
-@RULES.observer(
-    "options.unique-ids",
-    "Each config option has an id of its own, and each of its values.",
-    MUST,
-    RuleSource(OPTIONS, "ConfigOption"),
-    unless=NO_OPTIONS,
-)
+@RULES.observer("options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), unless=NO_OPTIONS)
 def unique_options(record: Record, witness: Witness) -> None:
+    """Each config option has an id of its own, and each of its values."""
     for line, options in _options(record):
         witness.saw()
         if (id := twice(str(it.get("id")) for it in options)) is not None:
@@ -174,12 +151,12 @@ def unique_options(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "options.current",
-    "Each config option has a value, which is one of its values.",
     MUST,
     RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
     unless=NO_OPTIONS,
 )
 def current_values(record: Record, witness: Witness) -> None:
+    """Each config option has a value, which is one of its values."""
     for line, options in _options(record):
         witness.saw()
         for option in options:
@@ -192,12 +169,12 @@ def current_values(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "options.boolean-offered",
-    "Options of type `boolean` are sent only to clients that offer to show them.",
     MUST,
     RuleSource(OPTIONS, "Boolean Config Options"),
     unless="the agent sent no config options to a client that does not",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
+    """Options of type `boolean` are sent only to clients that offer to show them."""
     for line, options in _options(record):
         if not offered(record.offers, "session", "configOptions", "boolean"):
             witness.saw()
@@ -211,12 +188,12 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
 
 @RULES.observer(
     "options.categories",
-    "Categories that the protocol does not have begin with an underscore.",
     MUST,
     RuleSource(OPTIONS, "Option Categories"),
     unless="no config option has a category",
 )
 def categories(record: Record, witness: Witness) -> None:
+    """Categories that the protocol does not have begin with an underscore."""
     for line, options in _options(record):
         for option in options:
             category = option.get("category")
@@ -228,12 +205,12 @@ def categories(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "options.and-modes",
-    "An agent with an option for the mode has modes as well, for clients without options.",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
     unless="the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
+    """An agent with an option for the mode has modes as well, for clients without options."""
     for exchange in record.exchanges("client", "session/new"):
         options = objects(exchange.result.get("configOptions"))
         if "mode" in [it.get("category") for it in options]:
@@ -244,12 +221,12 @@ def and_modes(record: Record, witness: Witness) -> None:
 
 @RULES.overview(
     "options.in-step",
-    "The option for the mode and the current mode say the same.",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
     unless="the agent does not have both",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
+    """The option for the mode and the current mode say the same."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
             modes = exchange.result.get("modes")
@@ -324,12 +301,12 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
 
 @RULES.overview(
     "modes.kept",
-    "A session that is opened again is in the mode in which it was left.",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
     unless="no session with a mode was opened again",
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
+    """A session that is opened again is in the mode in which it was left."""
     for told in _told_modes(records):
         modes = told.exchange.result.get("modes")
         is_again = told.exchange.request.method in ("session/load", "session/resume")
@@ -365,8 +342,9 @@ async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
     raise NotObservable("no option has another value")
 
 
-@RULES.case("options.set", "A config option can be given another value.", MUST, SETTING)
+@RULES.case("options.set", MUST, SETTING)
 async def set_option(stage: Stage) -> None:
+    """A config option can be given another value."""
     answer, _, id, value = await stage.judge(option_set)
     answer.succeeded()
     for option in objects(answer.result.get("configOptions")):
@@ -377,13 +355,9 @@ async def set_option(stage: Stage) -> None:
     raise Violation(f"{id!r} is not in the answer", *answer.lines)
 
 
-@RULES.case(
-    "options.complete",
-    "Setting an option is answered with all of them.",
-    MUST,
-    RuleSource(OPTIONS, "From the Client"),
-)
+@RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))
 async def complete(stage: Stage) -> None:
+    """Setting an option is answered with all of them."""
     answer, options, id, _ = await stage.given(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
@@ -408,13 +382,9 @@ def complete_updates(record: Record, witness: Witness) -> None:
             witness.accuse("only the one that has changed is there", line)
 
 
-@RULES.case(
-    "options.own-session",
-    "A config option that is set in one session stays as it was in another.",
-    MUST,
-    RuleSource("Session Setup", ""),
-)
+@RULES.case("options.own-session", MUST, RuleSource("Session Setup", ""))
 async def own_session(stage: Stage) -> None:
+    """A config option that is set in one session stays as it was in another."""
     dialogue, first, options = await _with_options(stage)
     other = await stage.new_session(dialogue)
     selects = [option for option in options if option.get("type") == "select"]
@@ -442,12 +412,14 @@ async def own_session(stage: Stage) -> None:
 
 @RULES.overview(
     "options.kept",
-    "A config option keeps its value while others are set, and when its session is opened again.",
     EXPECTED,
     RuleSource(OPTIONS, "Setting a Config Option"),
     unless="no session with options was opened again",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
+    """A config option keeps its value while others are set, and when its session is opened
+    again.
+    """
     held: dict[object, _Held] = {}
     told = [
         line for record in records for line in record.updates() if "configOptions" in line.update
@@ -526,18 +498,18 @@ def _in_time(
             yield line, answers.get(line)
 
 
-@RULES.case("options.unknown", "An option that does not exist is refused.", EXPECTED, SETTING)
+@RULES.case("options.unknown", EXPECTED, SETTING)
 async def unknown_option(stage: Stage) -> None:
+    """An option that does not exist is refused."""
     dialogue, session, _ = await _with_options(stage)
     params = {"sessionId": session.id, "configId": "check-no-such-option", "value": "any"}
     answer = await dialogue.ask("session/set_config_option", params)
     answer.refused("it was taken")
 
 
-@RULES.case(
-    "options.unknown-value", "A value that an option does not have is refused.", EXPECTED, SETTING
-)
+@RULES.case("options.unknown-value", EXPECTED, SETTING)
 async def unknown_value(stage: Stage) -> None:
+    """A value that an option does not have is refused."""
     dialogue, session, options = await _with_options(stage)
     selects = [option for option in options if option.get("type") == "select"]
     if not selects:
@@ -547,13 +519,9 @@ async def unknown_value(stage: Stage) -> None:
     answer.refused("it was taken")
 
 
-@RULES.case(
-    "options.set-boolean",
-    "A boolean option can be switched, where the client offers to show it.",
-    MUST,
-    RuleSource(OPTIONS, "From the Client"),
-)
+@RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
 async def set_boolean(stage: Stage) -> None:
+    """A boolean option can be switched, where the client offers to show it."""
     await stage.given(plain_session)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
@@ -579,14 +547,9 @@ def _commands(record: Record) -> Iterator[tuple[WireLine, list[Json]]]:
             yield line, found
 
 
-@RULES.observer(
-    "commands.names",
-    "A command is named without a slash and without white space, each once.",
-    EXPECTED,
-    COMMANDS,
-    unless=NO_COMMANDS,
-)
+@RULES.observer("commands.names", EXPECTED, COMMANDS, unless=NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
+    """A command is named without a slash and without white space, each once."""
     for line, commands in _commands(record):
         witness.saw()
         names = [str(it.get("name")) for it in commands]

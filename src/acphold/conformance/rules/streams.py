@@ -7,10 +7,9 @@ rules: two sessions, a permission, a cancelled turn, a session that is loaded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
-from acphold.conformance.catalogue import MUST, SHOULD, Case, Rules
+from acphold.conformance.catalogue import MUST, SHOULD, Rules
 from acphold.conformance.errands import COUNT, GREET, Errand
 from acphold.conformance.http_probe import (
     Http,
@@ -25,10 +24,10 @@ from acphold.conformance.http_probe import (
 from acphold.conformance.record import Json, objects
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import Level, NotObservable, Reach, RuleSource, Violation
+from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
 from acphold.tasks import end
 
-RULES = Rules()
+RULES = Rules(only=Reach.SERVER)
 
 RFD = "RFD: Streamable HTTP & WebSocket Transport"
 HTTP = RuleSource(RFD, "Adds an HTTP Transport")
@@ -38,10 +37,6 @@ ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
 PROMPTED = "session/prompt"
 UPDATE = "session/update"
 PERMISSION = "session/request_permission"
-
-
-def _rule(id: str, says: str, source: RuleSource, level: Level = MUST) -> Callable[[Case], Case]:
-    return RULES.case(id, says, level, source, only=Reach.SERVER)
 
 
 # -- the conversation -------------------------------------------------------------------------
@@ -217,14 +212,16 @@ def _on(event: StreamEvent, stream: str) -> None:
         raise Violation(f"it came on {names[bool(event.stream)]}", event.line)
 
 
-@_rule("http.new-answer", "The answer to `session/new` comes on the connection's stream.", HTTP)
+@RULES.case("http.new-answer", MUST, HTTP)
 async def new_answer(stage: Stage) -> None:
+    """The answer to `session/new` comes on the connection's stream."""
     for answer in (await stage.judge(life)).opened:
         _on(answer, "")
 
 
-@_rule("http.session-stream", "What is said in a session comes on the stream of the session.", HTTP)
+@RULES.case("http.session-stream", MUST, HTTP)
 async def session_stream(stage: Stage) -> None:
+    """What is said in a session comes on the stream of the session."""
     found = await stage.given(life)
     session_id = found.sessions[0]
     found.posts["first"].expect(202)
@@ -248,8 +245,9 @@ def _is_of_turn(event: StreamEvent) -> bool:
     return event.line.update_kind in ("agent_message_chunk", "tool_call", "tool_call_update")
 
 
-@_rule("http.own-session", "The stream of a session carries nothing of another session.", HTTP)
+@RULES.case("http.own-session", MUST, HTTP)
 async def own_session(stage: Stage) -> None:
+    """The stream of a session carries nothing of another session."""
     found = await stage.given(life)
     if len(found.sessions) < 2 or "second" not in found.turns:
         raise NotObservable("there was no turn in a second session")
@@ -267,18 +265,16 @@ def _asked(found: HttpLife) -> StreamEvent:
     return found.asked
 
 
-@_rule("http.permission", "A permission is asked for on the stream of its session.", HTTP)
+@RULES.case("http.permission", MUST, HTTP)
 async def permission(stage: Stage) -> None:
+    """A permission is asked for on the stream of its session."""
     found = await stage.given(life)
     _on(_asked(found), found.sessions[0])
 
 
-@_rule(
-    "http.response",
-    "A posted answer to a permission is accepted with 202, and the turn goes on.",
-    FLOW,
-)
+@RULES.case("http.response", MUST, FLOW)
 async def response(stage: Stage) -> None:
+    """A posted answer to a permission is accepted with 202, and the turn goes on."""
     found = await stage.given(life)
     asked = _asked(found)
     posted = found.posts["the permission"]
@@ -287,16 +283,18 @@ async def response(stage: Stage) -> None:
         raise Violation("the turn does not go on", asked.line, *posted.lines)
 
 
-@_rule("http.at-once", "A POST is accepted at once, not when its request is answered.", HTTP)
+@RULES.case("http.at-once", MUST, HTTP)
 async def at_once(stage: Stage) -> None:
+    """A POST is accepted at once, not when its request is answered."""
     found = await stage.given(life)
     asked = _asked(found)
     if found.is_late:
         raise Violation("the POST of a prompt is open while a permission waits", asked.line)
 
 
-@_rule("http.cancel", "A posted `session/cancel` is accepted with 202, and cancels.", FLOW)
+@RULES.case("http.cancel", MUST, FLOW)
 async def cancel(stage: Stage) -> None:
+    """A posted `session/cancel` is accepted with 202, and cancels."""
     found = await stage.given(life)
     if "the cancel" not in found.posts:
         raise NotObservable("no turn was cancelled")
@@ -305,8 +303,9 @@ async def cancel(stage: Stage) -> None:
         raise Violation("the prompt is not answered", *found.posts["the cancel"].lines)
 
 
-@_rule("http.once", "Each message comes on one stream, once.", HTTP)
+@RULES.case("http.once", MUST, HTTP)
 async def once(stage: Stage) -> None:
+    """Each message comes on one stream, once."""
     found = await stage.given(life)
     seen: dict[object, StreamEvent] = {}
     for event in found.streams.events:
@@ -317,28 +316,26 @@ async def once(stage: Stage) -> None:
             raise Violation("this one came twice", before.line, event.line)
 
 
-@_rule("http.events", "Each event of a stream is one message.", FLOW)
+@RULES.case("http.events", MUST, FLOW)
 async def events(stage: Stage) -> None:
+    """Each event of a stream is one message."""
     found = await stage.judge(life)
     for event in found.streams.events:
         if event.line.problem or event.message.get("jsonrpc") != "2.0":
             raise Violation(event.line.problem or "it is no message", event.line)
 
 
-@_rule(
-    "http.load-answer",
-    "The answer to `session/load` comes on the connection's stream.",
-    HTTP,
-    SHOULD,
-)
+@RULES.case("http.load-answer", SHOULD, HTTP)
 async def load_answer(stage: Stage) -> None:
+    """The answer to `session/load` comes on the connection's stream."""
     loaded = (await stage.judge(load)).loaded
     assert loaded is not None
     _on(loaded, "")
 
 
-@_rule("http.replay", "A session is replayed on its own stream.", HTTP, SHOULD)
+@RULES.case("http.replay", SHOULD, HTTP)
 async def replay(stage: Stage) -> None:
+    """A session is replayed on its own stream."""
     found = await stage.given(load)
     if not found.replayed:
         raise NotObservable("nothing was replayed")
@@ -385,31 +382,19 @@ async def _refused_nameless(stage: Stage, what: str) -> None:
     posted.expect(400)
 
 
-@_rule(
-    "http.session-header",
-    "A prompt without `Acp-Session-Id` is answered with 400.",
-    ROUTING,
-    SHOULD,
-)
+@RULES.case("http.session-header", SHOULD, ROUTING)
 async def session_header(stage: Stage) -> None:
+    """A prompt without `Acp-Session-Id` is answered with 400."""
     await _refused_nameless(stage, PROMPTED)
 
 
-@_rule(
-    "http.cancel-header",
-    "A `session/cancel` without `Acp-Session-Id` is answered with 400.",
-    ROUTING,
-    SHOULD,
-)
+@RULES.case("http.cancel-header", SHOULD, ROUTING)
 async def cancel_header(stage: Stage) -> None:
+    """A `session/cancel` without `Acp-Session-Id` is answered with 400."""
     await _refused_nameless(stage, "session/cancel")
 
 
-@_rule(
-    "http.response-header",
-    "An answer to a permission without `Acp-Session-Id` is answered with 400.",
-    ROUTING,
-    SHOULD,
-)
+@RULES.case("http.response-header", SHOULD, ROUTING)
 async def response_header(stage: Stage) -> None:
+    """An answer to a permission without `Acp-Session-Id` is answered with 400."""
     await _refused_nameless(stage, PERMISSION)

@@ -101,13 +101,9 @@ PARTIAL: dict[str, Json] = {
 """Capabilities of clients that only read files, and that only write them."""
 
 
-@RULES.case(
-    "tool.turns",
-    "Turns in which tools are asked for end with a stop reason.",
-    MUST,
-    RuleSource("Prompt Turn", "4. Check for Completion"),
-)
+@RULES.case("tool.turns", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def turns(stage: Stage) -> None:
+    """Turns in which tools are asked for end with a stop reason."""
     # Play all of them, because observers look at them as well.
     ended: list[Signal] = []
     for episode in (read_turn, write_turn, run_turn, bare_turns, partial_turns):
@@ -120,13 +116,10 @@ async def turns(stage: Stage) -> None:
 
 
 @RULES.case(
-    "tool.root-set",
-    "A file outside of a session's folders is not written without permission.",
-    SHOULD,
-    RuleSource("Session Setup", "Working Directory"),
-    only=Reach.PROGRAM,
+    "tool.root-set", SHOULD, RuleSource("Session Setup", "Working Directory"), only=Reach.PROGRAM
 )
 async def root_set(stage: Stage) -> None:
+    """A file outside of a session's folders is not written without permission."""
     turns = await stage.given(bare_turns)
     if not stage.has("bare-written.txt"):
         raise NotObservable("the agent wrote no file that it was asked to write")
@@ -146,8 +139,9 @@ async def root_set(stage: Stage) -> None:
 OUTSIDE = "/var/tmp"
 
 
-@RULES.case("tool.reported", "A tool that is used is reported as a tool call.", SHOULD, CREATING)
+@RULES.case("tool.reported", SHOULD, CREATING)
 async def reported(stage: Stage) -> None:
+    """A tool that is used is reported as a tool call."""
     turn = await stage.given(read_turn)
     if SECRET not in turn.text:
         raise NotObservable("the agent did not read the file that it was asked to read")
@@ -155,13 +149,9 @@ async def reported(stage: Stage) -> None:
         raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
 
 
-@RULES.case(
-    "tool.folder",
-    "A relative path is one in the folder of the session, wherever the agent was started.",
-    MUST,
-    RuleSource("Session Setup", "Working Directory"),
-)
+@RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))
 async def folder(stage: Stage) -> None:
+    """A relative path is one in the folder of the session, wherever the agent was started."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
     # Several, made before the first is used: catches one folder for all, the newest or the oldest.
@@ -211,13 +201,9 @@ async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
     return turns
 
 
-@RULES.case(
-    "tool.refused",
-    "A turn ends with a stop reason also when the client answers what it is asked with errors.",
-    MUST,
-    RuleSource("Prompt Turn", "4. Check for Completion"),
-)
+@RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def refused(stage: Stage) -> None:
+    """A turn ends with a stop reason also when the client answers what it is asked with errors."""
     await stage.judge(broken_client_turns)
 
 
@@ -248,8 +234,9 @@ def _permission(dialogue: Dialogue, turn: CheckedTurn) -> WireLine:
     raise NotObservable(NO_PERMISSION)
 
 
-@RULES.case("permission.rejected", "What is rejected is not done.", EXPECTED, PERMISSION)
+@RULES.case("permission.rejected", EXPECTED, PERMISSION)
 async def rejected(stage: Stage) -> None:
+    """What is rejected is not done."""
     turn, asked, exists = await stage.given(rejected_turn)
     if exists:
         raise Violation("the file was written all the same", asked, *turn.answer.lines)
@@ -287,13 +274,9 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
     return session, call, answer, told
 
 
-@RULES.case(
-    "cancel.permission",
-    "A turn that is cancelled while it waits for a permission is answered `cancelled`.",
-    MUST,
-    CANCELLATION,
-)
+@RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancelled_permission(stage: Stage) -> None:
+    """A turn that is cancelled while it waits for a permission is answered `cancelled`."""
     _, call, answer, told = await stage.judge(held_turn)
     reason = answer.stop_reason
     if reason != "cancelled":
@@ -301,26 +284,17 @@ async def cancelled_permission(stage: Stage) -> None:
         raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
 
 
-@RULES.case(
-    "permission.cancelled-is-no-yes",
-    "What waited for a permission when the turn was cancelled is not done.",
-    EXPECTED,
-    CANCELLATION,
-)
+@RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancelled_is_no_yes(stage: Stage) -> None:
+    """What waited for a permission when the turn was cancelled is not done."""
     _, _, answer, told = await stage.given(held_turn)
     if stage.has("held.txt"):
         raise Violation("the file was written all the same", told, answer.line)
 
 
-@RULES.observer(
-    "permission.options",
-    "A permission request has options, each with an id of its own.",
-    MUST,
-    OPTIONS,
-    unless=NO_PERMISSION,
-)
+@RULES.observer("permission.options", MUST, OPTIONS, unless=NO_PERMISSION)
 def options(record: Record, witness: Witness) -> None:
+    """A permission request has options, each with an id of its own."""
     for line in record.calls("agent", "session/request_permission"):
         witness.saw()
         entries = objects(line.params.get("options"))
@@ -331,13 +305,10 @@ def options(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "permission.once",
-    "A permission that a person has given or refused is not asked for again.",
-    EXPECTED,
-    PERMISSION,
-    unless="no permission was given or refused",
+    "permission.once", EXPECTED, PERMISSION, unless="no permission was given or refused"
 )
 def once(record: Record, witness: Witness) -> None:
+    """A permission that a person has given or refused is not asked for again."""
     decided: dict[tuple[object, ...], RecordedExchange] = {}
     for exchange in record.exchanges("agent", "session/request_permission"):
         asked, call = exchange.request, exchange.request.params.get("toolCall")
@@ -397,14 +368,9 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
     ]
 
 
-@RULES.overview(
-    "tool.unique-ids",
-    "Each tool call of a session has an id of its own.",
-    MUST,
-    CREATING,
-    unless=NO_TOOLS,
-)
+@RULES.overview("tool.unique-ids", MUST, CREATING, unless=NO_TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
+    """Each tool call of a session has an id of its own."""
     # A session outlives its process, so this spans all records, one after the other.
     over: dict[tuple[object, object], WireLine] = {}
     for record in records:
@@ -432,14 +398,9 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         over |= running
 
 
-@RULES.observer(
-    "tool.known-id",
-    "An update of a tool call comes after the call itself.",
-    EXPECTED,
-    UPDATING,
-    unless="no tool call was updated",
-)
+@RULES.observer("tool.known-id", EXPECTED, UPDATING, unless="no tool call was updated")
 def known_id(record: Record, witness: Witness) -> None:
+    """An update of a tool call comes after the call itself."""
     known: set[tuple[object, object]] = set()
     for line, update in _told(record):
         key = line.session_id, update.get("toolCallId")
@@ -451,14 +412,9 @@ def known_id(record: Record, witness: Witness) -> None:
                 witness.accuse("no tool call with this id was told", line)
 
 
-@RULES.observer(
-    "tool.ends",
-    "When a turn is over, each of its tool calls is completed or failed.",
-    EXPECTED,
-    STATUS,
-    unless=NO_TOOLS,
-)
+@RULES.observer("tool.ends", EXPECTED, STATUS, unless=NO_TOOLS)
 def ends(record: Record, witness: Witness) -> None:
+    """When a turn is over, each of its tool calls is completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
             continue
@@ -476,14 +432,9 @@ def ends(record: Record, witness: Witness) -> None:
                 witness.accuse(f"one is {status}", line, exchange.answer)
 
 
-@RULES.observer(
-    "tool.no-way-back",
-    "A tool call that is completed or failed stays so.",
-    EXPECTED,
-    STATUS,
-    unless=NO_TOOLS,
-)
+@RULES.observer("tool.no-way-back", EXPECTED, STATUS, unless=NO_TOOLS)
 def no_way_back(record: Record, witness: Witness) -> None:
+    """A tool call that is completed or failed stays so."""
     ended: dict[tuple[object, object], WireLine] = {}
     for line, update in _live(record):
         key, status = (line.session_id, update.get("toolCallId")), update.get("status")
@@ -498,12 +449,12 @@ def no_way_back(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "tool.in-progress",
-    "When a tool call is permitted, it is told to be in progress, or how it ended.",
     SHOULD,
     RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
     unless=NO_PERMISSION,
 )
 def in_progress(record: Record, witness: Witness) -> None:
+    """When a tool call is permitted, it is told to be in progress, or how it ended."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         call = exchange.request.params.get("toolCall")
@@ -547,12 +498,12 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
 
 @RULES.observer(
     "tool.absolute",
-    "The paths in tool calls are absolute.",
     MUST,
     RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a path",
 )
 def absolute(record: Record, witness: Witness) -> None:
+    """The paths in tool calls are absolute."""
     for line, update in _told(record):
         for place in _places(update):
             witness.saw()
@@ -562,12 +513,12 @@ def absolute(record: Record, witness: Witness) -> None:
 
 @RULES.observer(
     "tool.lines",
-    "Line numbers begin with 1.",
     MUST,
     RuleSource("Overview", "Argument requirements"),
     unless="no tool call names a line",
 )
 def lines(record: Record, witness: Witness) -> None:
+    """Line numbers begin with 1."""
     for line, update in _told(record):
         for place in _places(update):
             if place.get("line") is not None:

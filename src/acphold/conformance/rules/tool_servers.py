@@ -116,13 +116,15 @@ async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     return log, session, dialogue
 
 
-@RULES.case("mcp.stdio", "A server on stdio is started and spoken to.", MUST, STDIO)
+@RULES.case("mcp.stdio", MUST, STDIO)
 async def stdio(stage: Stage) -> None:
+    """A server on stdio is started and spoken to."""
     await stage.judge(with_server)
 
 
-@RULES.case("mcp.environment", "Such a server gets its arguments and variables.", MUST, STDIO)
+@RULES.case("mcp.environment", MUST, STDIO)
 async def environment(stage: Stage) -> None:
+    """Such a server gets its arguments and variables."""
     log, session, _ = await stage.given(with_server)
     for entry in log.of("start"):
         if entry["key"] != KEY:
@@ -132,8 +134,9 @@ async def environment(stage: Stage) -> None:
             raise Violation(why, *session.answer.lines)
 
 
-@RULES.case("mcp.all", "All servers of a session are connected.", SHOULD, SERVERS)
+@RULES.case("mcp.all", SHOULD, SERVERS)
 async def every_one(stage: Stage) -> None:
+    """All servers of a session are connected."""
     await stage.given(with_server)
     dialogue = await stage.meet("several tools")
     servers = [server(stage, name) for name in ("hazel", "pecan")]
@@ -145,16 +148,18 @@ async def every_one(stage: Stage) -> None:
     await stage.leave(dialogue)
 
 
-@RULES.case("mcp.tools-listed", "The tools of a server are asked for.", SHOULD, SERVERS)
+@RULES.case("mcp.tools-listed", SHOULD, SERVERS)
 async def tools_listed(stage: Stage) -> None:
+    """The tools of a server are asked for."""
     log, session, dialogue = await stage.given(with_server)
     found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
     if not found:
         raise Violation("nobody asked for its tools", *session.answer.lines)
 
 
-@RULES.case("mcp.tool-used", "The model can call a tool of a server.", EXPECTED, SERVERS)
+@RULES.case("mcp.tool-used", EXPECTED, SERVERS)
 async def tool_used(stage: Stage) -> None:
+    """The model can call a tool of a server."""
     await stage.given(plain_turn)
     log, session, dialogue = await stage.given(with_server)
     turn = await stage.prompt(dialogue, session, Errand("call", tool_server.TOOL))
@@ -164,13 +169,9 @@ async def tool_used(stage: Stage) -> None:
         raise Violation("what the tool answered is told nowhere", turn.asked, *turn.updates)
 
 
-@RULES.case(
-    "mcp.own-session",
-    "A session has the tools of its own servers, and those of no other session.",
-    EXPECTED,
-    RuleSource(PAGE, ""),
-)
+@RULES.case("mcp.own-session", EXPECTED, RuleSource(PAGE, ""))
 async def own_session(stage: Stage) -> None:
+    """A session has the tools of its own servers, and those of no other session."""
     await stage.given(plain_turn)
     await stage.given(with_server)
     dialogue = await stage.meet("tools of two sessions")
@@ -194,14 +195,9 @@ async def own_session(stage: Stage) -> None:
         raise Violation(why, bare.asked, *bare.updates)
 
 
-@RULES.case(
-    "mcp.closed",
-    "When a session is closed, its servers end, and those of no other session.",
-    EXPECTED,
-    RuleSource(PAGE, "Closing a Session"),
-    "close",
-)
+@RULES.case("mcp.closed", EXPECTED, RuleSource(PAGE, "Closing a Session"), "close")
 async def closed(stage: Stage) -> None:
+    """When a session is closed, its servers end, and those of no other session."""
     await stage.given(with_server)
     dialogue = await stage.meet("tools of a closed session")
     started = []
@@ -228,14 +224,9 @@ CLOSED_SECONDS = 5.0
 """Seconds for a server to end by itself, and to be ended."""
 
 
-@RULES.case(
-    "mcp.ended",
-    "When the agent has ended, its servers have as well.",
-    EXPECTED,
-    SERVERS,
-    only=Reach.PROGRAM,
-)
+@RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
 async def ended(stage: Stage) -> None:
+    """When the agent has ended, its servers have as well."""
     log, _, dialogue = await stage.given(with_server)
     pids = {int(entry["pid"]) for entry in log.entries()}
     if await dialogue.hang_up(5.0) is None:
@@ -287,13 +278,15 @@ def _came(endpoint: ToolEndpoint, path: str) -> Callable[[], object]:
     return lambda: endpoint.came("initialize", path)
 
 
-@RULES.case("mcp.http", "A server over HTTP is spoken to, with its headers.", MUST, HTTP, "http")
+@RULES.case("mcp.http", MUST, HTTP, "http")
 async def http(stage: Stage) -> None:
+    """A server over HTTP is spoken to, with its headers."""
     await _behind_url(stage, "http", "/mcp")
 
 
-@RULES.case("mcp.sse", "A server over SSE is spoken to, with its headers.", MUST, SSE, "sse")
+@RULES.case("mcp.sse", MUST, SSE, "sse")
 async def sse(stage: Stage) -> None:
+    """A server over SSE is spoken to, with its headers."""
     await _behind_url(stage, "sse", "/sse")
 
 
@@ -316,25 +309,15 @@ async def _opened_again(stage: Stage, method: str) -> None:
         raise Violation("the server was not spoken to", *answer.lines)
 
 
-@RULES.case(
-    "mcp.on-load",
-    "A load connects the servers that it names.",
-    SHOULD,
-    RuleSource(PAGE, "Loading a Session"),
-    "load",
-)
+@RULES.case("mcp.on-load", SHOULD, RuleSource(PAGE, "Loading a Session"), "load")
 async def on_load(stage: Stage) -> None:
+    """A load connects the servers that it names."""
     await _opened_again(stage, "session/load")
 
 
-@RULES.case(
-    "mcp.on-resume",
-    "A resume connects the servers that it names.",
-    SHOULD,
-    RuleSource(PAGE, "Resuming a Session"),
-    "resume",
-)
+@RULES.case("mcp.on-resume", SHOULD, RuleSource(PAGE, "Resuming a Session"), "resume")
 async def on_resume(stage: Stage) -> None:
+    """A resume connects the servers that it names."""
     await _opened_again(stage, "session/resume")
 
 
@@ -359,21 +342,15 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         await stage.leave(dialogue)
 
 
-@RULES.case(
-    "mcp.missing", "A server that cannot be started does not stop the agent.", EXPECTED, SERVERS
-)
+@RULES.case("mcp.missing", EXPECTED, SERVERS)
 async def missing(stage: Stage) -> None:
+    """A server that cannot be started does not stop the agent."""
     named: Json = {"name": "gone", "command": "/no/such/server", "args": [], "env": []}
     await _in_spite_of(stage, "missing server", named)
 
 
-@RULES.case(
-    "mcp.silent",
-    "A server that answers nothing does not stop the agent.",
-    EXPECTED,
-    SERVERS,
-    beside=True,
-)
+@RULES.case("mcp.silent", EXPECTED, SERVERS, beside=True)
 async def silent(stage: Stage) -> None:
+    """A server that answers nothing does not stop the agent."""
     _, named = server(stage, "silent", "silent")
     await _in_spite_of(stage, "silent server", named)

@@ -99,13 +99,9 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     return one, other
 
 
-@RULES.case(
-    "prompt.side-by-side",
-    "Of two turns at the same time, each is told under its own session.",
-    MUST,
-    OUTPUT,
-)
+@RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
+    """Of two turns at the same time, each is told under its own session."""
     now = await stage.given(hour)
     turns = await stage.given(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
@@ -201,13 +197,11 @@ def _is_over(line: WireLine) -> bool:
     return line.update.get("status") in ("completed", "failed")
 
 
-@RULES.case(
-    "cancel.tool",
-    "A turn that is cancelled while a tool runs is answered `cancelled`, whatever the tool says.",
-    MUST,
-    CANCELLATION,
-)
+@RULES.case("cancel.tool", MUST, CANCELLATION)
 async def tool_cancelled(stage: Stage) -> None:
+    """A turn that is cancelled while a tool runs is answered `cancelled`, whatever the tool
+    says.
+    """
     cancelled = await stage.judge(cancelled_tool)
     reason = cancelled.answer.stop_reason
     if reason != "cancelled":
@@ -215,13 +209,9 @@ async def tool_cancelled(stage: Stage) -> None:
         raise Violation(f"it was answered with {ended}", *cancelled.lines)
 
 
-@RULES.case(
-    "cancel.stops-tools",
-    "A command that runs when its turn is cancelled is stopped.",
-    SHOULD,
-    CANCELLATION,
-)
+@RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
 async def tool_stopped(stage: Stage) -> None:
+    """A command that runs when its turn is cancelled is stopped."""
     cancelled = await stage.given(cancelled_tool)
     if cancelled.has_trace:
         raise Violation("it ran on to its end", *cancelled.lines)
@@ -358,14 +348,9 @@ async def gone_on(stage: Stage) -> GoneOn:
     return GoneOn(dialogue, read, last)
 
 
-@RULES.case(
-    "resume.folder",
-    "A relative path in a session that was resumed is one in its folder.",
-    MUST,
-    RuleSource(PAGE, "Working Directory"),
-    "resume",
-)
+@RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def resumed_folder(stage: Stage) -> None:
+    """A relative path in a session that was resumed is one in its folder."""
     if MAPLE not in (await stage.given(read_beside)).text:
         raise NotObservable("the agent did not read the file that it was asked to read")
     turn = (await stage.given(gone_on)).read
@@ -397,14 +382,10 @@ async def deletion(stage: Stage) -> TriedDeletion:
 
 
 @RULES.case(
-    "delete.same-folder",
-    "To delete a session leaves the others of its folder.",
-    EXPECTED,
-    RuleSource("Session Delete", "Semantics"),
-    "delete",
-    "list",
+    "delete.same-folder", EXPECTED, RuleSource("Session Delete", "Semantics"), "delete", "list"
 )
 async def same_folder(stage: Stage) -> None:
+    """To delete a session leaves the others of its folder."""
     now = await stage.given(hour)
     done = await stage.given(deletion)
     if now.birch.id not in done.before:
@@ -413,15 +394,9 @@ async def same_folder(stage: Stage) -> None:
         raise Violation("the other has gone as well", *done.answer.lines, *done.listed.lines)
 
 
-@RULES.case(
-    "delete.own-id",
-    "The id of a deleted session is given to no other.",
-    EXPECTED,
-    RuleSource(PAGE, "Session ID"),
-    "delete",
-    "list",
-)
+@RULES.case("delete.own-id", EXPECTED, RuleSource(PAGE, "Session ID"), "delete", "list")
 async def own_id(stage: Stage) -> None:
+    """The id of a deleted session is given to no other."""
     now = await stage.given(hour)
     done = await stage.given(deletion)
     if done.another.id in (now.alder.id, now.birch.id, now.third.id):
@@ -465,30 +440,33 @@ def _type(line: WireLine) -> object:
     return content.get("type") if isinstance(content, dict) else None
 
 
-@RULES.case("load.links", "A load replays the links in a prompt.", MUST, LOADING, "load")
+@RULES.case("load.links", MUST, LOADING, "load")
 async def links(stage: Stage) -> None:
+    """A load replays the links in a prompt."""
     await _has(stage, "the link", lambda line: LINKED in line.text)
 
 
-@RULES.case("load.images", "A load replays images in a prompt.", MUST, LOADING, "load", "image")
+@RULES.case("load.images", MUST, LOADING, "load", "image")
 async def images(stage: Stage) -> None:
+    """A load replays images in a prompt."""
     await _has(stage, "the image", lambda line: _type(line) == "image" or "image/png" in line.text)
 
 
-@RULES.case("load.audio", "A load replays sounds in a prompt.", MUST, LOADING, "load", "audio")
+@RULES.case("load.audio", MUST, LOADING, "load", "audio")
 async def audio(stage: Stage) -> None:
+    """A load replays sounds in a prompt."""
     await _has(stage, "the sound", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
 
 
-@RULES.case("load.embedded", "A load replays files in a prompt.", MUST, LOADING, "load", "embedded")
+@RULES.case("load.embedded", MUST, LOADING, "load", "embedded")
 async def embedded(stage: Stage) -> None:
+    """A load replays files in a prompt."""
     await _has(stage, "the file", lambda line: INSIDE in line.text)
 
 
-@RULES.case(
-    "load.cancelled-turn", "A load replays turns that were cancelled.", MUST, LOADING, "load"
-)
+@RULES.case("load.cancelled-turn", MUST, LOADING, "load")
 async def cancelled_turn(stage: Stage) -> None:
+    """A load replays turns that were cancelled."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
     if "".join(COUNT.words.split()) not in said(loaded.replay, "user_message_chunk"):
@@ -502,14 +480,9 @@ FEW = 3
 """Letters of a cancelled message: its end may be lost with the request to the model."""
 
 
-@RULES.case(
-    "load.cancelled-text",
-    "A load replays all that was said in a turn before it was cancelled.",
-    EXPECTED,
-    LOADING,
-    "load",
-)
+@RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
 async def cancelled_text(stage: Stage) -> None:
+    """A load replays all that was said in a turn before it was cancelled."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
     live = said(await _live(stage, cancelled), "agent_message_chunk")
@@ -527,14 +500,9 @@ async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
     return [line for line in updates if line.number < cancelled.answer.line.number]
 
 
-@RULES.case(
-    "load.refused-turn",
-    "A load replays turns in which a permission was refused.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.refused-turn", MUST, LOADING, "load")
 async def refused_turn(stage: Stage) -> None:
+    """A load replays turns in which a permission was refused."""
     turn = await stage.given(refused)
     _, loaded = await stage.given(reopened)
     prompt = "".join(str(turn.asked.params["prompt"][0]["text"]).split())
@@ -554,14 +522,9 @@ async def refused_turn(stage: Stage) -> None:
 ENDED = {"completed", "failed"}
 
 
-@RULES.case(
-    "load.own-session",
-    "A load replays nothing of sessions that were used at the same time, or in the same folder.",
-    MUST,
-    LOADING,
-    "load",
-)
+@RULES.case("load.own-session", MUST, LOADING, "load")
 async def own_session(stage: Stage) -> None:
+    """A load replays nothing of sessions that were used at the same time, or in the same folder."""
     await stage.given(side_by_side)
     for loaded, own in zip(await stage.given(reopened), (ALDER, BIRCH), strict=True):
         for line in loaded.replay:
@@ -569,15 +532,9 @@ async def own_session(stage: Stage) -> None:
                 raise Violation("this is of another one", loaded.asked, line)
 
 
-@RULES.case(
-    "load.after-resume",
-    "A load replays what was said after a resume.",
-    MUST,
-    LOADING,
-    "load",
-    "resume",
-)
+@RULES.case("load.after-resume", MUST, LOADING, "load", "resume")
 async def after_resume(stage: Stage) -> None:
+    """A load replays what was said after a resume."""
     turn = (await stage.given(gone_on)).last
     loaded, _ = await stage.given(reopened)
     if "".join(FINE.split()) not in said(loaded.replay, "user_message_chunk"):
