@@ -51,13 +51,14 @@ class Project:
         self.top.mkdir()
         self.stores = Stores(str(folder / "stores"))
 
-    def git(self, *words: str, at: Path | None = None, fails: bool = False) -> str:
+    def git(self, *words: str, at: Path | None = None, fails: bool = False, stdin: str = "") -> str:
         """Run the person's git in the project, or in another folder."""
         ended = subprocess.run(
             ["git", "-c", "protocol.file.allow=always", *words],
             cwd=at or self.top,
             env={**os.environ, **IDENTITY, **COMMITTER},
             capture_output=True,
+            input=stdin.encode(),
             timeout=60,
         )
         assert fails or ended.returncode == 0, ended.stderr
@@ -67,6 +68,10 @@ class Project:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD").strip()
+
+    def blob(self, text: str) -> str:
+        """Put a content into the repository alone, and return its id."""
+        return self.git("hash-object", "-w", "--stdin", stdin=text).strip()
 
     def write(self, name: str, text: str | bytes = "text") -> Path:
         path = self.top / name

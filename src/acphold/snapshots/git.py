@@ -88,7 +88,8 @@ class Git:
         if index is not None:
             self._env["GIT_INDEX_FILE"] = index
         if objects is not None:
-            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
+            quoted = objects.replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
+            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:

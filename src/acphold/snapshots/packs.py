@@ -119,7 +119,7 @@ def _require_whole(git: Git, tree: str, bounds: PackBounds) -> None:
     )
     for line in checked.splitlines():
         kind = line.partition(b" ")[0]
-        if kind not in (b"blob", b"tree"):
+        if kind not in (b"blob", b"tree", b"commit"):
             raise WorkspaceError("some of the files are missing")
     # One object may stand for many files.
     listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")

@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -29,8 +28,10 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head, object_format
-from acphold.snapshots.git import Git, GitError, GitNotStartedError, personal_excludes, program
+from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
+from acphold.snapshots.git import GitError, GitNotStartedError, personal_excludes, program
+from acphold.snapshots.project_index import Staged, staged, with_staged
+from acphold.snapshots.project_index import tracked as tracked_names
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 
@@ -81,7 +82,8 @@ class LeftOut(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """A snapshot: `tree` in the store with this id. `added` files of `size` bytes were new or had
+    """A snapshot: `tree` in the store with this id, or a commit with that tree and with what was
+    staged (`snapshots.project_index`). `added` files of `size` bytes were new or had
     changed since the last one. `left_out` names some of the files that are not in it,
     `left_out_count` is their number."""
 
@@ -104,10 +106,13 @@ class NotTaken(Struct, frozen=True):
 
 class _Known(Struct):
     """Left by the last snapshot of a work tree: the marks of the sources of ignored names, of
-    the project's index and of ours, and the repositories inside."""
+    the project's index and of ours, the repositories inside, the commit that was checked out, and
+    ours with what was staged."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()
+    commit: str | None = None
+    staged: str = ""
     index: tuple[int, ...] = ()
     inside: list[str] = []
 
@@ -163,7 +168,7 @@ def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checko
     sources = _sources(checkout, personal_excludes(group, store.path))
     git = store.git(group, work_tree=checkout.top)
     found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
-    return found - _tracked(store, group, checkout)
+    return found - tracked_names(store, group, checkout)
 
 
 def _sources(checkout: Checkout, personal: str) -> list[str]:
@@ -236,14 +241,15 @@ class _Taking:
         listed = set(self._git.names("ls-files", "-z", "-o", "-m", "-d", *sources))
         project_index = _mark(self._checkout.index)
         has_index = os.path.exists(self._index)
-        is_same = (excludes, project_index) == (known.excludes, known.project_index) and has_index
+        is_staged_so = (project_index, current.commit) == (known.project_index, known.commit)
+        is_same = is_staged_so and excludes == known.excludes and has_index
         before = None
         with suppress(OSError):
             before = tree_of(self._root)
         if is_same and not listed and before and _mark(self._index) == known.index:
             self._store.note_fresh(before)
             return Taken(self._store.id, before, current)
-        tracked = _tracked(self._store, self._group, self._checkout)
+        tracked = tracked_names(self._store, self._group, self._checkout)
         most = self._bounds.new_files
         if len(listed) > most and len(listed - tracked) > most:  # before each is looked at
             self._refuse_many(len(listed.difference(tracked, self._ours())))
@@ -276,9 +282,21 @@ class _Taking:
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
         tree = self._git.run("write-tree").decode().strip()
+        beside = Staged(known.staged) if is_staged_so else self._staged(current.commit)
+        if beside.commit:
+            tree = with_staged(self._git, tree, beside.commit)
+        left_out += [LeftOut(_shown(path), why) for path, why in beside.left_out]
         self._store.note_fresh(tree)
         self._note(
-            tree, _Known(excludes, project_index, _mark(self._index), [*map(_plain, inside)])
+            tree,
+            _Known(
+                excludes,
+                () if beside.left_out else project_index,  # to be looked at again
+                current.commit,
+                beside.commit,
+                _mark(self._index),
+                [*map(_plain, inside)],
+            ),
         )
         return Taken(
             self._store.id,
@@ -311,7 +329,7 @@ class _Taking:
         checkout = checkout_at(place)
         if checkout is None or os.path.islink(place):
             return set(), set()
-        tracked = {prefix + name for name in _tracked(self._store, self._group, checkout)}
+        tracked = {prefix + name for name in tracked_names(self._store, self._group, checkout)}
         git = self._store.git(self._group, work_tree=place)
         names = git.names("ls-files", "-z", "-o", *self._sources(checkout))
         found = {prefix + name for name in names}
@@ -390,12 +408,21 @@ class _Taking:
 
     # -- what is written --------------------------------------------------------------------
 
-    def _add(self, names: list[str], size: int) -> None:
+    def _staged(self, commit: str | None) -> Staged:
+        if commit is None or not os.path.isfile(self._checkout.index):
+            return Staged()
+        most = self._bounds.tracked_file
+        return staged(self._store, self._group, self._checkout, commit, most, self._require_room)
+
+    def _require_room(self, size: int) -> None:
         free = shutil.disk_usage(self._store.path).free
         if free - size < self._bounds.free:
             raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
         if (taken := self._store.size()) > self._bounds.store:
             raise _RefusedError(f"the store is full: {taken >> 20:,} MB", "full")
+
+    def _add(self, names: list[str], size: int) -> None:
+        self._require_room(size)
         # Blobs that count as big are streamed into one pack, which is three times as fast.
         options = ("-c", "core.bigFileThreshold=1") if len(names) > MANY else ()
         lines = b"".join(os.fsencode(name) + b"\0" for name in names)
@@ -419,42 +446,6 @@ class _Taking:
             with open(f"{path}.new", "wb") as file:
                 file.write(data)
             os.replace(f"{path}.new", path)
-
-
-def _tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
-    """The names in the index of a project, which is read without its configuration."""
-    index = checkout.index
-    if not checkout.is_repository or not os.path.isfile(index):
-        return set()
-    kind = object_format(checkout)
-    if kind == "sha1":
-        git = store.git(group, index=index)
-        for options in ((), ("--sparse",)):
-            with suppress(GitError):
-                return set(git.names("ls-files", "-z", *options))
-    with tempfile.TemporaryDirectory(dir=store.path, prefix="index") as folder:
-        _imitate(folder, checkout.git_folder, kind)
-        git = Git(group, folder, home=store.path, index=index)
-        with suppress(GitError):
-            return set(git.names("ls-files", "-z"))
-    return set()  # of another kind: its files are taken as untracked ones
-
-
-def _imitate(folder: str, git_folder: str, kind: str) -> None:
-    """Make a repository without anything but the parts of a split index that another has."""
-    for name in ("objects", "refs"):
-        os.makedirs(os.path.join(folder, name), exist_ok=True)
-    config = (
-        "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
-        f"[extensions]\n\tobjectFormat = {kind}\n"
-    )
-    for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", config)):
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(text)
-    for name in os.listdir(git_folder):
-        if name.startswith("sharedindex."):
-            with suppress(FileExistsError):
-                os.symlink(os.path.join(git_folder, name), os.path.join(folder, name))
 
 
 def _mark(path: str) -> tuple[int, ...]:

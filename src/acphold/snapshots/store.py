@@ -2,8 +2,8 @@
 
 To take a snapshot, nothing is written into a person's repository. A store is known by a random id,
 which the journal names with each snapshot: a project that was moved keeps its history. A snapshot
-is a tree of git; nothing in a store refers to it until `keep` does, from what the journal still
-names.
+is a tree of git, or a commit that has what was staged, too. Nothing in a store refers to it until
+`keep` does, from what the journal still names.
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
@@ -157,7 +157,8 @@ class SnapshotStore:
                 "--batch-check=%(objecttype) %(objectname)",
                 stdin="".join(f"{tree}\n" for tree in sorted(kept)).encode(),
             )
-            whole = [line[5:] for line in there.decode().splitlines() if line[:5] == "tree "]
+            found = [line.split() for line in there.decode().splitlines()]
+            whole = [name for kind, name, *_ in found if kind in ("tree", "commit")]
             lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
             lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(whole)]
             _write(os.path.join(self.path, "packed-refs"), "".join(lines).encode())

@@ -1,8 +1,8 @@
 """A snapshot is laid out: into a new work tree of its repository, or into a plain folder.
 
 Never into a folder with anything in it, and never where the files came from. No hook and no filter
-of the project runs. The branch stays where it is, and nothing is staged: `git status` in the new
-work tree shows what had changed.
+of the project runs. The branch stays where it is: `git status` in the new work tree shows what had
+changed, and what was staged.
 """
 
 # See docs/decisions.md, 36.
@@ -23,6 +23,7 @@ from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.git import HARMLESS, Git, GitError
+from acphold.snapshots.project_index import stage
 from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.threads import Checkpoint
 
@@ -73,7 +74,8 @@ def lay(
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
             there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
-            if there.split()[1:2] != [b"tree"]:
+            kind = b"".join(there.split()[1:2])
+            if kind not in (b"tree", b"commit"):
                 raise WorkspaceError("the files of that moment are not kept any more")
             made = [] if is_there else _made(folder)
             placed: list[str] = []
@@ -84,6 +86,8 @@ def lay(
                 _checked_out(group, store, tree, folder, placed)
                 checkpoint()
                 if not why_plain:
+                    if kind == b"commit":
+                        stage(store, group, tree, folder)
                     _absent(group, store, tree, folder, project)
                 checkpoint()
             except BaseException:

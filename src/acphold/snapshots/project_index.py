@@ -1,0 +1,251 @@
+"""The index of a project: read without its configuration, kept with a snapshot, laid out again.
+
+A snapshot is a tree of the store. If the index differed from the commit that was checked out, it is
+a commit with that tree, whose parent has these files:
+
+    list    the differences, each ended with NUL: MODE ID STAGE<tab>PATH. The mode is 0 for a file
+            that is not in the index, and N for one that is only intended to be added
+    ID      for each content that is staged: it is then whole in the store
+
+An id is that of the content in the store, whatever kind of ids the project has.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from msgspec import Struct
+
+from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.checkouts import Checkout, checkout_at, object_format
+from acphold.snapshots.comparison import SnapshotReader
+from acphold.snapshots.git import HARMLESS, Git, GitError
+from acphold.snapshots.store import SnapshotStore
+
+MOST_BYTES = 64 << 20
+"""Bytes that are staged and in no file of the work tree; beyond them contents are left out."""
+
+LINE = re.compile(
+    rb"(0|N|100644|100755|120000|160000) ([0-9a-f]{40}|[0-9a-f]{64}) ([0-3])\t([^\0]+)", re.DOTALL
+)
+EMPTY = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)
+"""The ids of an empty content, which git also notes for what is intended to be added."""
+
+NONE = "0" * 40
+COMMIT = "tree {}\n{}author acphold <acphold> 0 +0000\ncommitter acphold <acphold> 0 +0000\n\n"
+
+
+class Staged(Struct, frozen=True):
+    """The commit with what is staged, "" if nothing is; and pairs of a path whose staged content is
+    not in it, and why."""
+
+    commit: str = ""
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+class _Line(Struct, frozen=True):
+    """A difference; see the module."""
+
+    mode: str
+    id: str
+    stage: int
+    path: str
+
+    @property
+    def has_content(self) -> bool:
+        return self.mode.startswith("1") and self.mode != "160000"  # a submodule's is a commit
+
+    def text(self, its_id: str) -> bytes:
+        return f"{self.mode} {its_id} {self.stage}\t".encode() + os.fsencode(self.path) + b"\0"
+
+
+def tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+    """Return the names in the index of a project."""
+    if not checkout.is_repository or not os.path.isfile(checkout.index):
+        return set()
+    with _of_project(store, group, checkout) as git:
+        for options in ((), ("--sparse",)):
+            with suppress(GitError):
+                return set(git.names("ls-files", "-z", *options))
+    return set()  # of another kind: its files are taken as untracked ones
+
+
+def staged(
+    store: SnapshotStore,
+    group: ProgramGroup,
+    checkout: Checkout,
+    head: str,
+    most: int,
+    require_room: Callable[[int], None],
+) -> Staged:
+    """Keep what is staged for the commit after `head`, contents of `most` bytes at most.
+
+    What cannot be read is left out. Raises as `Git.run` does, and what `require_room` raises for so
+    many bytes.
+    """
+    with _of_project(store, group, checkout) as project:
+        try:
+            lines = _differences(project, head)
+        except GitError as error:
+            return Staged(left_out=((".git/index", f"what is staged cannot be read: {error}"),))
+        if not lines:
+            return Staged()
+        wanted = {line.id for line in lines if line.has_content}
+        own = store.git(group)
+        sizes, there = _sizes(project, wanted), _sizes(own, wanted)
+        missing = {it: size for it, size in sizes.items() if it not in there and size <= most}
+        while missing and sum(missing.values()) > MOST_BYTES:
+            del missing[max(missing, key=lambda it: missing[it])]
+        require_room(sum(missing.values()))
+        contents = SnapshotReader(project).contents(missing, most)
+    ids = {it: it for it in there}
+    ids |= zip(contents, _written(store, own, (), [*contents.values()]), strict=True)
+    kept = [line for line in lines if not line.has_content or line.id in ids]
+    listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
+    [list_id] = _written(store, own, (), [listed])
+    entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
+    rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
+    tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
+    left_out = {line.path: _why_not(sizes.get(line.id)) for line in lines if line not in kept}
+    return Staged(_commit(own, tree), tuple(left_out.items()))
+
+
+def with_staged(git: Git, tree: str, commit: str) -> str:
+    """Return the snapshot with this tree, and with what is staged by this commit of ours."""
+    return _commit(git, tree, commit)
+
+
+def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str) -> None:
+    """Stage in a new work tree, whose files are there, what was staged when a snapshot was taken.
+
+    Raises as `Git.run` does, also if the snapshot is a stranger's and names what git refuses.
+    """
+    own = store.git(group)
+    lines: list[_Line] = []
+    for raw in own.run("cat-file", "blob", f"{snapshot}^:list").split(b"\0")[:-1]:
+        if (found := LINE.fullmatch(raw)) is None:
+            raise GitError("what was staged cannot be read")
+        mode, its_id, number, path = found.groups()
+        lines.append(_Line(mode.decode(), its_id.decode(), int(number), os.fsdecode(path)))
+    wanted = {line.id for line in lines if line.has_content}
+    contents = SnapshotReader(own).contents(wanted, MOST_BYTES)
+    if len(contents) < len(wanted):
+        raise GitError("what was staged is not all there")
+    project = Git(group, None, home=store.path)
+    top = ("-C", folder, *HARMLESS)
+    ids = dict(zip(contents, _written(store, project, top, [*contents.values()]), strict=True))
+    laid = checkout_at(folder)
+    ids[NONE] = NONE if laid is None or object_format(laid) == "sha1" else "0" * 64
+    changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode != "N"]
+    if changed:
+        # A file with conflicts has no entry of its own beside them.
+        project.run(*top, "update-index", "-z", "--index-info", stdin=b"".join(changed))
+    intended = [line.path for line in lines if line.mode == "N"]
+    if intended := [it for it in intended if os.path.lexists(os.path.join(folder, it))]:
+        project.run(
+            *(*top, "add", "--force", "--intent-to-add"),
+            *("--pathspec-from-file=-", "--pathspec-file-nul"),
+            stdin=b"".join(os.fsencode(it) + b"\0" for it in intended),
+        )
+
+
+def _differences(project: Git, head: str) -> list[_Line]:
+    """Return how the index differs from a commit."""
+
+    def asked(*options: str) -> Iterator[tuple[list[str], str]]:
+        raw = ("--raw", "-z", "--no-renames", "--no-abbrev")
+        words = iter(project.run("diff-index", "--cached", *raw, *options, head, "--").split(b"\0"))
+        for said in words:
+            if said:
+                yield said.decode().split(), os.fsdecode(next(words))
+
+    found: dict[str, _Line] = {}
+    unmerged: set[str] = set()
+    for (_, mode, _, its_id, status), path in asked("--ita-visible-in-index"):
+        if status == "U":
+            unmerged.add(path)
+        mode, its_id = (mode, its_id) if status != "D" else ("0", NONE)
+        found[path] = _Line(mode, its_id, 0, path)
+    if any(line.id in EMPTY for line in found.values()):
+        visible = {path for _, path in asked("--ita-invisible-in-index")}
+        for path in found.keys() - visible:
+            found[path] = _Line("N", NONE, 0, path)
+    for path in unmerged:
+        found[path] = _Line("0", NONE, 0, path)
+    lines = [found[path] for path in sorted(found)]
+    if unmerged:
+        for said in project.run("ls-files", "-u", "-z").split(b"\0")[:-1]:
+            head_of, _, name = said.partition(b"\t")
+            mode, its_id, number = head_of.decode().split()
+            lines.append(_Line(mode, its_id, int(number), os.fsdecode(name)))
+    return lines
+
+
+def _sizes(git: Git, ids: set[str]) -> dict[str, int]:
+    """Return the sizes of those of these contents that git has."""
+    if not ids:
+        return {}
+    said = git.run("cat-file", "--batch-check", stdin="".join(f"{it}\n" for it in ids).encode())
+    words = [line.split() for line in said.decode().splitlines()]
+    return {it[0]: int(it[2]) for it in words if it[1:2] == ["blob"]}
+
+
+def _why_not(size: int | None) -> str:
+    return "what is staged of it is " + ("missing" if size is None else f"{size >> 20} MB")
+
+
+def _written(
+    store: SnapshotStore, git: Git, options: Sequence[str], contents: Sequence[bytes]
+) -> list[str]:
+    """Write contents as objects, exactly as they are; return their ids."""
+    if not contents:
+        return []
+    with tempfile.TemporaryDirectory(dir=store.path, prefix="index") as folder:
+        paths = [os.path.join(folder, str(number)) for number in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            with open(path, "wb") as file:
+                file.write(content)
+        said = git.run(
+            *(*options, "hash-object", "-w", "--no-filters", "--stdin-paths"),
+            stdin=b"".join(os.fsencode(path) + b"\n" for path in paths),
+        )
+    return said.decode().split()
+
+
+def _commit(git: Git, tree: str, parent: str = "") -> str:
+    """Write a commit that depends on nothing but these, and return its id."""
+    text = COMMIT.format(tree, f"parent {parent}\n" if parent else "")
+    return git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode()).decode()[
+        :40
+    ]
+
+
+@contextmanager
+def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> Iterator[Git]:
+    """Read the index and the objects of a project for a block: in a repository that has nothing of
+    its own but the parts of a split index."""
+    kind = object_format(checkout)
+    with tempfile.TemporaryDirectory(dir=store.path, prefix="index") as folder:
+        for name in ("objects", "refs"):
+            os.makedirs(os.path.join(folder, name))
+        config = (
+            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+            f"[extensions]\n\tobjectFormat = {kind}\n"
+        )
+        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", config)):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        for name in os.listdir(checkout.git_folder):
+            if name.startswith("sharedindex."):
+                os.symlink(os.path.join(checkout.git_folder, name), os.path.join(folder, name))
+        objects = os.path.join(checkout.common, "objects")
+        yield Git(group, folder, home=store.path, index=checkout.index, objects=objects)
