@@ -63,6 +63,12 @@ class Witness:
         """Count one thing that the rule is about."""
         self.seen += 1
 
+    def check(self, is_kept: object, why: str, *lines: WireLine) -> None:
+        """Count one thing that the rule is about, and accuse it unless the rule is kept."""
+        self.saw()
+        if not is_kept:
+            self.accuse(why, *lines)
+
     def accuse(self, why: str, *lines: WireLine) -> None:
         """Report one thing that breaks the rule."""
         self.wrong.append((why, lines))

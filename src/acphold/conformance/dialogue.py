@@ -66,6 +66,12 @@ class AnswerLine:
         if self.error is None:
             raise Violation(unless, *self.lines)
 
+    def cancelled(self, *lines: WireLine) -> None:
+        """Raise Violation unless a prompt was answered `cancelled`; `lines` show it."""
+        if self.stop_reason != "cancelled":
+            said = f"the stop reason {self.stop_reason!r}" if self.error is None else "an error"
+            raise Violation(f"the prompt was answered with {said}", *lines)
+
     def fitting(self, kind: type[T]) -> T:
         """Return the result as its type; raises Violation for an error or a result that does not
         fit.

@@ -5,8 +5,9 @@ The types of `acphold.schema` are the schema of ACP version 1; a test compares t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -87,21 +88,21 @@ class TypedMessage(msgspec.Struct, frozen=True):
         return self.line.is_response
 
 
-def said(record: Record) -> Iterator[TypedMessage]:
-    """Yield the agent's messages in a record that the schema knows."""
-    return spoken(record, "agent")
+CALLED: dict[Side, Mapping[str, Method[Any, Any] | Notification[Any]]] = {
+    "agent": CLIENT_METHODS | PROTOCOL_METHODS,
+    "client": AGENT_METHODS | PROTOCOL_METHODS,
+}
+"""The methods that each side may call."""
 
 
 def spoken(record: Record, side: Side) -> Iterator[TypedMessage]:
     """Yield one side's messages in a record that the schema knows."""
-    own, others = CLIENT_METHODS, AGENT_METHODS
-    if side == "client":
-        own, others = others, own
     for line in record.by(side):
-        known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
-        if known is not None:
+        if (known := CALLED[side].get(line.method or "")) is not None:
             yield TypedMessage(line, known.name, known.params, line.message.get("params"))
-    for exchange in record.exchanges("agent" if side == "client" else "client", *others):
+    asking: Side = "agent" if side == "client" else "client"
+    others = CLIENT_METHODS if side == "client" else AGENT_METHODS
+    for exchange in record.exchanges(asking, *others):
         method = others[exchange.request.method or ""]
         answered = exchange.answer
         if not isinstance(method, Method) or answered is None:
@@ -110,13 +111,25 @@ def spoken(record: Record, side: Side) -> Iterator[TypedMessage]:
             yield TypedMessage(answered, method.name, method.result, answered.message["result"])
 
 
-NEEDS = {
-    "session/load": ("loadSession",),
-    "session/list": ("sessionCapabilities", "list"),
-    "session/resume": ("sessionCapabilities", "resume"),
-    "session/close": ("sessionCapabilities", "close"),
-    "session/delete": ("sessionCapabilities", "delete"),
+CAPABILITIES = {
+    "load": ("loadSession",),
+    **{name: ("sessionCapabilities", name) for name in ("list", "resume", "close", "delete")},
+    "directories": ("sessionCapabilities", "additionalDirectories"),
+    "image": ("promptCapabilities", "image"),
+    "audio": ("promptCapabilities", "audio"),
+    "embedded": ("promptCapabilities", "embeddedContext"),
+    "http": ("mcpCapabilities", "http"),
+    "sse": ("mcpCapabilities", "sse"),
     "logout": ("auth", "logout"),
+}
+"""The capabilities a rule may need, and where an agent advertises them."""
+
+NEEDS = {
+    **{
+        f"session/{name}": CAPABILITIES[name]
+        for name in ("load", "list", "resume", "close", "delete")
+    },
+    "logout": CAPABILITIES["logout"],
 }
 """The capability that an agent has to advertise for each method."""
 
@@ -131,8 +144,7 @@ def told_capabilities(record: Record) -> Json:
 
 def odd_kind(line: WireLine) -> str:
     """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
-    own = CLIENT_METHODS if line.by == "agent" else AGENT_METHODS
-    known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
+    known = CALLED[line.by].get(line.method or "")
     if isinstance(known, Method) and not line.is_request:
         return f"{known.name} is a request, and has no id"
     if isinstance(known, Notification) and line.is_request:

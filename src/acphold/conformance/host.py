@@ -6,7 +6,8 @@ Only offered services are available; the rest is refused with -32601, as any cli
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -105,6 +106,15 @@ class Host:
                 except AcpholdError as error:
                     raise Refused(error.code, str(error)) from None
         raise Refused(METHOD_NOT_FOUND, f"this client has no {method}")
+
+    @contextmanager
+    def deciding(self, decision: Decision) -> Iterator[None]:
+        """Answer permissions like this for the block."""
+        self.decision = decision
+        try:
+            yield
+        finally:
+            self.decision = "allow"
 
     def offers(self, *path: str) -> bool:
         """Return True if this was offered: present, and neither null nor false."""

@@ -63,6 +63,11 @@ class WireLine(msgspec.Struct, frozen=True, eq=False):
         return bool(self.message) and self.method is None
 
     @property
+    def error(self) -> Json:
+        """The error in it; empty if there is none, and if it is no object."""
+        return _object(self.message.get("error"))
+
+    @property
     def update_kind(self) -> str:
         """The kind of its update, "" if it has none."""
         return str(self.update.get("sessionUpdate", ""))
@@ -118,6 +123,21 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     def result(self) -> Json:
         """The result; empty if it is no object, for an error, and without an answer."""
         return result_of(self.answer) if self.answer else {}
+
+    @property
+    def error(self) -> Json:
+        """The error; empty if it is no object, for a result, and without an answer."""
+        return self.answer.error if self.answer else {}
+
+    @property
+    def is_refused(self) -> bool:
+        """True if it was answered with an error, of whatever form."""
+        return self.answer is not None and "error" in self.answer.message
+
+    @property
+    def session_id(self) -> object:
+        """The session that the request names, or else the answer."""
+        return self.request.session_id or self.result.get("sessionId")
 
     @property
     def lines(self) -> tuple[WireLine, ...]:
@@ -216,12 +236,11 @@ class Record:
             if is_update and session_id in (None, found.session_id):
                 yield found
 
-    def unasked(self, since: int) -> WireLine | None:
-        """Return the agent's first response to no request, from line `since` on."""
-        return next(iter(self.all_unasked(since)), None)
+    def unasked(self, since: int) -> list[WireLine]:
+        """Return the agent's responses to no request, from line `since` on.
 
-    def all_unasked(self, since: int) -> list[WireLine]:
-        """Return all of these; a response whose id only has the wrong type is not among them."""
+        A response whose id only has the wrong type is not among them.
+        """
         asked = {likeness(line) for line in self.by("client") if line.is_request}
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
         return [it for it in answers if likeness(it) not in asked]
@@ -229,6 +248,10 @@ class Record:
     def calls(self, by: Side, *methods: str) -> list[WireLine]:
         """Return the requests and notifications of these methods."""
         return [line for line in self.by(by) if line.method in methods]
+
+    def answered(self, by: Side, *methods: str) -> dict[int, RecordedExchange]:
+        """Return the exchanges that were answered, by the number of the answer's line."""
+        return {it.answer.number: it for it in self.exchanges(by, *methods) if it.answer}
 
     def exchanges(self, by: Side, *methods: str) -> list[RecordedExchange]:
         """Return the requests of one side, in order, each with its first answer."""

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, listening, unobservable
 from acphold.conformance.errands import Errand
+from acphold.conformance.grammar import CAPABILITIES
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
 from acphold.conformance.record import Json, Record, WireLine
 from acphold.conformance.subject import RunningAgent, Subject
-from acphold.conformance.verdicts import NotAdvertised, Reach, Signal, Violation
+from acphold.conformance.verdicts import (
+    NotAdvertised,
+    NotObservable,
+    Reach,
+    Signal,
+    Violation,
+)
 from acphold.errors import AgentStartError
 from acphold.schema import (
     AgentCapabilities,
@@ -29,6 +37,7 @@ from acphold.schema import (
     NewSessionResponse,
     PromptResponse,
 )
+from acphold.schema.update_kinds import offered
 from acphold.version import __version__
 
 T = TypeVar("T")
@@ -81,17 +90,19 @@ class CheckedTurn(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All text of the agent in this turn."""
-        return "".join(chunk_text(line) for line in self.updates if _is_said(line))
+        said = (line for line in self.updates if line.update_kind == "agent_message_chunk")
+        return "".join(map(chunk_text, said))
+
+    def repeats(self, word: str) -> None:
+        """Raise NotObservable unless the agent repeats this word of the file it was to read."""
+        if word not in self.text:
+            raise NotObservable("the agent did not read the file that it was asked to read")
 
 
 def chunk_text(line: WireLine) -> str:
     """Return the text of a chunk; "" for any other update."""
     content = line.update.get("content")
     return str(content.get("text", "")) if isinstance(content, dict) else ""
-
-
-def _is_said(line: WireLine) -> bool:
-    return line.update_kind == "agent_message_chunk"
 
 
 class Stage:
@@ -210,6 +221,20 @@ class Stage:
         if stack is not None:
             await stack.aclose()
 
+    async def part(self, dialogue: Dialogue) -> None:
+        """Leave one process properly: most save when their client does."""
+        await dialogue.hang_up(PARTING_SECONDS)
+        await self.leave(dialogue)
+
+    @asynccontextmanager
+    async def apart(self, name: str) -> AsyncIterator[Dialogue]:
+        """Run a new process, to which nothing has been sent, for the block."""
+        dialogue = await self.connect(name)
+        try:
+            yield dialogue
+        finally:
+            await self.leave(dialogue)
+
     async def main(self) -> Dialogue:
         """Return the process of most cases, whose client offers nothing."""
         await self.given(admitted)
@@ -260,7 +285,7 @@ class Stage:
         can = await self.capabilities()
         for name in names:
             if not advertises(can, name):
-                raise NotAdvertised(f"the agent does not advertise {CAPABILITIES[name]}")
+                raise NotAdvertised(f"the agent does not advertise {'.'.join(CAPABILITIES[name])}")
 
     def new_folder(self, name: str) -> str:
         """Make a folder beside `work`, or below such a one."""
@@ -299,6 +324,18 @@ class Stage:
         self.made[session.id] = session.cwd
         return session
 
+    async def session_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
+        """Make a new session in the main process, given that an episode went well."""
+        await self.given(episode)
+        dialogue = await self.main()
+        return dialogue, await self.new_session(dialogue)
+
+    async def equipped_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
+        """Make a new session of the client that offers everything."""
+        await self.given(episode)
+        dialogue = await self.equipped()
+        return dialogue, await self.new_session(dialogue)
+
     async def prompt(
         self, dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json
     ) -> CheckedTurn:
@@ -321,6 +358,9 @@ class Stage:
             session, call.asked, answer, between(dialogue.record, session, call, answer)
         )
 
+
+PARTING_SECONDS = 5.0
+"""Longest time for a process to end by itself."""
 
 TURN_TIMEOUTS = 3
 """Longest time for a turn, in answer timeouts: a model thinks."""
@@ -393,38 +433,6 @@ async def understood(stage: Stage) -> InitializeResponse:
     return (await stage.judge(introduced)).fitting(InitializeResponse)
 
 
-CAPABILITIES = {
-    "load": "loadSession",
-    "list": "sessionCapabilities.list",
-    "resume": "sessionCapabilities.resume",
-    "close": "sessionCapabilities.close",
-    "delete": "sessionCapabilities.delete",
-    "directories": "sessionCapabilities.additionalDirectories",
-    "image": "promptCapabilities.image",
-    "audio": "promptCapabilities.audio",
-    "embedded": "promptCapabilities.embeddedContext",
-    "http": "mcpCapabilities.http",
-    "sse": "mcpCapabilities.sse",
-    "logout": "auth.logout",
-}
-"""The capabilities a rule may need, and where an agent advertises them."""
-
-
 def advertises(can: AgentCapabilities, name: str) -> bool:
     """Return True if an agent advertises this; `name` as in CAPABILITIES."""
-    sessions = can.session_capabilities
-    found: dict[str, object] = {
-        "load": can.load_session,
-        "list": sessions.list,
-        "resume": sessions.resume,
-        "close": sessions.close,
-        "delete": sessions.delete,
-        "directories": sessions.additional_directories,
-        "image": can.prompt_capabilities.image,
-        "audio": can.prompt_capabilities.audio,
-        "embedded": can.prompt_capabilities.embedded_context,
-        "http": can.mcp_capabilities.http,
-        "sse": can.mcp_capabilities.sse,
-        "logout": can.auth.logout,
-    }
-    return found[name] is not None and found[name] is not False
+    return offered(msgspec.to_builtins(can), *CAPABILITIES[name])

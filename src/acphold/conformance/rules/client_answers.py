@@ -72,10 +72,8 @@ def unknown_request_error(record: Record, witness: Witness) -> None:
     """The answer to a request that the client does not know is -32601."""
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
-            witness.saw()
-            error = fence.answer.message.get("error")
-            if not isinstance(error, dict) or error.get("code") != METHOD_NOT_FOUND:
-                witness.accuse("it is another one", *fence.lines)
+            is_unknown = fence.error.get("code") == METHOD_NOT_FOUND
+            witness.check(is_unknown, "it is another one", *fence.lines)
 
 
 def goes_on(record: Record, witness: Witness, behind: str) -> None:
@@ -170,10 +168,6 @@ def _is_read(exchange: RecordedExchange) -> bool:
     return exchange.request.method == "fs/read_text_file"
 
 
-def _is_refused(exchange: RecordedExchange) -> bool:
-    return exchange.answer is not None and "error" in exchange.answer.message
-
-
 def _same_text(found: object, wanted: str) -> bool:
     """Return True for one text, however its lines end, and with a last line end or without."""
     return isinstance(found, str) and found.splitlines() == wanted.splitlines()
@@ -186,12 +180,11 @@ def file_created(record: Record, witness: Witness) -> None:
     """A file that is written and does not exist is created."""
     writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
     for first in writes[:1]:
-        if not _is_refused(first):
+        if not first.is_refused:
             witness.saw()
             continue
-        error = first.answer.message["error"] if first.answer else None
-        is_missed = isinstance(error, dict) and error.get("code") == RESOURCE_NOT_FOUND
-        if is_missed or any(not _is_refused(it) for it in writes[1:]):
+        is_missed = first.error.get("code") == RESOURCE_NOT_FOUND
+        if is_missed or any(not it.is_refused for it in writes[1:]):
             witness.accuse("it is only written where it exists", *first.lines)
 
 
@@ -207,9 +200,8 @@ def file_content(record: Record, witness: Witness) -> None:
         params = exchange.request.params
         if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
             continue
-        witness.saw()
-        if not _same_text(exchange.result.get("content"), written):
-            witness.accuse(f"{written!r} was written", *exchange.lines)
+        is_same = _same_text(exchange.result.get("content"), written)
+        witness.check(is_same, f"{written!r} was written", *exchange.lines)
 
 
 @RULES.observer(
@@ -233,9 +225,8 @@ def file_lines(record: Record, witness: Witness) -> None:
         first = params.get("line", 1) - 1
         lines = written.splitlines(keepends=True)[first:]
         wanted = "".join(lines[: params.get("limit", len(lines))])
-        witness.saw()
-        if not _same_text(exchange.result.get("content"), wanted):
-            witness.accuse(f"{wanted!r} stands there", *exchange.lines)
+        is_same = _same_text(exchange.result.get("content"), wanted)
+        witness.check(is_same, f"{wanted!r} stands there", *exchange.lines)
 
 
 @RULES.observer(
@@ -249,9 +240,7 @@ def file_missing(record: Record, witness: Witness) -> None:
     calls = [it for it, _ in _file_calls(record)]
     for exchange in calls[:1]:
         if _is_read(exchange):
-            witness.saw()
-            if not _is_refused(exchange):
-                witness.accuse("it was answered with a result", *exchange.lines)
+            witness.check(exchange.is_refused, "it was answered with a result", *exchange.lines)
 
 
 # -- terminals --------------------------------------------------------------------------------
@@ -325,9 +314,9 @@ def terminal_exit(record: Record, witness: Witness) -> None:
     """The status of a command that ended is told, by `wait_for_exit` and beside its output."""
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
-            witness.saw()
-            if waited.result.get("exitCode") != STATUS:
-                witness.accuse(f"it ended with {STATUS}", *waited.lines)
+            witness.check(
+                waited.result.get("exitCode") == STATUS, f"it ended with {STATUS}", *waited.lines
+            )
             for output in terminal.of("output")[:1]:
                 status = output.result.get("exitStatus")
                 if not isinstance(status, dict) or status.get("exitCode") != STATUS:
@@ -383,7 +372,7 @@ def terminal_kill(record: Record, witness: Witness) -> None:
     """A command that is killed ends, and its terminal stays: its output and status can be read."""
     for terminal in _terminals(record, RUNS_ON):
         for killed in terminal.of("kill"):
-            if _is_refused(killed):
+            if killed.is_refused:
                 continue
             if any(it.result.get("exitStatus") for it in terminal.of("output")[:1]):
                 continue  # it was over before
@@ -395,7 +384,7 @@ def terminal_kill(record: Record, witness: Witness) -> None:
                     is_late = use.answer.number > following.request.number
                 if use.request.method == "terminal/wait_for_exit" and is_late:
                     witness.accuse("it does not end", killed.request, use.request)
-                elif use.request.method != "terminal/release" and _is_refused(use):
+                elif use.request.method != "terminal/release" and use.is_refused:
                     witness.accuse("its terminal is gone", killed.request, *use.lines)
                 elif use.result.get("exitCode") == 0:
                     witness.accuse("it ran to its end", killed.request, *use.lines)
@@ -413,9 +402,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
         for released in terminal.of("release"):
             for use in terminal.of("output"):
                 if use.request.number > released.request.number:
-                    witness.saw()
-                    if not _is_refused(use):
-                        witness.accuse("it is", released.request, *use.lines)
+                    witness.check(use.is_refused, "it is", released.request, *use.lines)
 
 
 @RULES.observer(
@@ -428,15 +415,14 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
     """A command that still runs when its terminal is released is killed."""
     for terminal in _terminals(record, LATE):
         released = next(iter(terminal.of("release")), None)
-        if released is None or released.answer is None or _is_refused(released):
+        if released is None or released.answer is None or released.is_refused:
             continue
         if released.answer.at - terminal.made.request.at >= LATE_SECONDS:
             continue  # the command may have been over
         for looked in _terminals(record, LOOKS):
             for output in looked.of("output"):
-                witness.saw()
-                if "alive" in str(output.result.get("output")).splitlines():
-                    witness.accuse("it ran on", *released.lines, *output.lines)
+                has_ended = "alive" not in str(output.result.get("output")).splitlines()
+                witness.check(has_ended, "it ran on", *released.lines, *output.lines)
 
 
 # -- forms ------------------------------------------------------------------------------------
@@ -453,9 +439,7 @@ def form_content(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("agent", "elicitation/create"):
         is_form = exchange.request.params.get("requestedSchema") == FORM
         if is_form and exchange.result.get("action") == "accept":
-            witness.saw()
-            if not _fits(exchange.result.get("content")):
-                witness.accuse("it does not", *exchange.lines)
+            witness.check(_fits(exchange.result.get("content")), "it does not", *exchange.lines)
 
 
 def _fits(content: object) -> bool:

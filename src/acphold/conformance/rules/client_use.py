@@ -74,9 +74,8 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
 def absolute(record: Record, witness: Witness) -> None:
     """The paths of files are absolute."""
     for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
-        witness.saw()
-        if not str(line.params.get("path")).startswith("/"):
-            witness.accuse(f"{line.params.get('path')!r} is not", line)
+        path = str(line.params.get("path"))
+        witness.check(path.startswith("/"), f"{path!r} is not", line)
 
 
 @RULES.observer(
@@ -90,9 +89,7 @@ def first_line(record: Record, witness: Witness) -> None:
     for line in record.calls("agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
-            witness.saw()
-            if number == 0:
-                witness.accuse("it asks for line 0", line)
+            witness.check(number != 0, "it asks for line 0", line)
 
 
 @RULES.observer(
@@ -106,9 +103,7 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     for line in record.calls("agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
-            witness.saw()
-            if not str(cwd).startswith("/"):
-                witness.accuse(f"{cwd!r} is not", line)
+            witness.check(str(cwd).startswith("/"), f"{cwd!r} is not", line)
 
 
 @RULES.observer(
@@ -120,15 +115,13 @@ def terminal_folder(record: Record, witness: Witness) -> None:
 def released(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
     given_back = {
-        line.params.get("terminalId")
-        for line in record.by("agent")
-        if line.method == "terminal/release"
+        line.params.get("terminalId") for line in record.calls("agent", "terminal/release")
     }
     for exchange in record.exchanges("agent", "terminal/create"):
         if exchange.result:
-            witness.saw()
-            if exchange.result.get("terminalId") not in given_back:
-                witness.accuse("this one is not", *exchange.lines)
+            witness.check(
+                exchange.result.get("terminalId") in given_back, "this one is not", *exchange.lines
+            )
 
 
 @RULES.observer(
@@ -140,9 +133,9 @@ def released(record: Record, witness: Witness) -> None:
 def known_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used from when it is made until it is released, and embedded meanwhile."""
     made = {
-        exchange.answer.number: exchange.result.get("terminalId")
-        for exchange in record.exchanges("agent", "terminal/create")
-        if exchange.answer is not None and exchange.result
+        number: exchange.result.get("terminalId")
+        for number, exchange in record.answered("agent", "terminal/create").items()
+        if exchange.result
     }
     known: set[object] = set()
     embeddable: set[object] = set()
@@ -151,9 +144,7 @@ def known_terminals(record: Record, witness: Witness) -> None:
             known.add(made[line.number])
             embeddable.add(made[line.number])
         elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
-            witness.saw()
-            if line.params["terminalId"] not in known:
-                witness.accuse("there is no such terminal", line)
+            witness.check(line.params["terminalId"] in known, "there is no such terminal", line)
             if line.method == "terminal/release":
                 known.discard(line.params["terminalId"])
         for id in _embedded(line):

@@ -5,16 +5,10 @@ from __future__ import annotations
 import base64
 import posixpath
 import re
-from collections.abc import Iterator
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import (
-    DRAFTED_METHODS,
     NEEDS,
-    TypedMessage,
-    odd_kind,
-    odd_members,
-    problem,
     spoken,
     told_capabilities,
 )
@@ -29,9 +23,10 @@ from acphold.conformance.record import (
 )
 from acphold.conformance.rules.client_answers import RULES as ANSWERS
 from acphold.conformance.rules.client_answers import goes_on, was_given_up
+from acphold.conformance.rules.json_rpc import called_as_they_are
+from acphold.conformance.rules.messages_fit import fits, own_members, own_methods
 from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
-from acphold.schema import AGENT_METHODS, PROTOCOL_METHODS
 from acphold.schema.update_kinds import offered
 
 RULES = Rules()
@@ -58,10 +53,8 @@ def messages(record: Record, witness: Witness) -> None:
 @RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
 def schema(record: Record, witness: Witness) -> None:
     """All that the client says fits the schema."""
-    for message in _known(record):
-        witness.saw()
-        if wrong := problem(message):
-            witness.accuse(f"{message.method}: {wrong}", message.line)
+    for message in spoken(record, "client"):
+        fits(message, witness)
 
 
 @RULES.observer(
@@ -69,17 +62,7 @@ def schema(record: Record, witness: Witness) -> None:
 )
 def members(record: Record, witness: Witness) -> None:
     """Custom members stand in `_meta`, not beside those of the protocol."""
-    for message in _known(record):
-        witness.saw()
-        custom, drafted = odd_members(message)
-        if custom:
-            witness.accuse(f"{custom} is no part of the protocol", message.line)
-        for path in drafted:
-            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
-
-
-def _known(record: Record) -> Iterator[TypedMessage]:
-    yield from spoken(record, "client")
+    own_members(record, "client", witness)
 
 
 @RULES.observer(
@@ -87,14 +70,7 @@ def _known(record: Record) -> Iterator[TypedMessage]:
 )
 def methods(record: Record, witness: Witness) -> None:
     """Methods that the protocol does not have begin with an underscore."""
-    for line in record.by("client"):
-        if line.method is not None:
-            witness.saw()
-            known = line.method in AGENT_METHODS or line.method in PROTOCOL_METHODS
-            if line.method in DRAFTED_METHODS:
-                witness.remark(f"{line.method} is in a draft of the protocol alone")
-            elif not known and not line.method.startswith("_"):
-                witness.accuse(f"{line.method!r} does not", line)
+    own_methods(record, "client", witness)
 
 
 @RULES.observer(
@@ -137,11 +113,7 @@ UNATTENDED = (
 @RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
 def kinds(record: Record, witness: Witness) -> None:
     """What asks for an answer has an id, and a notification has none."""
-    for line in record.by("client"):
-        if line.method is not None:
-            witness.saw()
-            if wrong := odd_kind(line):
-                witness.accuse(wrong, line)
+    called_as_they_are(record, "client", witness)
 
 
 @RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), unless=SILENT)
@@ -184,10 +156,9 @@ def errors(record: Record, witness: Witness) -> None:
     for line in record.by("client"):
         if line.is_response and "error" in line.message:
             witness.saw()
-            error = line.message["error"]
-            told = error if isinstance(error, dict) else {}
+            told = line.error
             if type(told.get("code")) is not int or not isinstance(told.get("message"), str):
-                witness.accuse(f"this error has not: {error!r}", line)
+                witness.accuse(f"this error has not: {line.message['error']!r}", line)
 
 
 @RULES.observer(
@@ -201,9 +172,8 @@ def trace_context(record: Record, witness: Witness) -> None:
     for line in record.by("client"):
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
-            witness.saw()
-            if not TRACEPARENT.fullmatch(str(meta["traceparent"])):
-                witness.accuse(f"{meta['traceparent']!r} is not", line)
+            told = str(meta["traceparent"])
+            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} is not", line)
 
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -219,9 +189,8 @@ def initialize_first(record: Record, witness: Witness) -> None:
     answered = hello.answer.number if hello and hello.answer else len(record.lines)
     for line in record.by("client"):
         if line.method is not None:
-            witness.saw()
-            if line.method != "initialize" and line.number < answered:
-                witness.accuse(f"{line.method} came before", line)
+            is_in_order = line.method == "initialize" or line.number >= answered
+            witness.check(is_in_order, f"{line.method} came before", line)
 
 
 @RULES.observer(
@@ -384,9 +353,7 @@ def absolute(record: Record, witness: Witness) -> None:
         if line.params.get("cwd") is not None:
             paths.append(line.params["cwd"])
         for path in paths:
-            witness.saw()
-            if not isinstance(path, str) or not path.startswith("/"):
-                witness.accuse(f"{path!r} is not", line)
+            witness.check(isinstance(path, str) and path.startswith("/"), f"{path!r} is not", line)
 
 
 @RULES.observer(
@@ -397,7 +364,7 @@ def absolute(record: Record, witness: Witness) -> None:
 )
 def known_sessions(record: Record, witness: Witness) -> None:
     """The client prompts, cancels and sets in sessions that it has begun, loaded or resumed."""
-    answers = {it.answer.number: it for it in record.exchanges("client") if it.answer}
+    answers = record.answered("client")
     known: set[object] = set()
     for line in record.lines:
         if (exchange := answers.get(line.number)) is not None:
@@ -409,9 +376,7 @@ def known_sessions(record: Record, witness: Witness) -> None:
                 known |= {exchange.result.get("sessionId"), exchange.request.session_id}
         # One that is opened, closed or deleted may be known from an earlier run, or a list.
         elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
-            witness.saw()
-            if line.session_id not in known:
-                witness.accuse("no session with this id is open", line)
+            witness.check(line.session_id in known, "no session with this id is open", line)
 
 
 OF_OPEN_SESSIONS = (
@@ -437,9 +402,10 @@ def same_folder(record: Record, witness: Witness) -> None:
         folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
         line = exchange.request
         if line.method in ("session/load", "session/resume") and line.session_id in folders:
-            witness.saw()
-            if not _is_same(line.params.get("cwd"), folders[line.session_id]):
-                witness.accuse(f"its folder is {folders[line.session_id]!r}", line)
+            folder = folders[line.session_id]
+            witness.check(
+                _is_same(line.params.get("cwd"), folder), f"its folder is {folder!r}", line
+            )
 
 
 @RULES.observer(
@@ -539,10 +505,8 @@ def _known_here(record: Record, witness: Witness, *methods: str) -> None:
     """Accuse answers that say that there is no such method."""
     for exchange in record.exchanges("agent", *methods):
         if exchange.answer is not None:
-            witness.saw()
-            error = exchange.answer.message.get("error")
-            if isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND:
-                witness.accuse(f"{exchange.request.method} is unknown to it", *exchange.lines)
+            is_known = exchange.error.get("code") != METHOD_NOT_FOUND
+            witness.check(is_known, f"{exchange.request.method} is unknown to it", *exchange.lines)
 
 
 @RULES.observer(
@@ -612,15 +576,9 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
 
 def _was_called_off(record: Record, exchange: RecordedExchange) -> bool:
     """Return True if the agent itself cancelled its request, and is told that this was done."""
-    error = exchange.answer.message.get("error") if exchange.answer else None
-    return (
-        isinstance(error, dict)
-        and error.get("code") == REQUEST_CANCELLED
-        and any(
-            line.method == "$/cancel_request"
-            and line.params.get("requestId") == exchange.request.message["id"]
-            for line in record.by("agent")
-        )
+    return exchange.error.get("code") == REQUEST_CANCELLED and any(
+        line.params.get("requestId") == exchange.request.message["id"]
+        for line in record.calls("agent", "$/cancel_request")
     )
 
 
@@ -656,9 +614,7 @@ def late_updates(record: Record, witness: Witness) -> None:
 def known_choices(record: Record, witness: Witness) -> None:
     """Modes, options and values are set that the agent has."""
     for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
-        witness.saw()
-        if exchange.answer is not None and "error" in exchange.answer.message:
-            witness.accuse("the agent does not have this one", *exchange.lines)
+        witness.check(not exchange.is_refused, "the agent does not have this one", *exchange.lines)
 
 
 @RULES.observer(
@@ -671,9 +627,8 @@ def options_alone(record: Record, witness: Witness) -> None:
     """A client that sets config options does not set modes beside them."""
     modes = list(record.exchanges("client", "session/set_mode"))
     for exchange in record.exchanges("client", "session/set_config_option"):
-        witness.saw()
-        if modes:
-            witness.accuse("it sets both", exchange.request, modes[0].request)
+        lines = (it.request for it in (exchange, *modes[:1]))
+        witness.check(not modes, "it sets both", *lines)
 
 
 @RULES.observer(

@@ -43,20 +43,14 @@ async def same_version(stage: Stage) -> None:
 
 async def strange_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` as a client of the far future."""
-    return await _introduction(stage, UNKNOWN_VERSION)
+    async with stage.apart(f"a client of version {UNKNOWN_VERSION}") as dialogue:
+        return await introduce(dialogue, version=UNKNOWN_VERSION)
 
 
 async def next_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with the version after the one used elsewhere."""
-    return await _introduction(stage, NEXT_VERSION)
-
-
-async def _introduction(stage: Stage, version: int) -> AnswerLine:
-    dialogue = await stage.connect(f"a client of version {version}")
-    try:
-        return await introduce(dialogue, version=version)
-    finally:
-        await stage.leave(dialogue)
+    async with stage.apart(f"a client of version {NEXT_VERSION}") as dialogue:
+        return await introduce(dialogue, version=NEXT_VERSION)
 
 
 @RULES.case("initialize.other-version", MUST, VERSIONS)
@@ -90,13 +84,9 @@ def _version(answer: AnswerLine) -> int:
 
 async def plain_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with nothing but a version."""
-    dialogue = await stage.connect("a client that says little")
-    try:
-        return await dialogue.ask(
-            "initialize", {"protocolVersion": 1}, seconds=3 * stage.settings.timeout
-        )
-    finally:
-        await stage.leave(dialogue)
+    async with stage.apart("a client that says little") as dialogue:
+        seconds = 3 * stage.settings.timeout
+        return await dialogue.ask("initialize", {"protocolVersion": 1}, seconds=seconds)
 
 
 @RULES.case("initialize.few-members", MUST, CAPABLE)
@@ -108,7 +98,6 @@ async def few_members(stage: Stage) -> None:
 
 async def rich_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with capabilities and members that are not known yet."""
-    dialogue = await stage.connect("a client of a time to come")
     offers: Json = {
         "fs": {"readTextFile": False, "watch": {}, "_meta": {"check": 1}},
         "session": None,
@@ -122,10 +111,8 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
         "weather": "fine",
         "_meta": {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"},
     }
-    try:
+    async with stage.apart("a client of a time to come") as dialogue:
         return await dialogue.ask("initialize", params, seconds=3 * stage.settings.timeout)
-    finally:
-        await stage.leave(dialogue)
 
 
 @RULES.case("initialize.new-members", MUST, CAPABLE)
@@ -139,11 +126,8 @@ async def new_members(stage: Stage) -> None:
 async def again(stage: Stage) -> None:
     """The agent can be started while another process of it runs."""
     await stage.given(understood)
-    dialogue = await stage.connect("beside another")
-    try:
+    async with stage.apart("beside another") as dialogue:
         (await introduce(dialogue)).fitting(InitializeResponse)
-    finally:
-        await stage.leave(dialogue)
 
 
 @RULES.case("initialize.info", SHOULD, WHO)
@@ -177,9 +161,8 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
 def unique_ids(record: Record, witness: Witness) -> None:
     """Each authentication method has an id of its own."""
     for answer, methods in _methods(record):
-        witness.saw()
-        if (id := twice(str(it.get("id")) for it in methods)) is not None:
-            witness.accuse(f"several methods have the id {id!r}", *answer.lines)
+        id = twice(str(it.get("id")) for it in methods)
+        witness.check(id is None, f"several methods have the id {id!r}", *answer.lines)
 
 
 @RULES.observer(
@@ -193,9 +176,10 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     if (record.offers.get("auth") or {}).get("terminal"):
         return
     for answer, methods in _methods(record):
-        witness.saw()
-        if any(method.get("type") == "terminal" for method in methods):
-            witness.accuse("a `terminal` method, to a client that offers none", *answer.lines)
+        is_without = not any(method.get("type") == "terminal" for method in methods)
+        witness.check(
+            is_without, "a `terminal` method, to a client that offers none", *answer.lines
+        )
 
 
 @RULES.observer(
@@ -209,9 +193,8 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     for answer, methods in _methods(record):
         for method in methods:
             if method.get("type") == "terminal":
-                witness.saw()
-                if not (method.get("args") or method.get("env")):
-                    witness.accuse("without them the agent itself is started", *answer.lines)
+                is_begun = method.get("args") or method.get("env")
+                witness.check(is_begun, "without them the agent itself is started", *answer.lines)
 
 
 @RULES.observer(
@@ -223,12 +206,9 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
     """An agent that wants a sign-in advertises how."""
     for exchange in record.exchanges("client"):
-        error = exchange.answer.message.get("error") if exchange.answer else None
-        if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
-            witness.saw()
-            if not _methods(record):
-                why = "a sign-in is wanted, and `authMethods` names none"
-                witness.accuse(why, *exchange.lines)
+        if exchange.error.get("code") == AUTH_REQUIRED:
+            why = "a sign-in is wanted, and `authMethods` names none"
+            witness.check(_methods(record), why, *exchange.lines)
 
 
 @RULES.case("auth.unknown-method", EXPECTED, RuleSource(SIGN_IN, "Protocol-driven authentication"))

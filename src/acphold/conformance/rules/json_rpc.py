@@ -11,6 +11,7 @@ from acphold.conformance.record import (
     NOT_UTF_8,
     Json,
     Record,
+    Side,
     WireLine,
     array_in,
     id_of,
@@ -62,9 +63,7 @@ ALWAYS = "the agent said nothing"
 def utf_8(record: Record, witness: Witness) -> None:
     """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
-        witness.saw()
-        if line.problem == NOT_UTF_8:
-            witness.accuse(line.problem, line)
+        witness.check(line.problem != NOT_UTF_8, line.problem, line)
 
 
 @RULES.observer("stdio.only-messages", MUST, STDIO, unless=ALWAYS)
@@ -91,9 +90,8 @@ def version(record: Record, witness: Witness) -> None:
     """Each message says `"jsonrpc": "2.0"`."""
     for line in record.by("agent"):
         if line.message:
-            witness.saw()
-            if line.message.get("jsonrpc") != "2.0":
-                witness.accuse(f"it says {line.message.get('jsonrpc')!r}", line)
+            version = line.message.get("jsonrpc")
+            witness.check(version == "2.0", f"it says {version!r}", line)
 
 
 @RULES.observer(
@@ -101,11 +99,14 @@ def version(record: Record, witness: Witness) -> None:
 )
 def kinds(record: Record, witness: Witness) -> None:
     """What asks for an answer has an id, and a notification has none."""
-    for line in record.by("agent"):
+    called_as_they_are(record, "agent", witness)
+
+
+def called_as_they_are(record: Record, side: Side, witness: Witness) -> None:
+    """Accuse requests that come as notifications, and the other way round."""
+    for line in record.by(side):
         if line.method is not None:
-            witness.saw()
-            if wrong := odd_kind(line):
-                witness.accuse(wrong, line)
+            witness.check(not (wrong := odd_kind(line)), wrong, line)
 
 
 @RULES.observer(
@@ -210,9 +211,9 @@ KNOWN_CODES = {
 def error_codes(record: Record, witness: Witness) -> None:
     """Error codes that JSON-RPC reserves are used as they are defined."""
     for exchange in record.exchanges("client", *BASELINE):
-        error = exchange.answer.message.get("error") if exchange.answer is not None else None
-        if isinstance(error, dict) and error.get("code") in (METHOD_NOT_FOUND, PARSE_ERROR):
-            why = f"{error['code']} for {exchange.request.method}, which every agent has"
+        code = exchange.error.get("code")
+        if code in (METHOD_NOT_FOUND, PARSE_ERROR):
+            why = f"{code} for {exchange.request.method}, which every agent has"
             witness.accuse(why, *exchange.lines)
     for line, error in _errors(record):
         code = error.get("code")
@@ -334,7 +335,7 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("a notification was answered", told, unasked)
+        raise Violation("a notification was answered", told, unasked[0])
 
 
 @RULES.case("json-rpc.after-errors", EXPECTED, ERRORS)
@@ -399,15 +400,11 @@ LONG = 1 << 20
 async def long_lines(stage: Stage) -> None:
     """A message of 1 MiB is read: no page limits the length of a line."""
     await stage.given(unknown_request)
-    dialogue = await stage.connect("long lines")
-    (await introduce(dialogue)).succeeded()
-    try:
-        await dialogue.ask(
-            "check/no_such_method", {"text": "x" * LONG}, seconds=2 * dialogue.timeout
-        )
+    async with stage.apart("long lines") as dialogue:
+        (await introduce(dialogue)).succeeded()
+        text = {"text": "x" * LONG}
+        await dialogue.ask("check/no_such_method", text, seconds=2 * dialogue.timeout)
         await dialogue.ask("check/no_such_method", {})
-    finally:
-        await stage.leave(dialogue)
 
 
 # -- invalid messages -------------------------------------------------------------------------
@@ -419,8 +416,7 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireL
     Raises Violation if the agent does not go on.
     """
     await stage.given(unknown_request)
-    dialogue = await stage.connect("garbage")
-    try:
+    async with stage.apart("garbage") as dialogue:
         (await introduce(dialogue)).succeeded()
         before = len(dialogue.record.lines)
         garbage = dialogue.write(raw)
@@ -429,9 +425,7 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireL
         except (AgentGone, Silence) as violation:
             raise Violation(f"after it, {violation.why}", garbage, *violation.lines) from None
         await dialogue.hush_briefly()
-        return garbage, dialogue.record.all_unasked(before)
-    finally:
-        await stage.leave(dialogue)
+        return garbage, dialogue.record.unasked(before)
 
 
 async def broken_json(stage: Stage) -> tuple[WireLine, list[WireLine]]:
@@ -480,10 +474,9 @@ def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> Non
     if not replies:
         raise NotObservable("it was not answered, which is the agent's to choose", garbage)
     for line in replies:
-        error = line.message.get("error")
-        if "id" not in line.message or line.message["id"] is not None:
+        if line.message.get("id", "none") is not None:
             raise Violation("the id of the answer is not null", garbage, line)
-        if not isinstance(error, dict) or error.get("code") != code:
+        if line.error.get("code") != code:
             raise Violation(f"the code is not {code}", garbage, line)
 
 

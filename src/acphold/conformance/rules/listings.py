@@ -307,9 +307,9 @@ def times(record: Record, witness: Witness) -> None:
         at = entry.get("updatedAt")
         if at is None:
             continue
-        witness.saw()
-        if not isinstance(at, str) or not _is_time(at):
-            witness.accuse(f"{at!r} is no such time", *exchange.lines)
+        witness.check(
+            isinstance(at, str) and _is_time(at), f"{at!r} is no such time", *exchange.lines
+        )
 
 
 def _is_time(text: str) -> bool:

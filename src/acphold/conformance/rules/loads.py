@@ -62,12 +62,12 @@ async def user_messages(stage: Stage) -> None:
         text = "".join(prompt.split())
         place = replayed.find(text, place)
         if place < 0:
-            raise Violation(f"{prompt!r} is not replayed, or out of order", *_some(told.loaded))
+            raise Violation(f"{prompt!r} is not replayed, or out of order", *told.loaded.all_lines)
         if replayed.count(text) > 1:
-            raise Violation(f"{prompt!r} is replayed twice", *_some(told.loaded))
+            raise Violation(f"{prompt!r} is replayed twice", *told.loaded.all_lines)
         place += len(text)
     if OTHER_WORD in replayed:
-        raise Violation("a prompt of another session is replayed", *_some(told.loaded))
+        raise Violation("a prompt of another session is replayed", *told.loaded.all_lines)
 
 
 @RULES.case("load.agent-messages", MUST, LOADING, "load")
@@ -87,11 +87,13 @@ async def exact_text(stage: Stage) -> None:
     replay = told.loaded.replay
     replayed, place = said_exactly(replay, "user_message_chunk"), 0
     for prompt in told.prompts:
-        if "".join(prompt.split()) not in said(replay, "user_message_chunk"):
+        if not told.loaded.has_prompt(prompt):
             continue  # another rule is about missing ones
         found = replayed.find(prompt, place)
         if found < 0:
-            raise Violation(f"{prompt!r} is replayed with other white space", *_some(told.loaded))
+            raise Violation(
+                f"{prompt!r} is replayed with other white space", *told.loaded.all_lines
+            )
         place = found + len(prompt)
     for kind in ("agent_message_chunk", "agent_thought_chunk"):
         live, again = said_exactly(told.live, kind), said_exactly(replay, kind)
@@ -160,7 +162,7 @@ async def plan(stage: Stage) -> None:
         raise NotObservable("the agent made no plan in the conversation")
     again = newest(told.loaded.replay, "plan")
     if again is None or again.get("entries") != live.get("entries"):
-        raise Violation("the plan is not replayed, or another one", *_some(told.loaded))
+        raise Violation("the plan is not replayed, or another one", *told.loaded.all_lines)
 
 
 @RULES.case("load.order", MUST, LOADING, "load")
@@ -178,13 +180,12 @@ async def order(stage: Stage) -> None:
     ]
     again = sequence(replay)
     # Another rule is about missing or changed text; the rest must still be in order.
-    replayed = said(replay, "user_message_chunk")
-    if any("".join(prompt.split()) not in replayed for prompt in told.prompts):
+    if not all(map(told.loaded.has_prompt, told.prompts)):
         live, again = ([it for it in one if it != USER] for one in (live, again))
     kept = {it for it in live if it in again}
     live, again = ([it for it in one if it in kept] for one in (live, again))
     if live != again:
-        raise Violation("it is another order", *_some(told.loaded))
+        raise Violation("it is another order", *told.loaded.all_lines)
 
 
 @RULES.case("load.replay-first", MUST, LOADING, "load")
@@ -220,9 +221,7 @@ async def remembers(stage: Stage) -> None:
 
 async def _knows_code_word(stage: Stage) -> None:
     """Raise NotObservable if the agent cannot repeat a code word at all, like an echo."""
-    await stage.given(plain_turn)
-    dialogue = await stage.main()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.session_after(plain_turn)
     await stage.prompt(dialogue, session, Errand("remember", CODE_WORD))
     turn = await stage.prompt(dialogue, session, RECALL)
     if CODE_WORD not in turn.text:
@@ -258,20 +257,15 @@ async def grown(stage: Stage) -> Grown:
     dialogue = await stage.meet("begins a session")
     session = await stage.new_session(dialogue)
     await stage.prompt(dialogue, session, GREET)
-    await _left(stage, dialogue)
+    await stage.part(dialogue)
     dialogue = await stage.meet("goes on after a load", is_restart=True)
     first = await load(stage, dialogue, session)
     turn = await stage.prompt(dialogue, session, GROWING)
-    await _left(stage, dialogue)
+    await stage.part(dialogue)
     dialogue = await stage.meet("load of what went on", is_restart=True)
     second = await load(stage, dialogue, session)
-    await _left(stage, dialogue)
+    await stage.part(dialogue)
     return Grown(session, first, turn, second)
-
-
-async def _left(stage: Stage, dialogue: Dialogue) -> None:
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
 
 
 @RULES.case("load.grows", MUST, LOADING, "load")
@@ -286,7 +280,7 @@ async def grows(stage: Stage) -> None:
         more = after[len(before) :]
         # It may be more: a remark on the load itself is no part of the conversation.
         if not after.startswith(before) or more not in new or bool(more) != bool(new):
-            raise Violation(_differs("said", before + new, after), *_some(now.second))
+            raise Violation(_differs("said", before + new, after), *now.second.all_lines)
 
 
 @RULES.case("load.again", EXPECTED, LOADING, "load")
@@ -307,7 +301,7 @@ async def again(stage: Stage) -> None:
 def _same(first: Loaded, second: Loaded) -> None:
     for kind in ("user_message_chunk", "agent_message_chunk"):
         if said(first.replay, kind) != said(second.replay, kind):
-            raise Violation("the second load replays something else", *_some(second))
+            raise Violation("the second load replays something else", *second.all_lines)
 
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
@@ -318,10 +312,8 @@ async def folder(stage: Stage) -> None:
     dialogue = await stage.meet("before a load")
     session = await stage.new_session(dialogue, cwd=str(file.parent))
     before = await stage.prompt(dialogue, session, Errand("read", file.name))
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
-    if SECRET not in before.text:
-        raise NotObservable("the agent did not read the file that it was asked to read")
+    await stage.part(dialogue)
+    before.repeats(SECRET)
     dialogue = await stage.meet("a load elsewhere", is_restart=True)
     await load(stage, dialogue, session)
     after = await stage.prompt(dialogue, session, Errand("read", file.name))
@@ -344,11 +336,6 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
     answer.refused("it was answered with a result")
-
-
-def _some(loaded: Loaded) -> tuple[WireLine, ...]:
-    """Return the request, the replay and the answer."""
-    return (loaded.asked, *loaded.replay, loaded.answer.line)
 
 
 SIDE_LINES = 12
@@ -441,7 +428,7 @@ async def after_kill(stage: Stage) -> None:
     # Only some of it: another rule is about text that every load leaves out.
     replayed = said(killed.replay, "agent_message_chunk")
     if not any(text in replayed for text in killed.earlier):
-        raise Violation("the turn before is not replayed", *_some(killed))
+        raise Violation("the turn before is not replayed", *killed.all_lines)
 
 
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
@@ -451,9 +438,9 @@ async def after_kill_in_turn(stage: Stage) -> None:
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
     if killed.seen not in said(killed.replay, "agent_message_chunk"):
-        raise Violation("the client has seen more of it than is replayed", *_some(killed))
-    if "".join(COUNT.words.split()) not in said(killed.replay, "user_message_chunk"):
-        raise Violation("its prompt is not replayed", *_some(killed))
+        raise Violation("the client has seen more of it than is replayed", *killed.all_lines)
+    if not killed.has_prompt(COUNT.words):
+        raise Violation("its prompt is not replayed", *killed.all_lines)
 
 
 # -- resume ---------------------------------------------------------------------------------

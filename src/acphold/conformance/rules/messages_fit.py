@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.grammar import (
+    CALLED,
     DRAFTED_METHODS,
     NEEDS,
     TypedMessage,
     odd_members,
     problem,
-    said,
+    spoken,
     told_capabilities,
 )
-from acphold.conformance.record import Record
+from acphold.conformance.record import Record, Side
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import METHOD_NOT_FOUND
-from acphold.schema import CLIENT_METHODS, PROTOCOL_METHODS
 from acphold.schema.update_kinds import UPDATE_KINDS, offered
 
 RULES = Rules()
@@ -30,16 +30,35 @@ EXTENSIBILITY = "Extensibility"
 CUSTOM = RuleSource(EXTENSIBILITY, "Custom Requests")
 
 
-def _judge(message: TypedMessage, witness: Witness) -> None:
-    witness.saw()
-    if wrong := problem(message):
-        witness.accuse(f"{message.method}: {wrong}", message.line)
+def fits(message: TypedMessage, witness: Witness) -> None:
+    """Accuse a message that does not fit the schema."""
+    wrong = problem(message)
+    witness.check(not wrong, f"{message.method}: {wrong}", message.line)
+
+
+def own_members(record: Record, side: Side, witness: Witness) -> None:
+    """Accuse custom members beside those of the protocol."""
+    for message in spoken(record, side):
+        custom, drafted = odd_members(message)
+        witness.check(not custom, f"{custom} is no part of the protocol", message.line)
+        for path in drafted:
+            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
+
+
+def own_methods(record: Record, side: Side, witness: Witness) -> None:
+    """Accuse calls of custom methods that do not begin with an underscore."""
+    for line in record.by(side):
+        if (method := line.method) is not None:
+            is_known = method in CALLED[side] or method in DRAFTED_METHODS
+            witness.check(is_known or method.startswith("_"), f"{method!r} does not", line)
+            if method in DRAFTED_METHODS:
+                witness.remark(f"{method} is in a draft of the protocol alone")
 
 
 def _results(record: Record) -> Iterator[TypedMessage]:
     """Yield the results of methods that the agent has; others may be answered in any way."""
     can = told_capabilities(record)
-    for message in said(record):
+    for message in spoken(record, "agent"):
         needed = NEEDS.get(message.method)
         if message.is_result and (needed is None or offered(can, *needed)):
             yield message
@@ -49,7 +68,7 @@ def _results(record: Record) -> Iterator[TypedMessage]:
 def results(record: Record, witness: Witness) -> None:
     """Every result fits the schema."""
     for message in _results(record):
-        _judge(message, witness)
+        fits(message, witness)
 
 
 @RULES.observer("schema.empty-results", MUST, SCHEMA, unless="nothing was answered with a result")
@@ -57,25 +76,25 @@ def empty_results(record: Record, witness: Witness) -> None:
     """An empty result is `{}`, not null; of `session/load`, where a page has null, either."""
     for message in _results(record):
         if message.method != "session/load":
-            witness.saw()
-            if message.value is None:
-                witness.accuse(f"the result of {message.method} is null", message.line)
+            witness.check(
+                message.value is not None, f"the result of {message.method} is null", message.line
+            )
 
 
 @RULES.observer("schema.updates", MUST, SCHEMA, unless="the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
-    for message in said(record):
+    for message in spoken(record, "agent"):
         if message.method == "session/update":
-            _judge(message, witness)
+            fits(message, witness)
 
 
 @RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent asked nothing")
 def requests(record: Record, witness: Witness) -> None:
     """Whatever the agent asks of the client fits the schema."""
-    for message in said(record):
+    for message in spoken(record, "agent"):
         if not message.is_result and message.method != "session/update":
-            _judge(message, witness)
+            fits(message, witness)
 
 
 @RULES.observer(
@@ -86,13 +105,7 @@ def requests(record: Record, witness: Witness) -> None:
 )
 def members(record: Record, witness: Witness) -> None:
     """Custom members stand in `_meta`, not beside those of the protocol."""
-    for message in said(record):
-        witness.saw()
-        custom, drafted = odd_members(message)
-        if custom:
-            witness.accuse(f"{custom} is no part of the protocol", message.line)
-        for path in drafted:
-            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
+    own_members(record, "agent", witness)
 
 
 @RULES.observer(
@@ -103,17 +116,7 @@ def members(record: Record, witness: Witness) -> None:
 )
 def methods(record: Record, witness: Witness) -> None:
     """Methods that the protocol does not have begin with an underscore."""
-    for line in record.by("agent"):
-        method = line.method
-        if method is None:
-            continue
-        witness.saw()
-        if method in DRAFTED_METHODS:
-            witness.remark(f"{method} is in a draft of the protocol alone")
-        elif method in CLIENT_METHODS or method in PROTOCOL_METHODS:
-            continue
-        elif not method.startswith("_"):
-            witness.accuse(f"{method!r} does not", line)
+    own_methods(record, "agent", witness)
 
 
 @RULES.observer(
@@ -171,7 +174,7 @@ async def unknown_notification(stage: Stage) -> None:
     told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("it was answered", told, unasked)
+        raise Violation("it was answered", told, unasked[0])
     if dialogue.ended:
         raise Violation("the agent ended", told)
 
@@ -187,9 +190,7 @@ def advertised(record: Record, witness: Witness) -> None:
     can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
     for line in record.by("agent"):
         if (line.method or "").startswith("_"):
-            witness.saw()
-            if not any(_has_meta(it) for it in can):
-                witness.accuse("no capability has a `_meta`", line)
+            witness.check(any(_has_meta(it) for it in can), "no capability has a `_meta`", line)
 
 
 def _has_meta(can: object) -> bool:

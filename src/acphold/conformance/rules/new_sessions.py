@@ -156,9 +156,7 @@ def known_id(record: Record, witness: Witness) -> None:
     }
     for line in record.by("agent"):
         if line.method is not None and "sessionId" in line.params:
-            witness.saw()
-            if line.session_id not in known:
-                witness.accuse("the client has no session with this id", line)
+            witness.check(line.session_id in known, "the client has no session with this id", line)
 
 
 @RULES.observer(
@@ -172,9 +170,7 @@ def not_early(record: Record, witness: Witness) -> None:
             made.setdefault(exchange.result.get("sessionId"), exchange.answer.number)
     for line in record.by("agent"):
         if line.method is not None and line.session_id is not None and line.session_id in made:
-            witness.saw()
-            if line.number < made[line.session_id]:
-                witness.accuse("its id came later", line)
+            witness.check(line.number >= made[line.session_id], "its id came later", line)
 
 
 @RULES.case("session.unknown-id", EXPECTED, SESSION_ID)

@@ -52,8 +52,7 @@ async def past(stage: Stage) -> Past:
     neighbours = await _neighbours(stage, dialogue, other)
     await dialogue.caught_up()
     told = tuple(dialogue.record.updates(session.id))
-    await dialogue.hang_up(5.0)  # most save when their client leaves
-    await stage.leave(dialogue)
+    await stage.part(dialogue)
     return Past(session, tuple(turns), other, neighbours, told)
 
 
@@ -98,6 +97,15 @@ class Loaded(Struct, frozen=True):
     @property
     def lines(self) -> tuple[WireLine, WireLine]:
         return self.answer.lines
+
+    @property
+    def all_lines(self) -> tuple[WireLine, ...]:
+        """The request, the replay and the answer."""
+        return (self.asked, *self.replay, self.answer.line)
+
+    def has_prompt(self, words: str) -> bool:
+        """Return True if a prompt is replayed, with whatever white space."""
+        return "".join(words.split()) in said(self.replay, "user_message_chunk")
 
 
 async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loaded:

@@ -84,9 +84,8 @@ def updated(record: Record, witness: Witness) -> None:
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.told:
-            witness.saw()
-            if len({msgspec.json.encode(line.update) for line in turn.told}) == 1:
-                witness.accuse("it is told once, as it was", turn.told[0], changed[-1][0])
+            is_told_again = len({msgspec.json.encode(line.update) for line in turn.told}) != 1
+            witness.check(is_told_again, "it is told once, as it was", turn.told[0], changed[-1][0])
 
 
 @RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was told twice in a turn")

@@ -69,8 +69,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     dialogue.go_on_reading()
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
+    await stage.part(dialogue)
     return turn, after
 
 

@@ -146,11 +146,7 @@ def updates_first(record: Record, witness: Witness) -> None:
     """What belongs to a turn is told before its prompt is answered."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
-    asked = {
-        exchange.answer.number: exchange
-        for exchange in record.exchanges("client")
-        if exchange.answer is not None
-    }
+    asked = record.answered("client")
     for line in record.lines:
         if line.by == "client" and line.method in ("session/prompt", "session/load"):
             busy.add(line.session_id)
@@ -177,9 +173,7 @@ def own_session(record: Record, witness: Witness) -> None:
         if line.by == "client" and line.method in (*asking, "session/set_config_option"):
             used.add(line.session_id)
         elif line.update_kind in CHUNKS and used:
-            witness.saw()
-            if line.session_id not in used:
-                witness.accuse("nothing was asked in this session", line)
+            witness.check(line.session_id in used, "nothing was asked in this session", line)
 
 
 def _is_cancelled(answer: WireLine) -> bool:

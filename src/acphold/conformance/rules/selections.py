@@ -47,18 +47,15 @@ def _available(modes: Json) -> list[str]:
 def current_mode(record: Record, witness: Witness) -> None:
     """The current mode is one of those that are available."""
     for line, modes in _modes(record):
-        witness.saw()
-        if modes.get("currentModeId") not in _available(modes):
-            witness.accuse(f"{modes.get('currentModeId')!r} is not", line)
+        current = modes.get("currentModeId")
+        witness.check(current in _available(modes), f"{current!r} is not", line)
 
 
 @RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), unless=NO_MODES)
 def unique_modes(record: Record, witness: Witness) -> None:
     """Each mode has an id of its own."""
     for line, modes in _modes(record):
-        witness.saw()
-        if (id := twice(_available(modes))) is not None:
-            witness.accuse(f"two modes are {id!r}", line)
+        witness.check((id := twice(_available(modes))) is None, f"two modes are {id!r}", line)
 
 
 @RULES.observer(
@@ -72,8 +69,7 @@ def known_updates(record: Record, witness: Witness) -> None:
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
-            id = exchange.result.get("sessionId") or exchange.request.session_id
-            known[id] = _available(modes)
+            known[exchange.session_id] = _available(modes)
     for line in record.updates():
         if line.update_kind == "current_mode_update" and line.session_id in known:
             witness.saw()
@@ -84,9 +80,7 @@ def known_updates(record: Record, witness: Witness) -> None:
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
     """Make a session with modes in the main process; return also the modes as received."""
-    await stage.given(plain_session)
-    dialogue = await stage.main()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.session_after(plain_session)
     modes = session.answer.result.get("modes")
     if not isinstance(modes, dict) or not _available(modes):
         raise NotObservable(NO_MODES)
@@ -141,9 +135,8 @@ def option_values(option: Json) -> list[str]:
 def unique_options(record: Record, witness: Witness) -> None:
     """Each config option has an id of its own, and each of its values."""
     for line, options in _options(record):
-        witness.saw()
-        if (id := twice(str(it.get("id")) for it in options)) is not None:
-            witness.accuse(f"two options are {id!r}", line)
+        id = twice(str(it.get("id")) for it in options)
+        witness.check(id is None, f"two options are {id!r}", line)
         for option in options:
             if (value := twice(option_values(option))) is not None:
                 witness.accuse(f"two values of {option.get('id')!r} are {value!r}", line)
@@ -198,9 +191,8 @@ def categories(record: Record, witness: Witness) -> None:
         for option in options:
             category = option.get("category")
             if isinstance(category, str):
-                witness.saw()
-                if category not in CATEGORIES and not category.startswith("_"):
-                    witness.accuse(f"{category!r} does not", line)
+                is_known = category in CATEGORIES or category.startswith("_")
+                witness.check(is_known, f"{category!r} does not", line)
 
 
 @RULES.observer(
@@ -214,9 +206,8 @@ def and_modes(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", "session/new"):
         options = objects(exchange.result.get("configOptions"))
         if "mode" in [it.get("category") for it in options]:
-            witness.saw()
-            if not isinstance(exchange.result.get("modes"), dict):
-                witness.accuse("there are no modes", *exchange.lines)
+            has_modes = isinstance(exchange.result.get("modes"), dict)
+            witness.check(has_modes, "there are no modes", *exchange.lines)
 
 
 @RULES.overview(
@@ -234,9 +225,8 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                 continue
             for option in objects(exchange.result.get("configOptions")):
                 if option.get("category") == "mode":
-                    witness.saw()
-                    if option.get("currentValue") != modes.get("currentModeId"):
-                        witness.accuse("they do not", *exchange.lines)
+                    is_same = option.get("currentValue") == modes.get("currentModeId")
+                    witness.check(is_same, "they do not", *exchange.lines)
     for told in _told_modes(records):
         exchange = told.exchange
         if exchange.request.method != SET_OPTION or told.before is None:
@@ -283,7 +273,7 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
                 known[line.session_id] = line.update.get("currentModeId"), (line,)
             continue
         asked, result = exchange.request, exchange.result
-        id = asked.session_id or result.get("sessionId")
+        id = exchange.session_id
         mode, since = known.get(id, (None, ()))
         is_older = all(it.at < asked.at for it in since)
         yield ToldMode(exchange, mode if is_older else None, since)
@@ -320,9 +310,7 @@ def kept(records: Sequence[Record], witness: Witness) -> None:
 
 async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Json]]:
     """Make a session with options in the main process; return also the options as received."""
-    await stage.given(plain_session)
-    dialogue = await stage.main()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.session_after(plain_session)
     options = objects(session.answer.result.get("configOptions"))
     if not options:
         raise NotObservable(NO_OPTIONS)
@@ -373,8 +361,7 @@ async def complete(stage: Stage) -> None:
 def complete_updates(record: Record, witness: Witness) -> None:
     known: dict[object, int] = {}
     for exchange in record.exchanges("client", *OPENING):
-        id = exchange.request.session_id or exchange.result.get("sessionId")
-        known[id] = len(objects(exchange.result.get("configOptions")))
+        known[exchange.session_id] = len(objects(exchange.result.get("configOptions")))
     for line in record.updates():
         told = objects(line.update.get("configOptions"))
         is_change = line.update_kind == "config_option_update"
@@ -439,7 +426,7 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
         answer = exchange.answer
         if asked.method in OPENING and answer and answer.message.get("result") is None:
             continue  # as the page's example of session/load has it: nothing is told
-        id = asked.session_id or result.get("sessionId")
+        id = exchange.session_id
         before = held.get(id)
         values = _values(result, has_modes)
         if before is not None and all(it.at < asked.at for it in before.since):
@@ -522,9 +509,7 @@ async def unknown_value(stage: Stage) -> None:
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
 async def set_boolean(stage: Stage) -> None:
     """A boolean option can be switched, where the client offers to show it."""
-    await stage.given(plain_session)
-    dialogue = await stage.equipped()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.equipped_after(plain_session)
     for option in objects(session.answer.result.get("configOptions")):
         if option.get("type") == "boolean":
             value = option.get("currentValue") is False

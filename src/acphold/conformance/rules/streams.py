@@ -22,6 +22,7 @@ from acphold.conformance.http_probe import (
     message_of,
 )
 from acphold.conformance.record import Json, objects
+from acphold.conformance.rules.network import FLOW, RFD, ROUTING
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
@@ -29,10 +30,7 @@ from acphold.tasks import end
 
 RULES = Rules(only=Reach.SERVER)
 
-RFD = "RFD: Streamable HTTP & WebSocket Transport"
 HTTP = RuleSource(RFD, "Adds an HTTP Transport")
-FLOW = RuleSource(RFD, "Streamable HTTP Message Flow")
-ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
 
 PROMPTED = "session/prompt"
 UPDATE = "session/update"

@@ -43,9 +43,7 @@ SECRET = "walnut-7219"
 
 async def _tool_turn(stage: Stage, errand: Errand) -> CheckedTurn:
     """Run a turn with the client that offers everything."""
-    await stage.given(plain_turn)
-    dialogue = await stage.equipped()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.equipped_after(plain_turn)
     return await stage.prompt(dialogue, session, errand)
 
 
@@ -143,8 +141,7 @@ OUTSIDE = "/var/tmp"
 async def reported(stage: Stage) -> None:
     """A tool that is used is reported as a tool call."""
     turn = await stage.given(read_turn)
-    if SECRET not in turn.text:
-        raise NotObservable("the agent did not read the file that it was asked to read")
+    turn.repeats(SECRET)
     if not any(line.update_kind == "tool_call" for line in turn.updates):
         raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
 
@@ -181,9 +178,7 @@ async def _reads_beside(
 
 async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
     """Have the agent use files and terminals of a client that answers everything with errors."""
-    await stage.given(run_turn)
-    dialogue = await stage.equipped()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.equipped_after(run_turn)
     before = len(dialogue.record.lines)
     errands = (
         Errand("read", str(stage.new_file("broken.txt", "nothing\n"))),
@@ -212,15 +207,10 @@ async def refused(stage: Stage) -> None:
 
 async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
     """Run a turn with a rejected permission; return it, the request, and if the file exists."""
-    await stage.given(plain_turn)
-    dialogue = await stage.equipped()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.equipped_after(plain_turn)
     path = str(stage.work / "rejected.txt")
-    dialogue.host.decision = "reject"
-    try:
+    with dialogue.host.deciding("reject"):
         turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
-    finally:
-        dialogue.host.decision = "allow"
     await dialogue.settled()
     return turn, _permission(dialogue, turn), stage.has("rejected.txt")
 
@@ -244,9 +234,7 @@ async def rejected(stage: Stage) -> None:
 
 async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
     """Cancel a turn while it waits for a permission."""
-    await stage.given(rejected_turn)
-    dialogue = await stage.equipped()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.equipped_after(rejected_turn)
     dialogue.host.decision = "hold"
     try:
         path = str(stage.work / "held.txt")
@@ -278,10 +266,7 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 async def cancelled_permission(stage: Stage) -> None:
     """A turn that is cancelled while it waits for a permission is answered `cancelled`."""
     _, call, answer, told = await stage.judge(held_turn)
-    reason = answer.stop_reason
-    if reason != "cancelled":
-        said = "an error" if answer.error else f"the stop reason {reason!r}"
-        raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
+    answer.cancelled(call.asked, told, answer.line)
 
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
@@ -357,9 +342,10 @@ def _told(record: Record) -> Iterator[tuple[WireLine, Json]]:
 def _live(record: Record) -> list[tuple[WireLine, Json]]:
     """Return the updates outside of replays."""
     replays = [
-        (exchange.request.number, exchange.answer.number)
-        for exchange in record.exchanges("client", "session/load", "session/resume")
-        if exchange.answer is not None
+        (exchange.request.number, answered)
+        for answered, exchange in record.answered(
+            "client", "session/load", "session/resume"
+        ).items()
     ]
     return [
         (line, update)
@@ -375,15 +361,13 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     over: dict[tuple[object, object], WireLine] = {}
     for record in records:
         running: dict[tuple[object, object], WireLine] = {}
-        answers = {
-            exchange.answer.number: exchange.request.session_id
-            for exchange in record.exchanges("client", "session/prompt")
-            if exchange.answer is not None
-        }
+        answers = record.answered("client", "session/prompt")
         updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
             if line.number in answers:
-                of_turn = [key for key in running if key[0] == answers[line.number]]
+                of_turn = [
+                    key for key in running if key[0] == answers[line.number].request.session_id
+                ]
                 over |= {key: running.pop(key) for key in of_turn}
             update = updates.get(line.number, {})
             key = line.session_id, update.get("toolCallId")
@@ -407,9 +391,7 @@ def known_id(record: Record, witness: Witness) -> None:
         if update.get("sessionUpdate") == "tool_call":
             known.add(key)
         elif update.get("sessionUpdate") == "tool_call_update":
-            witness.saw()
-            if key not in known:
-                witness.accuse("no tool call with this id was told", line)
+            witness.check(key in known, "no tool call with this id was told", line)
 
 
 @RULES.observer("tool.ends", EXPECTED, STATUS, unless=NO_TOOLS)
@@ -427,9 +409,9 @@ def ends(record: Record, witness: Witness) -> None:
                 status = update.get("status") or before
                 statuses[update.get("toolCallId")] = status, line
         for status, line in statuses.values():
-            witness.saw()
-            if status not in ("completed", "failed"):
-                witness.accuse(f"one is {status}", line, exchange.answer)
+            witness.check(
+                status in ("completed", "failed"), f"one is {status}", line, exchange.answer
+            )
 
 
 @RULES.observer("tool.no-way-back", EXPECTED, STATUS, unless=NO_TOOLS)
@@ -506,9 +488,8 @@ def absolute(record: Record, witness: Witness) -> None:
     """The paths in tool calls are absolute."""
     for line, update in _told(record):
         for place in _places(update):
-            witness.saw()
-            if not str(place.get("path")).startswith("/"):
-                witness.accuse(f"{place.get('path')!r} is not", line)
+            path = str(place.get("path"))
+            witness.check(path.startswith("/"), f"{path!r} is not", line)
 
 
 @RULES.observer(
@@ -522,9 +503,7 @@ def lines(record: Record, witness: Witness) -> None:
     for line, update in _told(record):
         for place in _places(update):
             if place.get("line") is not None:
-                witness.saw()
-                if place["line"] == 0:
-                    witness.accuse("there is no line 0", line)
+                witness.check(place["line"] != 0, "there is no line 0", line)
 
 
 def _places(update: Json) -> list[Json]:

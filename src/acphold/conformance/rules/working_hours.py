@@ -203,10 +203,7 @@ async def tool_cancelled(stage: Stage) -> None:
     says.
     """
     cancelled = await stage.judge(cancelled_tool)
-    reason = cancelled.answer.stop_reason
-    if reason != "cancelled":
-        ended = "an error" if cancelled.answer.error else f"the stop reason {reason!r}"
-        raise Violation(f"it was answered with {ended}", *cancelled.lines)
+    cancelled.answer.cancelled(*cancelled.lines)
 
 
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
@@ -231,12 +228,9 @@ async def counted(stage: Stage) -> Cancelled:
 async def refused(stage: Stage) -> CheckedTurn:
     """Refuse BIRCH a permission."""
     now = await stage.given(hour)
-    now.dialogue.host.decision = "reject"
-    try:
-        path = str(stage.folder / "refused.txt")
+    path = str(stage.folder / "refused.txt")
+    with now.dialogue.host.deciding("reject"):
         return await stage.prompt(now.dialogue, now.birch, Errand("write", path, "nothing"))
-    finally:
-        now.dialogue.host.decision = "allow"
 
 
 # -- modes ----------------------------------------------------------------------------------
@@ -331,8 +325,7 @@ async def gone_on(stage: Stage) -> GoneOn:
     for step in STEPS:
         with suppress(Signal):
             await stage.judge(step)
-    await now.dialogue.hang_up(5.0)
-    await stage.leave(now.dialogue)
+    await stage.part(now.dialogue)
     dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
     is_resumable = advertises(await stage.capabilities(), "resume")
     method = "session/resume" if is_resumable else "session/load"
@@ -351,8 +344,7 @@ async def gone_on(stage: Stage) -> GoneOn:
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def resumed_folder(stage: Stage) -> None:
     """A relative path in a session that was resumed is one in its folder."""
-    if MAPLE not in (await stage.given(read_beside)).text:
-        raise NotObservable("the agent did not read the file that it was asked to read")
+    (await stage.given(read_beside)).repeats(MAPLE)
     turn = (await stage.given(gone_on)).read
     if MAPLE not in turn.text:
         raise Violation("it did not read the file in its folder", turn.asked, *turn.updates)
@@ -410,8 +402,7 @@ async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
     dialogue = (await stage.given(gone_on)).dialogue
     with suppress(Signal):
         await stage.judge(deletion)
-    await dialogue.hang_up(5.0)
-    await stage.leave(dialogue)
+    await stage.part(dialogue)
     dialogue = await stage.meet("the hour after that", is_restart=True)
     try:
         return await load(stage, dialogue, now.alder), await load(stage, dialogue, now.birch)
@@ -469,7 +460,7 @@ async def cancelled_turn(stage: Stage) -> None:
     """A load replays turns that were cancelled."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
-    if "".join(COUNT.words.split()) not in said(loaded.replay, "user_message_chunk"):
+    if not loaded.has_prompt(COUNT.words):
         raise Violation("its prompt is not replayed", *_some(loaded, *cancelled.lines))
     live = said(await _live(stage, cancelled), "agent_message_chunk")
     if live and live[:FEW] not in said(loaded.replay, "agent_message_chunk"):
@@ -505,8 +496,7 @@ async def refused_turn(stage: Stage) -> None:
     """A load replays turns in which a permission was refused."""
     turn = await stage.given(refused)
     _, loaded = await stage.given(reopened)
-    prompt = "".join(str(turn.asked.params["prompt"][0]["text"]).split())
-    if prompt not in said(loaded.replay, "user_message_chunk"):
+    if not loaded.has_prompt(str(turn.asked.params["prompt"][0]["text"])):
         raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
     if said(turn.updates, "agent_message_chunk") not in said(loaded.replay, "agent_message_chunk"):
         raise Violation("what was said in it is not replayed", *_some(loaded, turn.asked))
@@ -537,7 +527,7 @@ async def after_resume(stage: Stage) -> None:
     """A load replays what was said after a resume."""
     turn = (await stage.given(gone_on)).last
     loaded, _ = await stage.given(reopened)
-    if "".join(FINE.split()) not in said(loaded.replay, "user_message_chunk"):
+    if not loaded.has_prompt(FINE):
         raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
     last = max(line.number for line in _replayed(loaded))
     again = said([it for it in loaded.replay if it.number > last], "agent_message_chunk")
