@@ -30,6 +30,7 @@ from acphold.web.journal_reader import JournalReader
 from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
@@ -92,11 +93,18 @@ class Site:
     notices: Notices | None = None
 
     async def new_token(
-        self, *scopes: Scope, session_id: str | None = None, expires_at: int | None = None
+        self,
+        *scopes: Scope,
+        session_id: str | None = None,
+        expires_at: int | None = None,
+        tenant: str | None = None,
     ) -> str:
         """A token with these scopes, watch if there are none."""
         text, kept = new_token(
-            "test", scopes or ("watch",), now_ms(), session_id=session_id, expires_at=expires_at
+            *("test", scopes or ("watch",), now_ms()),
+            session_id=session_id,
+            expires_at=expires_at,
+            tenant=tenant,
         )
         await self.journal.access.keep_token(kept)
         return text
@@ -198,6 +206,7 @@ async def site(
                 pages=JournalPages(reader),
                 feed=feed,
                 metrics=Metrics(reader, http, feed),
+                moves=ServedMoves(journal),
                 page=page or PageFiles(folder / "no page"),
                 reports=Reports(reader, exported),
                 rules=RuleRequests(reader),

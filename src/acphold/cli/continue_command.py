@@ -15,6 +15,7 @@ from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.hub.moves import MovedSession, give
 from acphold.journal import SessionRow
 from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import let_go
 from acphold.transports.urls import is_url
 
 
@@ -58,7 +59,7 @@ def continue_there(
     back.
 
     If the connection breaks, start the same command again: it resumes where it stopped, and at no
-    time can both machines continue the session. No process here may have it open, and no prompt may
+    time can both machines continue the session. No client may have it open here, and no prompt may
     wait in it.
 
     Not sent: ignored files, untracked files that may hold a secret, what the agent itself keeps of
@@ -94,6 +95,7 @@ async def _continue(
 ) -> tuple[SessionRow, MovedSession]:
     async with opened(location) as journal:
         found = (await place(LocalReader(journal), text, f"continues it on {on}")).row
+        await let_go(journal, found.session_id)
         words = ["take", *place_words(cwd, files, with_files=with_files)]
         moved = await over_ssh(
             on, words, lambda transport: give(journal, transport, found.session_id, on)

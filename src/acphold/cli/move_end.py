@@ -1,4 +1,5 @@
-"""The two ends of a session's move over ssh: the one here, and `acphold move-end` there."""
+"""The end of a session's move on this machine, and the way to the other: ssh and `acphold move-end`
+there, or a server."""
 
 from __future__ import annotations
 
@@ -7,27 +8,33 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
+from urllib.parse import quote
 
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import opened, path_of
 from acphold.cli.places import named
+from acphold.cli.servers import FarServer
 from acphold.cli.settings import folder_map
 from acphold.cli.ssh import ssh_command
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
-from acphold.hub.move_frames import MoveLine
+from acphold.hub.move_frames import LINE_BYTES, MoveLine
 from acphold.hub.move_places import WantedPlace
 from acphold.hub.moves import MovedSession, give, take
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader
+from acphold.reading.neighbours import let_go
 from acphold.rpc.transport import Transport
 from acphold.transports.child import ChildProcess
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
+from acphold.transports.urls import MOVES, origin_of
 
 END_SECONDS: Final = 10.0
 """Seconds that the end there has for its last words."""
+
+AGAIN: Final = "start the same command again: it resumes where it stopped"
 
 Work = Callable[[Transport], Awaitable[MovedSession]]
 
@@ -37,7 +44,6 @@ def parser() -> Parser:
     made = Parser(move_end, "move-end", "{give | take} ...")
     made.add_argument("side", choices=("give", "take"))
     made.add_argument("session_id", nargs="?", default="")
-    made.add_argument("--to", default="")
     add_place(made)
     return made
 
@@ -84,7 +90,6 @@ def move_end(
     *,
     side: str,
     session_id: str,
-    to: str,
     cwd: str | None,
     files: str | None,
     with_files: bool,
@@ -99,7 +104,7 @@ def move_end(
         transport = PipeTransport(*streams)
         try:
             if side == "give":
-                await _give_named(transport, session_id, to)
+                await _give_named(transport, session_id)
             else:
                 place = wanted_place(cwd, files, with_files=with_files)
                 await taken(None, transport, place)
@@ -112,7 +117,7 @@ def move_end(
     return Exit.OK
 
 
-async def _give_named(transport: Transport, session_id: str, to: str) -> None:
+async def _give_named(transport: Transport, session_id: str) -> None:
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(opened(None))
@@ -122,7 +127,8 @@ async def _give_named(transport: Transport, session_id: str, to: str) -> None:
             none = isinstance(error, NoJournalError)
             await MoveLine(transport).refuse("it has no sessions yet" if none else str(error))
             return
-        await give(journal, transport, row.session_id, to)
+        await let_go(journal, row.session_id)
+        await give(journal, transport, row.session_id)
 
 
 async def taken(journal: str | None, transport: Transport, place: WantedPlace) -> MovedSession:
@@ -150,10 +156,32 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         except TimeoutError:
             how = "it does not end"
         told = f"{error} ({on_one_line(child.last_words()) or how})"
-        again = "start the same command again: it resumes where it stopped"
-        raise ConnectionLostError(f"{host}: {told}; {again}") from error
+        raise ConnectionLostError(f"{host}: {told}; {AGAIN}") from error
     finally:
         await child.aclose()
+
+
+async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
+    """Return the result of `work` with a server, which gives the session with this id or prefix.
+
+    Raises ConnectionLostError, RemoteRefusalError, UnknownSessionError and AmbiguousIdError.
+    """
+    from acphold.cli.readers import reading  # late: these bring HTTP and TLS
+    from acphold.cli.remote import SECONDS, paired
+    from acphold.client.server_endpoint import Dial
+
+    token = await paired(server)
+    async with reading(server, None) as reader:
+        session_id = (await named(reader, text)).session_id
+    # Nothing but a WebSocket will do.
+    url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
+    transport = await Dial(url, token, seconds=SECONDS, limit=LINE_BYTES, ca=server.ca)()
+    try:
+        return await work(transport)
+    except ConnectionLostError as error:
+        raise ConnectionLostError(f"{origin_of(server.url)}: {error}; {AGAIN}") from error
+    finally:
+        await transport.aclose()
 
 
 def lines_of(moved: MovedSession, where: str) -> list[str]:

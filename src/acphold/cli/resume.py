@@ -4,26 +4,35 @@ does the same."""
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
+from collections.abc import Awaitable
 from contextlib import suppress
 
 from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.live_session import join
-from acphold.cli.move_end import add_place, lines_of, over_ssh, taken, wanted_place
+from acphold.cli.move_end import (
+    add_place,
+    from_server,
+    lines_of,
+    over_ssh,
+    taken,
+    wanted_place,
+)
 from acphold.cli.places import named, place
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import add_server, checked, server_of
 from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import a_host, add_host, typed_host
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.hub.move_places import WantedPlace
+from acphold.hub.moves import MovedSession
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import live_sessions
+from acphold.rpc import Transport
 from acphold.screen.picker import Picked
-from acphold.transports.urls import is_url
+from acphold.transports.urls import is_url, origin_of
 
 
 def parser() -> Parser:
@@ -40,9 +49,10 @@ def parser() -> Parser:
     made.add_argument(
         "--from",
         dest="source",
-        metavar="HOST",
+        metavar="HOST|URL",
         type=a_host,
-        help="first bring the session ID here from that machine, over ssh, with its files",
+        help="first bring the session ID here, with its files: from that machine over ssh, or from "
+        "the `acphold serve` at this URL",
     )
     add_cwd(made, "continue in this folder; the session moves there [default: its own]")
     add_place(made)
@@ -75,21 +85,22 @@ def resume(
     Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
     In a pipe ID is required, and each line of stdin is a prompt.
 
-    With --from HOST the session with this ID first comes here from that machine, where no process
-    may have it open: the reverse of `acphold continue`. --cwd then names the folder of its project
-    here.
+    With --from the session with this ID first comes here from another machine: the reverse of
+    `acphold continue`. No client there may have it open. From a URL it comes over the connection
+    of `acphold serve`, which needs a token with the scope manage, and for the files also files.
+    --cwd then names the folder of its project here.
 
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     assert host is None, "done there"
     if source is None and (files is not None or not with_files):
-        raise UsageError("--files and --no-files go with --from HOST")
+        raise UsageError("--files and --no-files go with --from")
     if source is not None:
-        if watch or server is not None or len(words) != 1 or is_url(source):
+        if watch or server is not None or len(words) != 1:
             raise UsageError(
-                "--from HOST needs the ID of one session, from `acphold list --host HOST`, and an "
-                "ssh host; it does not go with --watch or --server"
+                "--from needs the ID of one session, from `acphold list --host HOST` or `acphold "
+                "list --server URL`; it does not go with --watch or --server"
             )
         wanted = wanted_place(cwd, files, with_files=with_files)
         return go_on(asyncio.run(_brought(source, words[0], wanted, journal)), None, journal, "")
@@ -119,12 +130,18 @@ def resume(
         _act(choice, journal)
 
 
-async def _brought(host: str, session_id: str, place: WantedPlace, journal: str | None) -> str:
-    """Bring a session here from another machine; return its id."""
-    here = socket.gethostname()
-    words = ["give", session_id, f"--to={here}"]
-    moved = await over_ssh(host, words, lambda transport: taken(journal, transport, place))
-    said = "had already come here" if moved.was_done else f"came here from {on_one_line(host)}"
+async def _brought(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
+    """Bring a session here from another machine or a server; return its id."""
+
+    def take(transport: Transport) -> Awaitable[MovedSession]:
+        return taken(journal, transport, place)
+
+    if is_url(source):
+        moved = await from_server(checked(source, None), text, take)
+        source = origin_of(source)
+    else:
+        moved = await over_ssh(source, ["give", text], take)
+    said = "had already come here" if moved.was_done else f"came here from {on_one_line(source)}"
     print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
     print("  there you can still read it, and continue only a copy")
     return moved.session_id

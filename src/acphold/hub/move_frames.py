@@ -64,16 +64,18 @@ class SentEntry(Struct, frozen=True, array_like=True):
 
 
 class Ask(Struct, frozen=True, tag="ask"):
-    """The taker begins: the identity of its journal, so that it is not the same one."""
+    """The taker begins: the identity of its journal, so that it is not the same one, and the name
+    of its machine."""
 
     version: int
     journal: str | None
+    name: str = ""
 
 
 class SessionOffer(Struct, frozen=True, tag="offer"):
     """The giver's session, whose last entry is `last`; with `move`, the one after it is the mark of
     that move. `below` is its folder in its repository, whose `marks` are told. `no_files` says why
-    there are none."""
+    there are none; `is_withheld` if they are there, but not for this taker."""
 
     session: SentSession
     last: int
@@ -84,6 +86,7 @@ class SessionOffer(Struct, frozen=True, tag="offer"):
     marks: ProjectMarks
     files: SentFiles | None
     no_files: str
+    is_withheld: bool = False
 
 
 class Have(Struct, frozen=True, tag="have"):

@@ -154,10 +154,18 @@ class MovedSession(Struct, frozen=True):
 
 
 async def give(
-    journal: Journal, transport: Transport, session_id: str, to: str, *, giver: str = ""
+    journal: Journal,
+    transport: Transport,
+    session_id: str,
+    to: str = "",
+    *,
+    giver: str = "",
+    why_no_files: str = "",
 ) -> MovedSession:
-    """Give a session to the taker at the other end, which this machine calls `to`.
+    """Give a session to the taker at the other end, which this machine calls `to`, by default as
+    the taker calls itself.
 
+    With `why_no_files` its files stay here, and a taker that wants them is refused for that reason.
     Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
     then the same move can be started again.
     """
@@ -173,15 +181,20 @@ async def give(
             )
         if asked.journal is not None and asked.journal == await identity(journal):
             raise MoveRefusedError("both machines use the same journal: resume the session there")
+        to = to or asked.name
+        if not _is_name(to):
+            raise MoveRefusedError("the other machine does not say what it is called")
         lease = await _leased(journal, session_id)
         try:
-            return await _give(journal, line, lease, to, giver or socket.gethostname())
+            return await _give(
+                journal, line, lease, to, giver or socket.gethostname(), why_no_files
+            )
         finally:
             await journal.release(lease)
 
 
 async def _give(
-    journal: Journal, line: MoveLine, lease: Lease, to: str, giver: str
+    journal: Journal, line: MoveLine, lease: Lease, to: str, giver: str, why_no_files: str
 ) -> MovedSession:
     await journal.settle(lease, lease.next_seq - 1)
     row = await journal.session(lease.session_id)
@@ -197,7 +210,11 @@ async def _give(
     last = row.last_seq - 1 if mark.id else row.last_seq
     checkout = await _in_thread(partial(checkout_of, row.cwd))
     found, no_files = await _snapshot(journal, row)
-    await line.send(await _offer(row, last, mark.id, giver, checkout, found, no_files))
+    is_withheld = found is not None and bool(why_no_files)
+    if is_withheld:
+        found, no_files = None, why_no_files
+    offer = await _offer(row, last, mark.id, giver, checkout, found, no_files)
+    await line.send(msgspec.structs.replace(offer, is_withheld=is_withheld))
     have = await line.receive(Have, AlreadyTaken)
     if isinstance(have, AlreadyTaken):
         if not mark.id or have.digest != await _digest(journal, row.session_id, row.last_seq):
@@ -354,9 +371,11 @@ async def take(journal: Journal, transport: Transport, place: WantedPlace) -> Mo
     """
     line = MoveLine(transport)
     async with _telling(line):
-        await line.send(Ask(VERSION, await identity(journal)))
+        await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
         offer = await line.receive(SessionOffer)
         _require_fit(offer)
+        if offer.is_withheld and place.with_files:
+            raise MoveRefusedError(offer.no_files)
         return await _Taking(journal, line, offer, place).take()
 
 

@@ -28,7 +28,7 @@ from acphold.journal import At, Owners, Silent, Whose
 from acphold.journal.owners import Owner
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
-from acphold.schema import INITIALIZE, PROTOCOL_VERSION, encode
+from acphold.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
 from acphold.transports.addresses import connect, is_node, unix_address
 from acphold.transports.runtime_folder import is_background, is_held, sockets
 from acphold.transports.unix import pid_at
@@ -244,6 +244,19 @@ async def asked_as(name: str, addresses: Sequence[str], method: str, params: byt
     RemoteError."""
     transport = await connect(addresses, ANSWER_SECONDS)
     return await asked_over(transport, name, method, params, CLIENT_SECONDS)
+
+
+async def let_go(journal: Owners, session_id: str) -> None:
+    """Have the process that holds a session close it, if no client has it open there, no turn runs
+    and no question is open. Otherwise, and if it does not answer, it keeps the session."""
+    whose = await journal.owner(session_id)
+    process = await _presence_at(whose.owner) if isinstance(whose, At) else None
+    for live in [] if process is None else process.sessions:
+        is_used = live.clients or live.running or live.waiting
+        if live.session_id == session_id and not is_used and isinstance(whose, At):
+            params = encode({"sessionId": session_id})
+            with suppress(AcpholdError):
+                await asked_as("acphold", whose.owner.addresses, CLOSE_SESSION.name, params)
 
 
 async def asked_over(

@@ -9,8 +9,8 @@ client from the network has a token (`journal.access`), which names scopes:
 | watch | to list, open, and read sessions |
 | prompt | to prompt in them, also into a running turn, and to cancel and close |
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
-| manage | to begin, copy and delete sessions, and to sign in |
-| files | to copy sessions with their kept files into new folders of this machine |
+| manage | to begin, copy and delete sessions, to move them away, and to sign in |
+| files | to copy sessions with kept files into folders of this machine, or to move these, too |
 | rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
 
 A token may be for one session alone; the others then do not exist for it. The same goes for

@@ -19,6 +19,9 @@ connection's stream is needed; other servers send only some messages there."""
 ENDPOINT: Final = "/acp"
 """The path where a server speaks ACP, with `/NAME` behind it for one of several agents."""
 
+MOVES: Final = "/moves/"
+"""The path at which a session leaves a server, with its id behind it."""
+
 
 REALM: Final = "acphold serve"
 """The name that `acphold serve` gives when it refuses a token: one can pair with it."""

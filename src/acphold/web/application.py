@@ -17,6 +17,7 @@
     GET /metrics      metrics for monitoring: see `web.metrics`
     /owners/MARK/NAME sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
+    /moves/ID         a session that goes to another machine, over a WebSocket: see `web.moves`
     GET /health       {"status": "ok"}; only this and the page need no token
 
 Each request passes the gate (`web.gate`) first.
@@ -40,7 +41,7 @@ from acphold.server.principals import Principal
 from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.messages import MessageTransport
-from acphold.transports.urls import ENDPOINT
+from acphold.transports.urls import ENDPOINT, MOVES
 from acphold.web import pairing_codes
 from acphold.web.devices import LARGEST_PAIRING, NAME_LENGTH, Devices
 from acphold.web.endpoints import Attending, Endpoints
@@ -51,6 +52,7 @@ from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.long_texts import in_pieces, takes_long_messages
 from acphold.web.metrics import METRICS, Metrics
+from acphold.web.moves import ServedMoves
 from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
@@ -79,6 +81,7 @@ class Application(Struct, frozen=True, kw_only=True):
     pages: JournalPages
     feed: ListFeed
     metrics: Metrics
+    moves: ServedMoves
     page: PageFiles
     reports: Reports
     rules: RuleRequests
@@ -100,12 +103,17 @@ class Application(Struct, frozen=True, kw_only=True):
             await exchange.refuse(exc)
 
     async def _attend(self, exchange: HttpExchange) -> None:
-        """Serve a client of an agent, or another node, over a WebSocket."""
+        """Serve a client of an agent, another node, or another machine that takes a session, over a
+        WebSocket."""
         protocols = exchange.scope.get("subprotocols", ())
         admitted = await self._admitted(exchange, protocols)
         if exchange.path.startswith(OWNERS):
             name = _owner_at(self.endpoints, exchange, admitted)
             await attend_websocket(_Nodes(self.endpoints), self.gate, exchange, name, admitted)
+            return
+        if exchange.path.startswith(MOVES):
+            session_id = exchange.path.removeprefix(MOVES)
+            await attend_websocket(self.moves, self.gate, exchange, session_id, admitted)
             return
         name = await _agent_at(self.endpoints, exchange.path, admitted.principal)
         self.metrics.sockets += 1

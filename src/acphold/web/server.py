@@ -46,6 +46,7 @@ from acphold.web.journal_reader import JournalReader
 from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
@@ -250,6 +251,7 @@ async def serve(
                     pages=JournalPages(reader),
                     feed=feed,
                     metrics=Metrics(reader, http, feed),
+                    moves=ServedMoves(journal),
                     page=page,
                     reports=Reports(reader, export),
                     rules=RuleRequests(reader),
