@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import UsageError
-from acphold.cli.ssh import a_host, ssh_command
+from acphold.cli.command_line import UsageError, a_host
+from acphold.cli.ssh import ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import terminal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.terminal_text import counted
@@ -16,11 +16,9 @@ from acphold.reading.neighbours import tell_owner
 def parser() -> Parser:
     """The arguments of `archive`."""
     made = Parser(archive, "archive", "[OPTIONS] ID...")
-    made.add_argument(
-        "session_ids", metavar="ID", nargs="+", help="a session's id, or a prefix of it"
-    )
-    made.add_argument("--undo", action="store_true", help="show archived sessions in it again")
-    add_journal(made)
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
+    made.add_flag("--undo", "show archived sessions in it again")
+    made.add_journal()
     return made
 
 

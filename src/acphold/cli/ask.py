@@ -14,9 +14,6 @@ from acphold.cli.command_line import (
     a_later_moment,
     a_name,
     a_text,
-    add_cwd,
-    add_journal,
-    add_setup,
     require_folder,
     seconds_above_zero,
 )
@@ -32,9 +29,7 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `ask`."""
     made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
-    made.add_argument(
-        "prompt", metavar="PROMPT", type=a_text, help="the prompt; `-` reads it from stdin"
-    )
+    made.add_value("prompt", "PROMPT", "the prompt; `-` reads it from stdin", type=a_text)
     made.add_agent()
     made.add_argument(
         "--file",
@@ -44,48 +39,34 @@ def parser() -> Parser:
         default=[],
         help="attach a file; repeatable",
     )
-    made.add_argument("--session", metavar="ID", help="continue this session")
-    made.add_argument(
-        "--continue",
-        dest="newest",
-        action="store_true",
-        help="continue the newest session of the folder",
+    made.add_value("--session", "ID", "continue this session")
+    made.add_flag("--continue", "continue the newest session of the folder", dest="newest")
+    made.add_cwd(
+        "the session's folder; with --session the session moves there [default: . or its own]"
     )
-    add_cwd(
-        made, "the session's folder; with --session the session moves there [default: . or its own]"
-    )
-    made.add_argument(
+    made.add_value(
         "--permission",
-        metavar="ANSWER",
-        choices=("allow", "reject", "ask"),
-        help="how to answer permission requests: allow, reject or ask [default: ask on a "
+        "ANSWER",
+        "how to answer permission requests: allow, reject or ask [default: ask on a "
         "terminal, else reject]",
+        choices=("allow", "reject", "ask"),
     )
-    add_setup(made)
-    made.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds_above_zero,
-        help="cancel the turn after this long",
+    made.add_setup()
+    made.add_value(
+        "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero
     )
-    made.add_argument(
-        "--later",
-        action="store_true",
-        help="put it behind what the session has to do, and do not wait: see `acphold queue`",
+    made.add_flag(
+        "--later", "put it behind what the session has to do, and do not wait: see `acphold queue`"
     )
-    made.add_argument(
+    made.add_value(
         "--at",
-        metavar="TIME",
+        "TIME",
+        "the same, but it begins no earlier than TIME, as 02:00",
         type=a_later_moment,
-        help="the same, but it begins no earlier than TIME, as 02:00",
     )
-    made.add_argument(
-        "--json", action="store_true", help="print JSON, one object per update and one for the end"
-    )
-    made.add_argument(
-        "--name", metavar="NAME", type=a_name, help="store the session under this agent name"
-    )
-    add_journal(made)
+    made.add_flag("--json", "print JSON, one object per update and one for the end")
+    made.add_value("--name", "NAME", "store the session under this agent name", type=a_name)
+    made.add_journal()
     return made
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from datetime import datetime
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import folder, size, visible
 
@@ -14,11 +14,9 @@ from acphold.cli.terminal_text import folder, size, visible
 def parser() -> Parser:
     """The arguments of `backup`."""
     made = Parser(backup, "backup", "[OPTIONS] FILE")
-    made.add_argument(
-        "path", metavar="FILE", help="the backup file, or a folder for one named by date"
-    )
-    made.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    add_journal(made)
+    made.add_value("path", "FILE", "the backup file, or a folder for one named by date")
+    made.add_flag("--force", "replace FILE if it exists")
+    made.add_journal()
     return made
 
 

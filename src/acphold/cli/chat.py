@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
-from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal, add_setup
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.continuation import (
     fetched,
     folder_of,
@@ -26,12 +26,12 @@ from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
 from acphold.cli.live_session import Left, join
 from acphold.cli.screen_session import Seat
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import agent_command, agent_names
 from acphold.cli.sign_in import sign_in_program
-from acphold.cli.ssh import add_host, typed_host
+from acphold.cli.ssh import typed_host
 from acphold.cli.starts import Start
 from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
@@ -68,29 +68,22 @@ def parser() -> Parser:
     made = Parser(
         chat, "chat", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
     )
-    made.add_argument(
-        "--continue",
-        dest="newest",
-        action="store_true",
-        help="continue the folder's newest session",
-    )
-    made.add_argument(
+    made.add_flag("--continue", "continue the folder's newest session", dest="newest")
+    made.add_value(
         "--resume",
-        metavar="ID",
+        "ID",
+        "continue this session; without ID you choose from a list",
         nargs="?",
         const=CHOOSE,
-        help="continue this session; without ID you choose from a list",
     )
-    add_cwd(made, "the working folder; a resumed session moves there")
+    made.add_cwd("the working folder; a resumed session moves there")
     made.add_argument(
         "--permission",
         choices=("ask", "allow", "reject"),
         help="how to answer permission requests [default: ask]",
     )
-    add_setup(made)
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_setup()
+    made.add_machines()
     return made
 
 
@@ -105,7 +98,6 @@ def chat(
     mcp_config: Sequence[str],
     mode: str | None,
     option: Sequence[str],
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -123,7 +115,6 @@ def chat(
     and --cwd is a folder on that machine. Without --cwd it is this folder if that server has
     sessions in it, otherwise the folder used last.
     """
-    assert host is None, "done there"
     if newest and resume is not None:
         raise UsageError("use --continue or --resume, not both")
     setup = setup_of(mcp_config, mode, option)

@@ -40,62 +40,58 @@ def parser() -> Parser:
     """The arguments of `check`."""
     usage = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
     made = Parser(check, "check", usage, runs_program=True, takes_agent=True)
-    made.add_argument("--server", metavar="URL", help="check the agent of the server at this URL")
-    made.add_argument(
+    made.add_value("--server", "URL", "check the agent of the server at this URL")
+    made.add_value(
         "--token",
-        metavar="TOKEN",
-        help="with --server: the access token; not needed for a paired server "
+        "TOKEN",
+        "with --server: the access token; not needed for a paired server "
         f"[default: {TOKEN_VARIABLE}]",
     )
     add_ca(made, "with --server")
-    made.add_argument(
+    made.add_value(
         "--folder",
-        metavar="DIR",
-        help="make the sessions' folders in here; a server on another machine must see it at "
+        "DIR",
+        "make the sessions' folders in here; a server on another machine must see it at "
         "the same path",
     )
-    made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
-    made.add_argument(
+    made.add_flag("--json", "print JSON", dest="as_json")
+    made.add_value(
         "--report",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="also write a report; the ending is its format: .html, .md (fits a comment on a pull "
+        "FILE",
+        "also write a report; the ending is its format: .html, .md (fits a comment on a pull "
         "request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt; repeatable",
-    )
-    made.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="write the whole wire, and stderr, as JSON lines; secrets that are in it stay in it",
-    )
-    made.add_argument(
-        "--only",
-        metavar="ID",
         action="append",
         default=[],
-        help="only checks with this id or of this group; `*` matches anything; repeatable",
     )
-    made.add_argument(
-        "--quick", action="store_true", help="only what the protocol says: MUST and SHOULD"
+    made.add_value(
+        "--trace",
+        "FILE",
+        "write the whole wire, and stderr, as JSON lines; secrets that are in it stay in it",
     )
-    made.add_argument(
+    made.add_value(
+        "--only",
+        "ID",
+        "only checks with this id or of this group; `*` matches anything; repeatable",
+        action="append",
+        default=[],
+    )
+    made.add_flag("--quick", "only what the protocol says: MUST and SHOULD")
+    made.add_value(
         "--fail-on",
-        metavar="LEVEL",
+        "LEVEL",
+        "the weakest level whose failures make the exit code 1: must, should or expected "
+        "[default: must]",
         choices=[level.value.lower() for level in Level],
         default="must",
-        help="the weakest level whose failures make the exit code 1: must, should or expected "
-        "[default: must]",
     )
-    made.add_argument("--list", dest="lists", action="store_true", help="list the checks and exit")
-    made.add_argument(
+    made.add_flag("--list", "list the checks and exit", dest="lists")
+    made.add_value(
         "--baseline",
-        metavar="FILE",
-        help="file of expected failures: one check id per line, `#` starts a comment",
+        "FILE",
+        "file of expected failures: one check id per line, `#` starts a comment",
     )
-    made.add_argument(
-        "--client",
-        action="store_true",
-        help="check a client instead: set this command as an agent in its settings",
+    made.add_flag(
+        "--client", "check a client instead: set this command as an agent in its settings"
     )
     made.add_argument(
         "--offers",
@@ -105,27 +101,23 @@ def parser() -> Parser:
         "without them; `version` speaks another version of the protocol, `next` has another of "
         "these at each start [default: some]",
     )
-    made.add_argument(
+    made.add_value(
         "--timeout",
-        metavar="SECONDS",
+        "SECONDS",
+        "how long each answer may take; turns and the start get three times as long [default: 10]",
         type=seconds_above_zero,
         default=TIMEOUT,
-        help="how long each answer may take; turns and the start get three times as long "
-        "[default: 10]",
     )
-    made.add_argument(
+    made.add_value(
         "--model-endpoint",
-        metavar="PORT",
-        type=a_port,
-        help="serve a fake model to the agent at http://127.0.0.1:PORT/v1 (OpenAI's chat "
+        "PORT",
+        "serve a fake model to the agent at http://127.0.0.1:PORT/v1 (OpenAI's chat "
         "completions and responses); 0 picks a free port, for agents that read "
         "OPENAI_BASE_URL",
+        type=a_port,
     )
-    made.add_argument(
-        "--sign-in",
-        metavar="METHOD",
-        type=a_name,
-        help="sign in first, with this method of the agent",
+    made.add_value(
+        "--sign-in", "METHOD", "sign in first, with this method of the agent", type=a_name
     )
     return made
 

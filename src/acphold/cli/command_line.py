@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -60,6 +60,15 @@ MEANINGS = {
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
 """The meaning of each exit code, for the help."""
+
+HOST = "run_on"
+"""The name of `--host` among the arguments."""
+
+LEVELS = ("debug", "info", "warning", "error")
+"""The values of `--log-level`."""
+
+SERVER_VARIABLE = "ACPHOLD_SERVER"
+"""Names the server if no option names a server or a journal."""
 
 MAX_WIDTH = 100
 """Widest help text, in columns."""
@@ -109,17 +118,25 @@ class Parser(argparse.ArgumentParser):
             self.add_agent()
         self._is_read = is_read
         if is_read:
-            self.add_argument("--no-pager", action="store_true", help="print without a pager")
+            self.add_flag("--no-pager", "print without a pager")
+
+    def add_value(self, name: str, metavar: str, help: str, **how: Any) -> None:
+        """Add an argument, or an option with a value: `how` is what argparse takes besides."""
+        self.add_argument(name, metavar=metavar, help=help, **how)
+
+    def add_repeatable(self, name: str, metavar: str, help: str, **how: Any) -> None:
+        """Add an option that may be given several times: a list of its values."""
+        self.add_value(name, metavar, f"{help}; repeatable", action="append", default=[], **how)
+
+    def add_flag(self, name: str, help: str, dest: str | None = None) -> None:
+        """Add an option without a value: True if it is given."""
+        self.add_argument(name, action="store_true", help=help, dest=dest)
 
     def add_agent(self) -> None:
         """Take an agent's name here, after the arguments that were added before."""
         self._takes_agent = True
-        self.add_argument(
-            "agent",
-            metavar="AGENT",
-            nargs="?",
-            help="an agent that acphold knows, or one from the settings file",
-        )
+        known = "an agent that acphold knows, or one from the settings file"
+        self.add_value("agent", "AGENT", known, nargs="?")
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal allows."""
@@ -132,6 +149,7 @@ class Parser(argparse.ArgumentParser):
     def run(self, arguments: Sequence[str]) -> int:
         """Run the command; returns its exit code. Raises UsageError."""
         read = self.read(arguments)
+        read.pop(HOST, None)
         # Output that is followed as it comes has no end that a pager could wait for.
         paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
         if not paged or not sys.stdout.isatty():
@@ -175,6 +193,98 @@ class Parser(argparse.ArgumentParser):
             words = " ".join([self.prog, *own[:place], "--", *own[place:]])
             raise UsageError(f"{unknown}the agent's command goes behind `--`: {words}")
         return {**vars(found), "program": tuple(program)}
+
+    # -- options that several commands have ---------------------------------------------------
+
+    def add_machines(self) -> None:
+        """Add `--host`, `--server` and `--journal`: the other places where sessions may be."""
+        self.add_host()
+        self.add_value(
+            "--server",
+            "URL",
+            "use the sessions of this `acphold serve`: its URL, or the name of a paired server "
+            f"[default: {SERVER_VARIABLE}]",
+        )
+        self.add_journal()
+
+    def add_host(self) -> None:
+        """Add `--host HOST`: `main` goes there before the command runs, which does not get it."""
+        there = "run this command on that machine, over ssh"
+        self.add_value("--host", "HOST", there, type=a_host, dest=HOST)
+
+    def add_options(self, options: type[Struct], *, only: Collection[str] = ()) -> None:
+        """Add the options of serving, or only the named ones; see `acphold.serve_options`."""
+        from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
+
+        for field in fields(options):
+            if only and field.name not in only:
+                continue
+            about: OptionHelp = field.type.__metadata__[0]
+            flag = f"--{field.name.replace('_', '-')}"
+            if not about.value:
+                self.add_flag(flag, about.meaning)
+                continue
+            if about.value.startswith("true|"):
+                self.add_value(
+                    flag,
+                    about.value,
+                    f"{about.meaning} [default: {about.otherwise}]",
+                    type=partial(_true_or, about.value.removeprefix("true|")),
+                    default=field.default,
+                )
+                continue
+            choices = about.value.split("|")
+            otherwise = about.otherwise or (
+                f"{field.default:g}" if isinstance(field.default, float) else field.default
+            )
+            self.add_argument(
+                flag,
+                metavar=about.value if len(choices) == 1 else None,
+                choices=choices if len(choices) > 1 else None,
+                type={"SECONDS": seconds_above_zero, "BYTES": _size}.get(about.value, str),
+                default=field.default,
+                help=f"{about.meaning} [default: {otherwise}]",
+            )
+
+    def add_journal(self) -> None:
+        """Add `--journal URL`; the help of `acphold` explains it for all commands."""
+        self.add_value("--journal", "URL", argparse.SUPPRESS)
+        see = "--journal URL uses another journal: see `acphold --help`."
+        self.epilog = f"{self.epilog}\n\n{see}" if self.epilog else see
+
+    def add_cwd(self, which: str = "only sessions of this working directory") -> None:
+        """Add `--cwd DIR`: an absolute path, existing or not; None by default."""
+        self.add_value("--cwd", "DIR", which, type=a_path)
+
+    def add_json(self, line: str = "one object per line") -> None:
+        """Add `--json`, as `as_json`; `line` says what a line is."""
+        self.add_flag("--json", f"print JSON, {line}", dest="as_json")
+
+    def add_since(self, which: str) -> None:
+        """Add `--since WHEN`: ms since the epoch, 0 by default."""
+        ago = "2026-01-31, or 12h, 30d, 8w ago"
+        self.add_value("--since", "WHEN", f"{which} since {ago}", type=a_moment, default=0)
+
+    def add_sure(self) -> None:
+        """Add `--yes`, as `sure`."""
+        self.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+
+    def add_setup(self) -> None:
+        """Add `--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
+        servers = 'MCP servers for the session: {"mcpServers": …}, as a file or inline'
+        self.add_repeatable("--mcp-config", "FILE|JSON", servers)
+        self.add_value("--mode", "MODE", "start the agent in this mode")
+        option = "set an option of the agent, such as its model"
+        self.add_repeatable("--option", "NAME=VALUE", option)
+
+    def add_log(self) -> None:
+        """Add `--log-level` and `--log-file`."""
+        levels = "debug, info, warning or error [default: warning]"
+        self.add_value("--log-level", "LEVEL", levels, type=_level, default="WARNING")
+        file = "write the log to this file instead of stderr; only you can read it"
+        self.add_value("--log-file", "FILE", file)
+
+    # -- reading ------------------------------------------------------------------------------
 
     @property
     def actions(self) -> Sequence[argparse.Action]:
@@ -231,106 +341,12 @@ def is_confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-# -- options that several commands have -----------------------------------------------------
-
-
-LEVELS = ("debug", "info", "warning", "error")
-"""The values of `--log-level`."""
-
-
-def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] = ()) -> None:
-    """Add the options of serving, or only the named ones; see `acphold.serve_options`."""
-    from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
-
-    for field in fields(options):
-        if only and field.name not in only:
-            continue
-        about: OptionHelp = field.type.__metadata__[0]
-        flag = f"--{field.name.replace('_', '-')}"
-        if not about.value:
-            parser.add_argument(flag, action="store_true", help=about.meaning)
-            continue
-        if about.value.startswith("true|"):
-            parser.add_argument(
-                flag,
-                metavar=about.value,
-                type=partial(_true_or, about.value.removeprefix("true|")),
-                default=field.default,
-                help=f"{about.meaning} [default: {about.otherwise}]",
-            )
-            continue
-        choices = about.value.split("|")
-        otherwise = about.otherwise or (
-            f"{field.default:g}" if isinstance(field.default, float) else field.default
-        )
-        parser.add_argument(
-            flag,
-            metavar=about.value if len(choices) == 1 else None,
-            choices=choices if len(choices) > 1 else None,
-            type={"SECONDS": seconds_above_zero, "BYTES": _size}.get(about.value, str),
-            default=field.default,
-            help=f"{about.meaning} [default: {otherwise}]",
-        )
-
-
-def add_journal(parser: Parser) -> None:
-    """Add `--journal URL`, None by default; the help of `acphold` explains it for all commands."""
-    parser.add_argument("--journal", metavar="URL", help=argparse.SUPPRESS)
-    see = "--journal URL uses another journal: see `acphold --help`."
-    parser.epilog = f"{parser.epilog}\n\n{see}" if parser.epilog else see
-
-
-def add_cwd(parser: Parser, which: str = "only sessions of this working directory") -> None:
-    """Add `--cwd DIR`: an absolute path, existing or not; None by default."""
-    parser.add_argument(
-        "--cwd",
-        metavar="DIR",
-        type=lambda text: os.path.abspath(os.path.expanduser(text)),
-        help=which,
-    )
-
-
 def require_folder(cwd: str | None) -> None:
     """Refuse a `--cwd` to work in that does not exist; UsageError."""
     if cwd is not None and not os.path.isdir(cwd):
         raise UsageError(
             f"--cwd: there is no folder {cwd!r} on this machine; make it, or name one that is there"
         )
-
-
-def add_setup(parser: Parser) -> None:
-    """Add `--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
-    parser.add_argument(
-        "--mcp-config",
-        metavar="FILE|JSON",
-        action="append",
-        default=[],
-        help='MCP servers for the session: {"mcpServers": …}, as a file or inline; repeatable',
-    )
-    parser.add_argument("--mode", metavar="MODE", help="start the agent in this mode")
-    parser.add_argument(
-        "--option",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="set an option of the agent, such as its model; repeatable",
-    )
-
-
-def add_log(parser: Parser) -> None:
-    """Add `--log-level` and `--log-file`."""
-    parser.add_argument(
-        "--log-level",
-        metavar="LEVEL",
-        type=_level,
-        default="WARNING",
-        help="debug, info, warning or error [default: warning]",
-    )
-    parser.add_argument(
-        "--log-file",
-        metavar="FILE",
-        help="write the log to this file instead of stderr; only you can read it",
-    )
 
 
 def seconds_above_zero(text: str) -> float:
@@ -386,6 +402,19 @@ _AGO = re.compile(r"(\d{1,6})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
+def a_host(text: str) -> str:
+    """Parse an option that takes a machine, as `ssh` knows it."""
+    if not text or text.startswith("-"):
+        # ssh would read it as an option, and some options run a program.
+        raise UsageError(f"{text!r} is no host; give one as `ssh` takes it: user@machine")
+    return text
+
+
+def a_path(text: str) -> str:
+    """Parse an option that takes a path: absolute, existing or not."""
+    return os.path.abspath(os.path.expanduser(text))
+
+
 def a_text(text: str) -> str:
     """Parse an argument that is text, not a path: its bytes are UTF-8 in any locale."""
     try:
@@ -395,14 +424,14 @@ def a_text(text: str) -> str:
     return text
 
 
-def a_moment(text: str) -> float:
-    """Parse an option that takes a date or an age; returns seconds since the epoch."""
+def a_moment(text: str) -> int:
+    """Parse an option that takes a date or an age; returns ms since the epoch, at least 0."""
     if ago := _AGO.fullmatch(text):
-        return time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600
+        return max(0, round((time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600) * 1000))
     from datetime import datetime
 
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
         why = "give a date (2026-01-31), or 12h, 30d or 8w for so long ago"
         raise _refused(text, why) from None

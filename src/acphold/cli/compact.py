@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import size
 from acphold.journal import stores
@@ -18,7 +18,7 @@ STEP_SECONDS = 0.5
 def parser() -> Parser:
     """The arguments of `compact`."""
     made = Parser(compact, "compact")
-    add_journal(made)
+    made.add_journal()
     return made
 
 

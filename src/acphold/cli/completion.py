@@ -10,10 +10,9 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
-from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
+from acphold.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
 from acphold.cli.journals import exists, opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
-from acphold.cli.servers import VARIABLE
 from acphold.cli.settings import agent_name, agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
@@ -78,9 +77,7 @@ class Candidate(NamedTuple):
 def parser() -> Parser:
     """The arguments of `completion`."""
     made = Parser(completion, "completion", "{SHELL | -- WORD...}", runs_program=True)
-    made.add_argument(
-        "shell", metavar="SHELL", nargs="?", choices=[*SCRIPTS], help="bash, zsh or fish"
-    )
+    made.add_value("shell", "SHELL", "bash, zsh or fish", nargs="?", choices=[*SCRIPTS])
     return made
 
 
@@ -136,7 +133,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             del left[0]
     is_far = any(word.startswith("--server") for word in before) or (
         "--server" in takes
-        and bool(os.environ.get(VARIABLE))
+        and bool(os.environ.get(SERVER_VARIABLE))
         and not any(word.startswith("--journal") for word in before)
     )
     if awaited is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import shlex
 
-from acphold.cli.command_line import Parser, UsageError, add_journal
+from acphold.cli.command_line import Parser, UsageError, a_host
 from acphold.cli.continuation import title_of
 from acphold.cli.journals import opened
 from acphold.cli.move_end import add_place, lines_of, over_ssh, place_words
 from acphold.cli.places import place
-from acphold.cli.ssh import a_host, become_ssh
+from acphold.cli.ssh import become_ssh
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.hub.moves import MovedSession, give
 from acphold.journal import SessionRow
@@ -22,18 +22,16 @@ from acphold.transports.urls import is_url
 def parser() -> Parser:
     """The arguments of `continue`."""
     made = Parser(continue_there, "continue", "[OPTIONS] [ID] --on HOST")
-    made.add_argument(
-        "session_id", metavar="ID", nargs="?", help="the session's id, or a prefix of it"
-    )
-    made.add_argument(
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
+    made.add_value(
         "--on",
-        metavar="HOST",
+        "HOST",
+        "the other machine, as `ssh` knows it: user@machine",
         type=a_host,
         required=True,
-        help="the other machine, as `ssh` knows it: user@machine",
     )
     add_place(made)
-    add_journal(made)
+    made.add_journal()
     return made
 
 

@@ -29,8 +29,8 @@ NOT_COPIED: dict[Became, str] = {
 def parser() -> Parser:
     """The arguments of `copy-journal`."""
     made = Parser(copy_journal, "copy-journal", "FROM TO")
-    made.add_argument("source", metavar="FROM", help="the journal to copy: a path or a URL")
-    made.add_argument("target", metavar="TO", help="the journal to copy to; created if missing")
+    made.add_value("source", "FROM", "the journal to copy: a path or a URL")
+    made.add_value("target", "TO", "the journal to copy to; created if missing")
     return made
 
 

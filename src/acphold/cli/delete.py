@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
+from acphold.cli.command_line import Exit, Parser, UsageError, is_confirmed
 from acphold.cli.journals import opened
 from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.places import named
@@ -19,11 +19,9 @@ from acphold.reading.neighbours import tell_owner
 def parser() -> Parser:
     """The arguments of `delete`."""
     made = Parser(delete, "delete", "[OPTIONS] ID...")
-    made.add_argument(
-        "session_ids", metavar="ID", nargs="+", help="a session's id, or a prefix of it"
-    )
-    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
-    add_journal(made)
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
+    made.add_sure()
+    made.add_journal()
     return made
 
 

@@ -49,7 +49,7 @@ POLLS, POLL_SECONDS = 1000, 0.02
 def parser() -> Parser:
     """The arguments of `demo`."""
     made = Parser(demo, "demo")
-    made.add_argument("--keep", metavar="DIR", help="keep the demo's journal in this folder")
+    made.add_value("--keep", "DIR", "keep the demo's journal in this folder")
     return made
 
 

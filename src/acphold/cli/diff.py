@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.places import place
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.raw_update import storable
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
@@ -49,11 +48,9 @@ def parser() -> Parser:
         metavar="FOLDER",
         help="the changes in this folder [default: the repository of the session's folder]",
     )
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
-    )
-    add_host(made)
-    add_journal(made)
+    made.add_json()
+    made.add_host()
+    made.add_journal()
     return made
 
 
@@ -64,7 +61,6 @@ def diff(
     by_turn: bool,
     root: str | None,
     as_json: bool,
-    host: str | None,
     journal: str | None,
 ) -> int:
     """Show what changed in files during a session, as a patch.
@@ -85,7 +81,6 @@ def diff(
     `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
     entry; without ID you choose from a list.
     """
-    assert host is None, "done there"
     root = None if root is None else os.path.realpath(root)
     return asyncio.run(
         _diff(journal, session_id, turn, by_turn=by_turn, root=root, as_json=as_json)

@@ -26,7 +26,7 @@ from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.findings import Diagnosis, DiagnosisReport
 from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import opened_if_any
@@ -78,13 +78,12 @@ def parser() -> Parser:
     """The arguments of `doctor`."""
     usage = "[OPTIONS] [AGENT | -- CMD...]"
     made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
-    made.add_argument(
+    made.add_flag(
         "--repair",
-        action="store_true",
-        help="first rebuild the journal's counts, sums and search index, and remove kept files "
+        "first rebuild the journal's counts, sums and search index, and remove kept files "
         "if `snapshots` is false",
     )
-    add_journal(made)
+    made.add_journal()
     return made
 
 

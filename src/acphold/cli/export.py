@@ -13,12 +13,12 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.places import named
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys
-from acphold.cli.ssh import add_host, typed_host
+from acphold.cli.ssh import typed_host
 from acphold.cli.terminal_text import (
     counted,
     folder,
@@ -44,29 +44,17 @@ LISTED = 40
 def parser() -> Parser:
     """The arguments of `export`."""
     made = Parser(export, "export", "[OPTIONS] [ID...]")
-    made.add_argument(
-        "session_ids", metavar="ID", nargs="*", help="a session's id, or a prefix of it"
-    )
-    made.add_argument(
-        "--all",
-        dest="everything",
-        action="store_true",
-        help="every session with a prompt, archived ones too",
-    )
-    made.add_argument("--agent", metavar="NAME", help="with --all: only this agent's sessions")
-    add_cwd(made, "with --all: only this folder's sessions")
-    made.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=a_moment,
-        help="with --all: only sessions active since 2026-01-31, or 12h, 30d, 8w ago",
-    )
-    made.add_argument(
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="*")
+    made.add_flag("--all", "every session with a prompt, archived ones too", dest="everything")
+    made.add_value("--agent", "NAME", "with --all: only this agent's sessions")
+    made.add_cwd("with --all: only this folder's sessions")
+    made.add_since("with --all: only sessions active")
+    made.add_value(
         "--format",
+        "FORMAT",
+        f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
         dest="form",
-        metavar="FORMAT",
         choices=FORMS,
-        help=f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
     )
     made.add_argument(
         "--output",
@@ -74,19 +62,13 @@ def parser() -> Parser:
         metavar="PATH",
         help="a file, or a folder for one file per session [default: stdout]",
     )
-    made.add_argument(
-        "--redact",
-        action="store_true",
-        help="remove secrets, home paths, mail and network addresses, and report how many",
+    made.add_flag(
+        "--redact", "remove secrets, home paths, mail and network addresses, and report how many"
     )
-    made.add_argument(
-        "--report",
-        metavar="FILE",
-        help="with --redact: write a JSON line for each thing that was removed",
+    made.add_value(
+        "--report", "FILE", "with --redact: write a JSON line for each thing that was removed"
     )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_machines()
     return made
 
 
@@ -96,12 +78,11 @@ def export(
     everything: bool,
     agent: str | None,
     cwd: str | None,
-    since: float | None,
+    since: int,
     form: str | None,
     output: str | None,
     redact: bool,
     report: str | None,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -118,16 +99,14 @@ def export(
 
     With --server the sessions are on that server, and the files are written here.
     """
-    assert host is None, "done there"
     if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
         raise UsageError(
             "--output and --report would be on that machine; "
             f"`acphold export{host_typed} … > FILE` writes here"
         )
-    names_some = (agent, cwd, since) != (None, None, None)
     if (everything and session_ids) or not (everything or session_ids or on_terminal()):
         raise UsageError("name the sessions, or say --all; see `acphold export --help`")
-    if names_some and not everything:
+    if (agent, cwd, since) != (None, None, 0) and not everything:
         raise UsageError("--agent, --cwd and --since go with --all")
     if report is not None and not redact:
         raise UsageError("--report goes with --redact")
@@ -135,7 +114,7 @@ def export(
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
     names = session_ids if everything or session_ids else [None]
-    wanted = Wanted(fitting, since=max(0, round((since or 0.0) * 1000)))
+    wanted = Wanted(fitting, since=since)
     source = reading(server_of(server, journal), journal)
     asyncio.run(_export(source, names, wanted, place, redaction, passes_over=everything))
     if redaction:

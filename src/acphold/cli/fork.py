@@ -12,8 +12,6 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
-    add_cwd,
-    add_journal,
     is_confirmed,
     require_folder,
 )
@@ -57,8 +55,8 @@ def parser() -> Parser:
         action="store_true",
         help="with --files: also copy the ignored files that `.worktreeinclude` names",
     )
-    add_cwd(made, "the folder of the new session [default: the original's]")
-    add_journal(made)
+    made.add_cwd("the folder of the new session [default: the original's]")
+    made.add_journal()
     return made
 
 

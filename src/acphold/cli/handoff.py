@@ -11,8 +11,6 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
-    add_cwd,
-    add_journal,
     require_folder,
 )
 from acphold.cli.fork import told
@@ -31,18 +29,16 @@ def parser() -> Parser:
     """The arguments of `handoff`."""
     usage = "[OPTIONS] ID {AGENT | -- CMD...}"
     made = Parser(handoff, "handoff", usage, runs_program=True)
-    made.add_argument(
-        "session_id", metavar="ID", help="the session's id, or a prefix of it; with @SEQ, one entry"
-    )
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one entry")
     made.add_agent()
-    made.add_argument(
+    made.add_value(
         "--name",
-        metavar="NAME",
+        "NAME",
+        "the agent's name in `list`, as in `wrap --name`; then CMD is optional",
         type=a_name,
-        help="the agent's name in `list`, as in `wrap --name`; then CMD is optional",
     )
-    add_cwd(made, "the folder of the new session [default: the original's]")
-    add_journal(made)
+    made.add_cwd("the folder of the new session [default: the original's]")
+    made.add_journal()
     return made
 
 

@@ -20,10 +20,7 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
-    a_moment,
     a_name,
-    add_cwd,
-    add_journal,
 )
 from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing, finished
@@ -71,56 +68,32 @@ BESIDE = "searchable: the newest 30 days; the rest follows in the background …
 def parser() -> Parser:
     """The arguments of `import`."""
     made = Parser(import_conversations, "import")
-    made.add_argument(
+    made.add_value(
         "--agent",
+        "NAME",
+        f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
         dest="agents",
         action="append",
         choices=NAMES,
         type=short_name,
-        metavar="NAME",
-        help=f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
     )
-    made.add_argument(
+    made.add_value(
         "--name",
-        metavar="NAME",
+        "NAME",
+        "store them under this name, as in `wrap --name`; needs one --agent",
         type=a_name,
-        help="store them under this name, as in `wrap --name`; needs one --agent",
     )
-    made.add_argument(
-        "--from", dest="home", metavar="HOME", help="use this folder as the home folder"
-    )
-    add_cwd(made, "only conversations of this folder")
-    made.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=a_moment,
-        default=0.0,
-        help="only conversations changed since 2026-01-31, or 12h, 30d, 8w ago",
-    )
-    made.add_argument(
-        "--session",
-        metavar="ID",
-        help="only this session, listed but not read yet",
-    )
-    made.add_argument(
-        "--branches",
-        action="store_true",
-        help="also import abandoned branches, each as its own conversation",
-    )
-    made.add_argument(
-        "--watch", action="store_true", help="keep importing finished turns until Ctrl-C"
-    )
-    made.add_argument(
-        "--wait", action="store_true", help="wait until everything in the journal is searchable"
-    )
-    made.add_argument(
-        "--redact", action="store_true", help="remove secrets, and report how many of which kind"
-    )
-    made.add_argument("--dry-run", action="store_true", help="only print what would be imported")
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per agent"
-    )
-    add_journal(made)
+    made.add_value("--from", "HOME", "use this folder as the home folder", dest="home")
+    made.add_cwd("only conversations of this folder")
+    made.add_since("only conversations changed")
+    made.add_value("--session", "ID", "only this session, listed but not read yet")
+    made.add_flag("--branches", "also import abandoned branches, each as its own conversation")
+    made.add_flag("--watch", "keep importing finished turns until Ctrl-C")
+    made.add_flag("--wait", "wait until everything in the journal is searchable")
+    made.add_flag("--redact", "remove secrets, and report how many of which kind")
+    made.add_flag("--dry-run", "only print what would be imported")
+    made.add_json("one object per agent")
+    made.add_journal()
     return made
 
 
@@ -130,7 +103,7 @@ def import_conversations(
     name: str | None,
     home: str | None,
     cwd: str | None,
-    since: float,
+    since: int,
     session: str | None,
     branches: bool,
     watch: bool,
@@ -235,7 +208,7 @@ class _Run:
         selection: ImportSelection,
         *,
         name: str | None,
-        since: float,
+        since: int,
         branches: bool,
     ) -> None:
         self._home = home
@@ -363,7 +336,7 @@ class _Run:
                 found.extend(
                     replace(source, agent=self._name or source.agent, given=self._home.is_given)
                     for source in reading.find(self._home)
-                    if source.changed_at / 1e9 >= self._since
+                    if source.changed_at >= self._since * 1_000_000
                 )
             except Exception as error:
                 unreadable.append(fault(error))

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, above_zero
 from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
-from acphold.cli.ssh import add_host
+from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import (
     console,
     on_one_line,
@@ -40,29 +39,18 @@ DECISIONS: Final = 50
 def parser() -> Parser:
     """The arguments of `inbox`."""
     made = Parser(inbox, "inbox", "[OPTIONS]")
-    made.add_argument(
-        "--list",
-        dest="only_lists",
-        action="store_true",
-        help="print the questions and exit, as in a pipe",
-    )
-    made.add_argument("--follow", action="store_true", help="then follow changes until Ctrl-C")
-    made.add_argument(
-        "--history", action="store_true", help="show past decisions and who made them, newest first"
-    )
-    made.add_argument(
+    made.add_flag("--list", "print the questions and exit, as in a pipe", dest="only_lists")
+    made.add_flag("--follow", "then follow changes until Ctrl-C")
+    made.add_flag("--history", "show past decisions and who made them, newest first")
+    made.add_value(
         "--limit",
-        metavar="N",
+        "N",
+        f"with --history: about this many [default: {DECISIONS}]",
         type=above_zero,
         default=DECISIONS,
-        help=f"with --history: about this many [default: {DECISIONS}]",
     )
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
-    )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_json()
+    made.add_machines()
     return made
 
 
@@ -73,7 +61,6 @@ def inbox(
     history: bool,
     limit: int,
     as_json: bool,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -96,7 +83,6 @@ def inbox(
     answeredAt, outcome, how, said, client (who answered) and rules instead of params, toolCall
     and shows.
     """
-    assert host is None, "done there"
     if history and follow:
         raise UsageError("--history and --follow: decisions are not followed")
     there = server_of(server, journal)

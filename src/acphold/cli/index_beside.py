@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import UNREAD, opened, path_of, unread_remark
 from acphold.errors import AcpholdError, RuntimeFolderError
 from acphold.journal import Index, Journal
@@ -144,7 +144,7 @@ class IndexBeside:
 def parser() -> Parser:
     """The arguments of `index-beside`."""
     made = Parser(index_beside, "index-beside")
-    add_journal(made)
+    made.add_journal()
     return made
 
 

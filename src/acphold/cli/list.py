@@ -14,17 +14,13 @@ from msgspec.structs import replace
 from acphold.cli.command_line import (
     Exit,
     Parser,
-    a_moment,
     a_text,
     above_zero,
-    add_cwd,
-    add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
     console,
@@ -102,52 +98,37 @@ BEGIN = (
 def parser() -> Parser:
     """The arguments of `list`."""
     made = Parser(list_sessions, "list", "[OPTIONS] [WORDS...]", is_read=True)
-    made.add_argument(
+    made.add_value(
         "words",
-        metavar="WORDS",
+        "WORDS",
+        "only sessions with all of these words in title, agent and folder",
         nargs="*",
         type=a_text,
-        help="only sessions with all of these words in title, agent and folder",
     )
-    add_cwd(made)
-    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-    made.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=a_moment,
-        default=0.0,
-        help="only sessions active since 2026-01-31, or 12h, 30d, 8w ago",
-    )
-    made.add_argument(
-        "--live", action="store_true", help="only sessions that are open in an acphold process"
-    )
-    made.add_argument(
+    made.add_cwd()
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_since("only sessions active")
+    made.add_flag("--live", "only sessions that are open in an acphold process")
+    made.add_value(
         "--limit",
-        metavar="N",
+        "N",
+        f"at most this many [default: {TERMINAL_LIMIT} on a terminal, else all]",
         type=above_zero,
-        help=f"at most this many [default: {TERMINAL_LIMIT} on a terminal, else all]",
     )
-    made.add_argument(
-        "--all", dest="unprompted", action="store_true", help="include sessions without a prompt"
-    )
-    made.add_argument("--archived", action="store_true", help="include archived sessions, marked")
-    made.add_argument("--follow", action="store_true", help="then follow changes until Ctrl-C")
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
-    )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_flag("--all", "include sessions without a prompt", dest="unprompted")
+    made.add_flag("--archived", "include archived sessions, marked")
+    made.add_flag("--follow", "then follow changes until Ctrl-C")
+    made.add_json()
+    made.add_machines()
     return made
 
 
 def list_sessions(
     *,
     words: list[str],
-    host: str | None,
     cwd: str | None,
     agent: str | None,
-    since: float,
+    since: int,
     live: bool,
     limit: int | None,
     unprompted: bool,
@@ -184,7 +165,6 @@ def list_sessions(
     --limit), each later one a `session` in its current state, or the id of one that is `gone`. One
     that waits for you also has its openQuestions, as in `acphold inbox --json`.
     """
-    assert host is None, "done there"
     wanted = Wanted(
         ListFilter(
             agents=agent_keys(agent),
@@ -193,7 +173,7 @@ def list_sessions(
             archived="include" if archived else "exclude",
         ),
         tuple(word.casefold() for word in words),
-        max(0, round(since * 1000)),
+        since,
         live,
     )
     if limit is None and sys.stdout.isatty() and not as_json:

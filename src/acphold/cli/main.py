@@ -203,11 +203,11 @@ def _run(arguments: Sequence[str]) -> int:
     arguments = behind_command(arguments)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
+        from acphold.cli.command_line import SERVER_VARIABLE
         from acphold.cli.journals import exists
-        from acphold.cli.servers import VARIABLE
 
         # A person is there: they want to find a session, or do not know yet how to begin.
-        if os.environ.get(VARIABLE) or exists(None):
+        if os.environ.get(SERVER_VARIABLE) or exists(None):
             arguments = ["resume"]
         else:
             from acphold.cli.first_look import chosen
@@ -277,10 +277,10 @@ def _overview() -> Parser:
     first = "\n".join(_line(name, FIRST) for name in FIRST)
     more = "`acphold help --all` lists every command, `acphold help` the documentation."
     made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
-    made.add_argument(
+    made.add_value(
         "--journal",
-        metavar="URL",
-        help="use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
+        "URL",
+        "use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
         "or after it",
     )
     made.add_argument("--version", action="version", version=f"acphold {__version__}")

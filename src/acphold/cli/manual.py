@@ -33,12 +33,8 @@ def parser() -> Parser:
     made = Parser(
         show_help, "help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True
     )
-    made.add_argument(
-        "topic", metavar="TOPIC", nargs="*", help="a command, a page, or words of a heading"
-    )
-    made.add_argument(
-        "--all", dest="everything", action="store_true", help="list every command and exit code"
-    )
+    made.add_value("topic", "TOPIC", "a command, a page, or words of a heading", nargs="*")
+    made.add_flag("--all", "list every command and exit code", dest="everything")
     return made
 
 

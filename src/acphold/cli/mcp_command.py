@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from acphold.cli import recall
-from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened_if_any, path_of
 from acphold.errors import AcpholdError
 from acphold.extras import require
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `mcp`."""
     made = Parser(mcp, "mcp")
-    add_cwd(made)
-    add_journal(made)
+    made.add_cwd()
+    made.add_journal()
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json as json_text
 
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.token import add_grant
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.extras import require
@@ -19,8 +19,8 @@ def parser() -> Parser:
     """The arguments of `pair`."""
     made = Parser(pair, "pair")
     add_grant(made)
-    made.add_argument("--json", action="store_true", help="JSON, one line with `url` and `pair`")
-    add_journal(made)
+    made.add_flag("--json", "JSON, one line with `url` and `pair`")
+    made.add_journal()
     return made
 
 

@@ -14,8 +14,6 @@ from acphold.cli.command_line import (
     UsageError,
     a_moment,
     above_zero,
-    add_cwd,
-    add_journal,
     is_confirmed,
 )
 from acphold.cli.journals import is_live, opened, sessions
@@ -33,21 +31,19 @@ SHOWN = 20
 def parser() -> Parser:
     """The arguments of `prune`."""
     made = Parser(prune, "prune")
-    made.add_argument(
+    made.add_value(
         "--older-than",
-        metavar="WHEN",
+        "WHEN",
+        "sessions last active before 2026-01-31, or 12h, 30d, 8w ago",
         type=a_moment,
-        help="sessions last active before 2026-01-31, or 12h, 30d, 8w ago",
     )
-    made.add_argument(
-        "--keep", metavar="N", type=above_zero, help="keep the newest N of the selected sessions"
-    )
-    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-    add_cwd(made)
-    made.add_argument("--archived", action="store_true", help="include archived sessions")
-    made.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
-    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
-    add_journal(made)
+    made.add_value("--keep", "N", "keep the newest N of the selected sessions", type=above_zero)
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_cwd()
+    made.add_flag("--archived", "include archived sessions")
+    made.add_flag("--dry-run", "only print what would be deleted")
+    made.add_sure()
+    made.add_journal()
     return made
 
 
@@ -61,7 +57,7 @@ class _WantedPruning(Struct, frozen=True):
 
 def prune(
     *,
-    older_than: float | None,
+    older_than: int | None,
     keep: int | None,
     agent: str | None,
     cwd: str | None,
@@ -89,7 +85,7 @@ def prune(
         include_unprompted=older_than is not None,
         archived="include" if archived else "exclude",
     )
-    before = now_ms() if older_than is None else min(now_ms(), round(older_than * 1000))
+    before = now_ms() if older_than is None else min(now_ms(), older_than)
     found = asyncio.run(_found(journal, _WantedPruning(filter, before, keep or 0)))
     _show(found, all_of_them=dry_run)
     if not found or dry_run:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from acphold.cli.ask_input import prompt_and_stdin
-from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
 from acphold.cli.continuation import meant
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
@@ -40,20 +40,16 @@ DEEDS = ("add", "edit", "move", "drop", "hold", "go")
 def parser() -> Parser:
     """The arguments of `queue`."""
     made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|hold|go [WORDS...]]]")
-    made.add_argument(
-        "session_id", metavar="ID", nargs="?", help="the session's id, or a prefix of it"
-    )
-    made.add_argument(
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
+    made.add_value(
         "deed",
-        metavar="DO",
+        "DO",
+        "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; hold; go",
         nargs="?",
         choices=DEEDS,
-        help="add TEXT; edit N TEXT; move N [BEFORE]; drop N...; hold; go",
     )
-    made.add_argument("words", metavar="WORDS", nargs="*", help="what DO is about; see above")
-    made.add_argument(
-        "--at", metavar="TIME", type=a_later_moment, help="add, edit: begin no earlier, as 02:00"
-    )
+    made.add_value("words", "WORDS", "what DO is about; see above", nargs="*")
+    made.add_value("--at", "TIME", "add, edit: begin no earlier, as 02:00", type=a_later_moment)
     made.add_argument(
         "--on-failure",
         choices=("hold", "go-on"),
@@ -64,8 +60,8 @@ def parser() -> Parser:
         choices=("hold", "go-on"),
         help="what happens when another process opens the session [default: hold]",
     )
-    made.add_argument("--json", action="store_true", help="print the queue as JSON")
-    add_journal(made)
+    made.add_flag("--json", "print the queue as JSON")
+    made.add_journal()
     return made
 
 

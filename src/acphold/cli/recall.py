@@ -140,7 +140,7 @@ def _moment(text: str) -> int:
     from argparse import ArgumentTypeError
 
     try:
-        return max(0, round(a_moment(text) * 1000))
+        return a_moment(text)
     except ArgumentTypeError as error:
         raise UsageError(f"since: {error}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_text, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_text
 from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line
@@ -17,11 +17,9 @@ from acphold.reading.neighbours import tell_owner
 def parser() -> Parser:
     """The arguments of `rename`."""
     made = Parser(rename, "rename", "[OPTIONS] ID TITLE...")
-    made.add_argument("session_id", metavar="ID", help="the session's id, or a prefix of it")
-    made.add_argument(
-        "words", metavar="TITLE", nargs="+", type=a_text, help="the new title, quoted or not"
-    )
-    add_journal(made)
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it")
+    made.add_value("words", "TITLE", "the new title, quoted or not", nargs="+", type=a_text)
+    made.add_journal()
     return made
 
 

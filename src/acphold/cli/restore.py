@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import path_of
 from acphold.cli.stop import stop_all_of
 from acphold.cli.terminal_text import folder, visible
@@ -16,11 +16,9 @@ from acphold.journal.location import scheme_of
 def parser() -> Parser:
     """The arguments of `restore`."""
     made = Parser(restore, "restore", "[OPTIONS] FILE")
-    made.add_argument("path", metavar="FILE", help="the backup file")
-    made.add_argument(
-        "--stop", action="store_true", help="first stop the background agents of this journal"
-    )
-    add_journal(made)
+    made.add_value("path", "FILE", "the backup file")
+    made.add_flag("--stop", "first stop the background agents of this journal")
+    made.add_journal()
     return made
 
 

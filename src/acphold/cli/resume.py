@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from acphold.cli.chat import go_on
-from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_host
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.live_session import join
 from acphold.cli.move_end import (
@@ -21,9 +21,9 @@ from acphold.cli.move_end import (
     wanted_place,
 )
 from acphold.cli.places import named, place
-from acphold.cli.servers import add_server, checked, server_of
+from acphold.cli.servers import checked, server_of
 from acphold.cli.session_picker import chosen, picked
-from acphold.cli.ssh import a_host, add_host, typed_host
+from acphold.cli.ssh import typed_host
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.hub.move_places import WantedPlace
@@ -54,11 +54,9 @@ def parser() -> Parser:
         help="first bring the session ID here, with its files: from that machine over ssh, or from "
         "the `acphold serve` at this URL",
     )
-    add_cwd(made, "continue in this folder; the session moves there [default: its own]")
+    made.add_cwd("continue in this folder; the session moves there [default: its own]")
     add_place(made)
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_machines()
     return made
 
 
@@ -70,7 +68,6 @@ def resume(
     cwd: str | None,
     files: str | None,
     with_files: bool,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -93,7 +90,6 @@ def resume(
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
-    assert host is None, "done there"
     if source is None and (files is not None or not with_files):
         raise UsageError("--files and --no-files go with --from")
     if source is not None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import counted, local, on_one_line, visible
@@ -49,35 +49,25 @@ OFTEN = 3
 def parser() -> Parser:
     """The arguments of `rules`."""
     made = Parser(rules, "rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]")
-    made.add_argument(
+    made.add_value(
         "deed",
-        metavar="DO",
+        "DO",
+        "add RULE; rm N...; off; on; why ID; try RULE; suggest",
         nargs="?",
         default="list",
         choices=DEEDS,
-        help="add RULE; rm N...; off; on; why ID; try RULE; suggest",
     )
-    made.add_argument("words", metavar="WORDS", nargs="*", help="what DO is about; see above")
-    add_cwd(made, "add, try: the folder of the sessions it is for [default: this one]")
-    made.add_argument("--agent", metavar="NAME", type=a_name, help="add: for this agent alone")
-    made.add_argument(
-        "--session", metavar="ID", help="add: for this session alone, until it is revoked"
-    )
-    made.add_argument(
-        "--days", metavar="N", type=int, default=30, help="add: expires after N days [default: 30]"
-    )
-    made.add_argument("--for-good", action="store_true", help="add: until it is revoked")
-    made.add_argument(
-        "--watch", action="store_true", help="add: only note what it would have answered"
-    )
-    made.add_argument(
-        "--although",
-        action="store_true",
-        help="add: even if it would have allowed what you refused",
-    )
-    made.add_argument("--user", metavar="NAME", type=a_name, help="the rules of a user of `serve`")
-    made.add_argument("--json", action="store_true", help="list: JSON, one line for each rule")
-    add_journal(made)
+    made.add_value("words", "WORDS", "what DO is about; see above", nargs="*")
+    made.add_cwd("add, try: the folder of the sessions it is for [default: this one]")
+    made.add_value("--agent", "NAME", "add: for this agent alone", type=a_name)
+    made.add_value("--session", "ID", "add: for this session alone, until it is revoked")
+    made.add_value("--days", "N", "add: expires after N days [default: 30]", type=int, default=30)
+    made.add_flag("--for-good", "add: until it is revoked")
+    made.add_flag("--watch", "add: only note what it would have answered")
+    made.add_flag("--although", "add: even if it would have allowed what you refused")
+    made.add_value("--user", "NAME", "the rules of a user of `serve`", type=a_name)
+    made.add_flag("--json", "list: JSON, one line for each rule")
+    made.add_journal()
     return made
 
 

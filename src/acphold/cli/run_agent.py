@@ -10,7 +10,7 @@ import sys
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, add_journal, add_log
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.starts import made_here, remembered
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, DeclarationError
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `run-agent`."""
     made = Parser(run_agent, "run-agent", "[OPTIONS] MODULE:NAME")
-    made.add_argument("target", metavar="MODULE:NAME", help="the module or file with the agent")
-    add_journal(made)
-    add_log(made)
+    made.add_value("target", "MODULE:NAME", "the module or file with the agent")
+    made.add_journal()
+    made.add_log()
     return made
 
 

@@ -14,18 +14,14 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
-    a_moment,
     a_text,
     above_zero,
-    add_cwd,
-    add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.list import BEGIN, LEAST_TITLE
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
     counted,
@@ -63,41 +59,19 @@ PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
 def parser() -> Parser:
     """The arguments of `search`."""
     made = Parser(search, "search", "[OPTIONS] WORDS...", is_read=True)
-    made.add_argument(
-        "words",
-        metavar="WORDS",
-        nargs="+",
-        type=a_text,
-        help='words, "a phrase" in quotes, a beginning*',
+    made.add_value(
+        "words", "WORDS", 'words, "a phrase" in quotes, a beginning*', nargs="+", type=a_text
     )
-    made.add_argument(
-        "--rank", action="store_true", help="best match first instead of newest first"
+    made.add_flag("--rank", "best match first instead of newest first")
+    made.add_value("--in", "PART", "only messages, tools or diffs", dest="part", choices=PARTS)
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_cwd()
+    made.add_since("only entries")
+    made.add_value(
+        "--limit", "N", f"at most this many [default: {LIMIT}]", type=above_zero, default=LIMIT
     )
-    made.add_argument(
-        "--in", dest="part", choices=PARTS, metavar="PART", help="only messages, tools or diffs"
-    )
-    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-    add_cwd(made)
-    made.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=a_moment,
-        default=0.0,
-        help="only entries since 2026-01-31, or 12h, 30d, 8w ago",
-    )
-    made.add_argument(
-        "--limit",
-        metavar="N",
-        type=above_zero,
-        default=LIMIT,
-        help=f"at most this many [default: {LIMIT}]",
-    )
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
-    )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_json()
+    made.add_machines()
     return made
 
 
@@ -108,10 +82,9 @@ def search(
     part: Part | None,
     agent: str | None,
     cwd: str | None,
-    since: float,
+    since: int,
     limit: int,
     as_json: bool,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -131,12 +104,11 @@ def search(
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
     agent, cwd, title, archived, tool, excerpt and marks.
     """
-    assert host is None, "done there"
     sought = Sought(
         " ".join(words),
         agents=agent_keys(agent),
         cwd=cwd,
-        since=max(0, round(since * 1000)),
+        since=since,
         part=part,
         rank=rank,
         limit=limit,

@@ -17,8 +17,6 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
-    add_journal,
-    add_log,
 )
 from acphold.errors import SettingsError
 from acphold.extras import require
@@ -36,53 +34,39 @@ def parser() -> Parser:
     """The arguments of `serve`."""
     made = Parser(serve, "serve", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
     made.add_agent()
-    made.add_argument(
+    made.add_value(
         "--listen",
-        metavar="ADDRESS",
+        "ADDRESS",
+        "host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
         type=_address,
         default=("127.0.0.1", 8260),
-        help="host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
     )
-    made.add_argument(
-        "--url",
-        metavar="URL",
-        help="the address that others use, if it is another one: a host name, a proxy",
+    made.add_value(
+        "--url", "URL", "the address that others use, if it is another one: a host name, a proxy"
     )
-    made.add_argument(
-        "--phone",
-        action="store_true",
-        help="give it an address that a phone reaches, by tailscale, cloudflared or devtunnel",
+    made.add_flag(
+        "--phone", "give it an address that a phone reaches, by tailscale, cloudflared or devtunnel"
     )
-    made.add_argument(
+    made.add_value(
         "--proxy",
-        metavar="ADDRESS",
+        "ADDRESS",
+        "address of a reverse proxy whose X-Forwarded-For header is trusted",
         type=_proxy,
-        help="address of a reverse proxy whose X-Forwarded-For header is trusted",
     )
-    made.add_argument(
+    made.add_value(
         "--node",
-        metavar="URL",
+        "URL",
+        "the address at which other machines with the same journal reach this one",
         type=_node,
-        help="the address at which other machines with the same journal reach this one",
     )
-    made.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
-    made.add_argument("--tls-key", metavar="FILE", help="key of the TLS certificate")
-    made.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON line with `url`, `pair` and `agents`, and no QR code",
-    )
-    made.add_argument(
-        "--install",
-        action="store_true",
-        help="write a service file that starts it with the machine, and exit",
-    )
-    made.add_argument("--uninstall", action="store_true", help="remove the service file")
-    made.add_argument(
-        "--force", action="store_true", help="let --install replace a file that it did not write"
-    )
-    add_journal(made)
-    add_log(made)
+    made.add_value("--tls-cert", "FILE", "TLS certificate")
+    made.add_value("--tls-key", "FILE", "key of the TLS certificate")
+    made.add_flag("--json", "print one JSON line with `url`, `pair` and `agents`, and no QR code")
+    made.add_flag("--install", "write a service file that starts it with the machine, and exit")
+    made.add_flag("--uninstall", "remove the service file")
+    made.add_flag("--force", "let --install replace a file that it did not write")
+    made.add_journal()
+    made.add_log()
     return made
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from acphold.cli.command_line import Parser, UsageError
+from acphold.cli.command_line import SERVER_VARIABLE, Parser, UsageError
 from acphold.cli.terminal_text import on_one_line
 from acphold.extras import require
-
-VARIABLE: Final = "ACPHOLD_SERVER"
-"""Names the server if no option names a server or a journal."""
 
 
 class FarServer(NamedTuple):
@@ -28,20 +25,10 @@ class FarServer(NamedTuple):
         return f" --server {shlex.quote(on_one_line(self.url.partition('#')[0].rstrip('/')))}"
 
 
-def add_server(parser: Parser) -> None:
-    """Add `--server URL`; None by default."""
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        help="use the sessions of this `acphold serve`: its URL, or the name of a paired server "
-        f"[default: {VARIABLE}]",
-    )
-
-
 def add_ca(parser: Parser, when: str) -> None:
     """Add `--ca FILE`; None by default. Other commands trust what pairing trusted."""
-    parser.add_argument(
-        "--ca", metavar="FILE", help=f"{when}: also trust the certificates in this file; remembered"
+    parser.add_value(
+        "--ca", "FILE", f"{when}: also trust the certificates in this file; remembered"
     )
 
 
@@ -51,7 +38,7 @@ def server_of(
     """Return the server that is meant; None for this machine. UsageError, SettingsError."""
     if given is not None and journal is not None:
         raise UsageError("--server and --journal cannot be combined: a server has its own journal")
-    named = given if given is not None or journal is not None else os.environ.get(VARIABLE)
+    named = given if given is not None or journal is not None else os.environ.get(SERVER_VARIABLE)
     if not named:
         if ca is not None:
             raise UsageError("--ca goes with --server")

@@ -67,27 +67,15 @@ STYLES = {"+": "added", "-": "removed", "@": "faint"}
 def parser() -> Parser:
     """The arguments of `setup`."""
     made = Parser(setup, "setup", "[OPTIONS] [EDITOR [AGENT | -- CMD...]]", runs_program=True)
-    made.add_argument(
-        "editor",
-        metavar="EDITOR",
-        nargs="?",
-        choices=[*EDITORS],
-        help=f"one of {', '.join(EDITORS)}",
+    made.add_value(
+        "editor", "EDITOR", f"one of {', '.join(EDITORS)}", nargs="?", choices=[*EDITORS]
     )
     made.add_agent()
-    made.add_argument(
-        "--as", dest="title", metavar="NAME", type=a_name, help="the agent's name in the editor"
-    )
-    made.add_argument(
-        "--file", metavar="FILE", help="the editor's settings file, if it is not in the usual place"
-    )
-    made.add_argument(
-        "--existing",
-        action="store_true",
-        help="put acphold in front of the agents that the editor has",
-    )
-    made.add_argument("--remove", action="store_true", help="remove the entry, or acphold, again")
-    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+    made.add_value("--as", "NAME", "the agent's name in the editor", dest="title", type=a_name)
+    made.add_value("--file", "FILE", "the editor's settings file, if it is not in the usual place")
+    made.add_flag("--existing", "put acphold in front of the agents that the editor has")
+    made.add_flag("--remove", "remove the entry, or acphold, again")
+    made.add_sure()
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json as json_text
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import visible
@@ -18,16 +18,12 @@ from acphold.reading.local_reader import LocalReader
 def parser() -> Parser:
     """The arguments of `share`."""
     made = Parser(share, "share", "[OPTIONS] [ID]")
-    made.add_argument(
-        "session_id", metavar="ID", nargs="?", help="a session's id, or a prefix of it"
-    )
-    made.add_argument(
-        "--with", metavar="USER", dest="user", type=a_name, help="a user of `acphold token`"
-    )
-    made.add_argument("--prompt", action="store_true", help="they may also prompt and answer")
-    made.add_argument("--stop", action="store_true", help="stop sharing it")
-    made.add_argument("--json", action="store_true", help="JSON, one line for each share")
-    add_journal(made)
+    made.add_value("session_id", "ID", "a session's id, or a prefix of it", nargs="?")
+    made.add_value("--with", "USER", "a user of `acphold token`", dest="user", type=a_name)
+    made.add_flag("--prompt", "they may also prompt and answer")
+    made.add_flag("--stop", "stop sharing it")
+    made.add_flag("--json", "JSON, one line for each share")
+    made.add_journal()
     return made
 
 

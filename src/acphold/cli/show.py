@@ -7,12 +7,11 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.places import place
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_name
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     age,
     console,
@@ -42,29 +41,13 @@ AROUND = 4
 def parser() -> Parser:
     """The arguments of `show`."""
     made = Parser(show, "show", "[OPTIONS] [ID]", is_read=True)
-    made.add_argument(
-        "session_id",
-        metavar="ID",
-        nargs="?",
-        help="the session's id, or a prefix of it; with @SEQ, one entry",
+    made.add_value(
+        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one entry", nargs="?"
     )
-    made.add_argument(
-        "--full", action="store_true", help="whole tool output; with @SEQ, the whole turn"
-    )
-    made.add_argument(
-        "--follow",
-        action="store_true",
-        help="print the last turn, then follow the session while it runs",
-    )
-    made.add_argument(
-        "--json",
-        dest="as_json",
-        action="store_true",
-        help="print JSON, one object per journal entry",
-    )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_flag("--full", "whole tool output; with @SEQ, the whole turn")
+    made.add_flag("--follow", "print the last turn, then follow the session while it runs")
+    made.add_json("one object per journal entry")
+    made.add_machines()
     return made
 
 
@@ -74,7 +57,6 @@ def show(
     full: bool,
     follow: bool,
     as_json: bool,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -91,7 +73,6 @@ def show(
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
     it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.
     """
-    assert host is None, "done there"
     if follow and full:
         raise UsageError("use --follow or --full, not both")
     source = reading(server_of(server, journal), journal)

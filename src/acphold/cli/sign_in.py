@@ -37,7 +37,7 @@ def parser() -> Parser:
     made = Parser(
         sign_in, "sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
     )
-    made.add_argument("--method", metavar="ID", help="use this sign-in method without asking")
+    made.add_value("--method", "ID", "use this sign-in method without asking")
     return made
 
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from acphold.cli.command_line import Parser, UsageError
+from acphold.cli.command_line import HOST, Parser, UsageError, a_host
 from acphold.cli.packed_words import TYPED_HOST, packed
 from acphold.cli.servers import add_ca, checked
 from acphold.cli.terminal_text import on_one_line
@@ -31,23 +31,15 @@ some login shell reads there: no quote, no `!` or line break (csh), no backslash
 """
 
 
-def add_host(parser: Parser) -> None:
-    """Add `--host HOST`; None by default."""
-    parser.add_argument(
-        "--host", metavar="HOST", type=a_host, help="run this command on that machine, over ssh"
-    )
-
-
 def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return the host given with `--host` and the other arguments; None without a host.
 
     Raises UsageError for unusable arguments.
     """
-    flags = {flag for item in parser.actions for flag in item.option_strings}
-    host = parser.read(arguments).get("host")
-    if "--host" not in flags or not host:
+    read = parser.read(arguments)
+    if not (host := read.get(HOST)):
         return None
-    if parser.read(arguments).get("server") is not None:
+    if read.get("server") is not None:
         raise UsageError("--host and --server are two ways to another machine; name one")
     rest: list[str] = []
     words = iter(arguments)
@@ -59,14 +51,6 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
         elif not word.startswith("--host="):
             rest.append(word)
     return str(host), rest
-
-
-def a_host(text: str) -> str:
-    """Parse an option that takes a machine, as `ssh` knows it."""
-    if not text or text.startswith("-"):
-        # ssh would read it as an option, and some options run a program.
-        raise UsageError(f"{text!r} is no host; give one as `ssh` takes it: user@machine")
-    return text
 
 
 def typed_host() -> str:
@@ -106,11 +90,11 @@ def parser() -> Parser:
     """The arguments of `connect`."""
     usage = "{URL | HOST {AGENT | -- CMD...}}"
     made = Parser(connect, "connect", usage, runs_program=True)
-    made.add_argument(
+    made.add_value(
         "host",
-        metavar="HOST",
+        "HOST",
+        "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
         type=a_host,
-        help="a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
     )
     made.add_agent()
     add_ca(made, "for a URL")

@@ -11,11 +11,10 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.settings import agent_name
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import JournalError
 from acphold.journal import At, Silent
@@ -34,23 +33,20 @@ LOOK_SECONDS = 0.02
 def parser() -> Parser:
     """The arguments of `stop`."""
     made = Parser(stop, "stop", "[OPTIONS] [ID]")
-    made.add_argument("session_id", metavar="ID", nargs="?", help="a running session")
-    made.add_argument(
-        "--all", dest="everything", action="store_true", help="stop every background process"
-    )
-    add_host(made)
-    add_journal(made)
+    made.add_value("session_id", "ID", "a running session", nargs="?")
+    made.add_flag("--all", "stop every background process", dest="everything")
+    made.add_host()
+    made.add_journal()
     return made
 
 
-def stop(*, session_id: str | None, everything: bool, host: str | None, journal: str | None) -> int:
+def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
     """Stop background agents.
 
     With ID, stops the process that runs this session, and its other sessions with it. Without ID,
     stops the background process if there is only one. Running turns are cancelled first. The
     conversations stay in the journal and can be loaded again.
     """
-    assert host is None, "done there"
     if session_id is not None and everything:
         raise UsageError("use ID or --all, not both")
     return asyncio.run(_stop(session_id, everything, journal))

@@ -12,10 +12,8 @@ from acphold.cli.command_line import (
     Exit,
     Parser,
     UsageError,
-    a_moment,
     a_name,
     above_zero,
-    add_journal,
 )
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.terminal_text import age, visible
@@ -36,42 +34,30 @@ def parser() -> Parser:
     made = Parser(token, "token", "[OPTIONS] {list | create | audit | revoke ID...}")
     actions = ("list", "create", "audit", "revoke")
     made.add_argument("action", choices=actions, help="what to do")
-    made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as shown by `list`")
-    made.add_argument("--name", metavar="NAME", type=a_name, help="a label, such as `phone`")
+    made.add_value("ids", "ID", "a token's id, as shown by `list`", nargs="*")
+    made.add_value("--name", "NAME", "a label, such as `phone`", type=a_name)
     add_grant(made)
-    made.add_argument(
-        "--node",
-        action="store_true",
-        help="for other machines with the same journal, not for a person",
-    )
-    made.add_argument("--session", metavar="ID", help="only for this session")
-    made.add_argument(
-        "--since",
-        metavar="TIME",
-        type=a_moment,
-        help="with `audit`: only since a date, or 12h, 30d, 8w ago",
-    )
-    made.add_argument("--days", metavar="N", type=above_zero, help="days until it expires")
-    made.add_argument("--json", action="store_true", help="JSON, one line for each token")
-    add_journal(made)
+    made.add_flag("--node", "for other machines with the same journal, not for a person")
+    made.add_value("--session", "ID", "only for this session")
+    made.add_since("with `audit`: only")
+    made.add_value("--days", "N", "days until it expires", type=above_zero)
+    made.add_flag("--json", "JSON, one line for each token")
+    made.add_journal()
     return made
 
 
 def add_grant(parser: Parser) -> None:
     """Add `--user` and `--scope`: the sessions that a token or a device sees, and its rights."""
-    parser.add_argument(
-        "--user",
-        metavar="NAME",
-        type=a_name,
-        help="the user it belongs to [default: whoever runs the server]",
+    parser.add_value(
+        "--user", "NAME", "the user it belongs to [default: whoever runs the server]", type=a_name
     )
-    parser.add_argument(
+    parser.add_value(
         "--scope",
-        metavar="SCOPE",
+        "SCOPE",
+        "watch, prompt, answer, manage, rules or files; repeatable [default: all]",
         dest="scopes",
         action="append",
         choices=SCOPES,
-        help="watch, prompt, answer, manage, rules or files; repeatable [default: all]",
     )
 
 
@@ -85,7 +71,7 @@ def token(
     node: bool,
     session: str | None,
     days: int | None,
-    since: float | None,
+    since: int,
     json: bool,
     journal: str | None,
 ) -> int:
@@ -112,7 +98,7 @@ def token(
     """
     if action != "create" and (name, user, scopes, session, days) != (None,) * 5:
         raise UsageError("--name, --user, --scope, --session and --days go with `create`")
-    if action != "audit" and since is not None:
+    if action != "audit" and since:
         raise UsageError("--since goes with `audit`")
     if bool(ids) is not (action == "revoke"):
         raise UsageError("IDs go with `revoke`, which needs one")
@@ -172,11 +158,11 @@ def _deed(deed: str, token: AccessToken) -> Deed:
     return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
 
 
-async def _audit(location: str | None, since: float | None, *, json: bool) -> int:
+async def _audit(location: str | None, since: int, *, json: bool) -> int:
     deeds: list[Deed] = []
     async with opened_if_any(location) as journal:
         if journal is not None:
-            deeds = await journal.access.deeds(int((since or 0) * 1000), MOST_DEEDS)
+            deeds = await journal.access.deeds(since, MOST_DEEDS)
     for each in deeds:
         when = iso_time(each.at)
         if json:

@@ -11,13 +11,12 @@ from typing import get_args
 
 from msgspec.structs import astuple, replace
 
-from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, above_zero
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT
 from acphold.cli.readers import reading
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
-from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
     console,
@@ -50,35 +49,25 @@ LEAST_NAME = 12
 def parser() -> Parser:
     """The arguments of `usage`."""
     made = Parser(usage, "usage", is_read=True)
-    made.add_argument(
+    made.add_value(
         "--by",
+        "WHAT",
+        "group by agent, day, folder, model or session [default: agent]",
         dest="grouping",
         choices=GROUPINGS,
         default="agent",
-        metavar="WHAT",
-        help="group by agent, day, folder, model or session [default: agent]",
     )
-    made.add_argument("--agent", metavar="NAME", help="only this agent")
-    add_cwd(made)
-    made.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=a_moment,
-        default=0.0,
-        help="only usage since 2026-01-31, or 12h, 30d, 8w ago",
-    )
-    made.add_argument(
+    made.add_value("--agent", "NAME", "only this agent")
+    made.add_cwd()
+    made.add_since("only usage")
+    made.add_value(
         "--limit",
-        metavar="N",
+        "N",
+        f"at most this many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
         type=above_zero,
-        help=f"at most this many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
     )
-    made.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
-    )
-    add_host(made)
-    add_server(made)
-    add_journal(made)
+    made.add_json()
+    made.add_machines()
     return made
 
 
@@ -87,10 +76,9 @@ def usage(
     grouping: Grouping,
     agent: str | None,
     cwd: str | None,
-    since: float,
+    since: int,
     limit: int | None,
     as_json: bool,
-    host: str | None,
     server: str | None,
     journal: str | None,
 ) -> int:
@@ -105,13 +93,11 @@ def usage(
     inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
     means not reported.
     """
-    assert host is None, "done there"
-    since_ms = max(0, round(since * 1000))
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
     source = reading(server_of(server, journal), journal)
     try:
-        asyncio.run(_usage(source, journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
+        asyncio.run(_usage(source, journal, grouping, agent, cwd, since, limit, as_json=as_json))
     except NoJournalError as none:
         print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
@@ -71,7 +71,7 @@ def parser() -> Parser:
         action="store_true",
         help="Markdown for a pull request, without secrets, home paths and addresses",
     )
-    add_journal(made)
+    made.add_journal()
     return made
 
 

@@ -17,9 +17,6 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
-    add_journal,
-    add_log,
-    add_options,
     seconds_above_zero,
 )
 from acphold.cli.log import start_log
@@ -78,11 +75,11 @@ def parser() -> Parser:
     """The arguments of `wrap`."""
     usage = "[OPTIONS] {AGENT | -- CMD...}"
     made = Parser(_without_program, "wrap", usage, runs_program=True, takes_agent=True)
-    made.add_argument(
+    made.add_value(
         "--name",
-        metavar="NAME",
+        "NAME",
+        "store the agent's sessions under this name, whatever it calls itself",
         type=a_name,
-        help="store the agent's sessions under this name, whatever it calls itself",
     )
     made.add_argument(
         "--background",
@@ -90,47 +87,41 @@ def parser() -> Parser:
         default=False,
         help="keep the agent and its sessions running when the editor closes",
     )
-    made.add_argument(
-        "--recall",
-        action="store_true",
-        help="give the agent the tools of `acphold mcp`, to search and read earlier sessions",
+    made.add_flag(
+        "--recall", "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
     )
-    add_journal(made)
-    add_options(made, ServeOptions, only=TYPED)
-    add_log(made)
+    made.add_journal()
+    made.add_options(ServeOptions, only=TYPED)
+    made.add_log()
     return made
 
 
 def settings_parser() -> Parser:
     """The options of `wrap`, and those that only the settings file has."""
     made = parser()
-    made.add_argument(
-        "--no-import",
-        action="store_true",
-        help="do not import this agent's other conversations of the last 30 days",
+    made.add_flag(
+        "--no-import", "do not import this agent's other conversations of the last 30 days"
     )
-    made.add_argument(
-        "--recall-folder",
-        action="store_true",
-        help="as `recall`, but only for sessions of the folder that a session is in",
+    made.add_flag(
+        "--recall-folder", "as `recall`, but only for sessions of the folder that a session is in"
     )
-    made.add_argument(
+    made.add_value(
         "--linger",
-        metavar="SECONDS",
+        "SECONDS",
+        "how long an idle agent in the background, or of `serve`, keeps running with no "
+        "client, turn or question [default: 600]",
         type=seconds_above_zero,
         default=600.0,
-        help="how long an idle agent in the background, or of `serve`, keeps running with no "
-        "client, turn or question [default: 600]",
     )
-    made.add_argument(
+    made.add_value(
         "--start-timeout",
-        metavar="SECONDS",
+        "SECONDS",
+        f"how long the agent may take to answer `initialize` [default: {START_SECONDS:g}]",
         type=seconds_above_zero,
         default=START_SECONDS,
-        help=f"how long the agent may take to answer `initialize` [default: {START_SECONDS:g}]",
     )
     others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
-    add_options(made, ServeOptions, only=others)
+    made.add_options(ServeOptions, only=others)
     return made
 
 
