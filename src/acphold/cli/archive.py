@@ -22,7 +22,7 @@ def parser() -> Parser:
     return made
 
 
-def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) -> int:
+async def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) -> int:
     """Hide sessions from the list.
 
     An archived session is in no list, here or in an editor, until `archive --undo` or the next
@@ -30,28 +30,19 @@ def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) 
     `search` and an editor that knows its id still find it. Clients that have it open are not
     affected. If one of the IDs matches no session or several, nothing changes.
     """
-    changed, others = asyncio.run(_put(journal, session_ids, archived=not undo))
-    if changed:
-        some = counted(changed, "session")
+    async with opened(journal) as kept:
+        does = "brings it back" if undo else "archives it"
+        rows = [await named(LocalReader(kept), given, does) for given in session_ids]
+        found = {row.session_id for row in rows if row.archived is undo}
+        for session_id in found:
+            await kept.change(session_id, RowChange(archived=not undo))
+        # If one is live, its next prompt has to bring it back, however soon it comes.
+        owners = {session_id: await kept.owner(session_id) for session_id in found}
+        await asyncio.gather(*(tell_owner(whose, it) for it, whose in owners.items()))
+    if found:
+        some = counted(len(found), "session")
         print(f"{some} back in the list." if undo else f"Archived {some}.")
-    if others:
+    if others := len({row.session_id for row in rows} - found):
         state = "not archived" if undo else "already archived"
         print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
     return Exit.OK
-
-
-async def _put(location: str | None, session_ids: list[str], *, archived: bool) -> tuple[int, int]:
-    """Archive all of these sessions or none of them; or bring them back. Return how many changed,
-    and how many were in that state already."""
-    async with opened(location) as journal:
-        does = "archives it" if archived else "brings it back"
-        rows = [await named(LocalReader(journal), given, does) for given in session_ids]
-        found = {row.session_id for row in rows if row.archived != archived}
-        for session_id in found:
-            await journal.change(session_id, RowChange(archived=archived))
-        # If one is live, its next prompt has to bring it back, however soon it comes.
-        owners = {session_id: await journal.owner(session_id) for session_id in found}
-        await asyncio.gather(
-            *(tell_owner(whose, session_id) for session_id, whose in owners.items())
-        )
-    return len(found), len({row.session_id for row in rows} - found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from datetime import datetime
 
@@ -20,7 +19,7 @@ def parser() -> Parser:
     return made
 
 
-def backup(*, path: str, force: bool, journal: str | None) -> int:
+async def backup(*, path: str, force: bool, journal: str | None) -> int:
     """Back up the journal while sessions run.
 
     The copy is a snapshot of one moment. It is checked, replaces FILE only when it is complete, and
@@ -31,20 +30,13 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
     elif path.endswith("/"):
         raise UsageError(f"there is no folder {path}")
-    copied = asyncio.run(_backup(journal, path, target, force=force))
+    async with opened(journal) as found:
+        instead = "back it up as your other databases; `acphold copy-journal` has it in a file, too"
+        file = file_of(found, "backup", instead)
+        _look_at(target, path, file.path, force=force)
+        copied = await file.copy_to(target)
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
     return Exit.OK
-
-
-async def _backup(location: str | None, path: str, target: str, *, force: bool) -> int:
-    async with opened(location) as journal:
-        file = file_of(
-            journal,
-            "backup",
-            "back it up as your other databases; `acphold copy-journal` has it in a file, too",
-        )
-        _look_at(target, path, file.path, force=force)
-        return await file.copy_to(target)
 
 
 def _look_at(target: str, path: str, journal: str, *, force: bool) -> None:

@@ -24,8 +24,7 @@ from acphold.cli.continuation import (
 )
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
-from acphold.cli.live_session import Left, join
-from acphold.cli.screen_session import Seat
+from acphold.cli.screen_session import Left, Seat, join
 from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of

@@ -15,7 +15,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -83,7 +83,8 @@ class NothingChosen(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads the arguments of one command; `execute` is called with them, by name.
+    """Reads the arguments of one command; `execute`, which may be a coroutine function, is called
+    with them, by name.
 
     The docstring of `execute` is the help. With `runs_program` the words after `--` are not
     ours: `execute` gets them as `program`. With `takes_agent` as well, the name of an agent of the
@@ -93,7 +94,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(
         self,
-        execute: Callable[..., int],
+        execute: Callable[..., int] | Callable[..., Coroutine[Any, Any, int]],
         name: str,
         usage: str = "[OPTIONS]",
         *,
@@ -153,15 +154,23 @@ class Parser(argparse.ArgumentParser):
         # Output that is followed as it comes has no end that a pager could wait for.
         paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
         if not paged or not sys.stdout.isatty():
-            return self.execute(**read)
+            return self._executed(read)
         from acphold.cli.terminal_text import LINE_TERMINALS
         from acphold.screen.pager import output_paged
 
         if os.environ.get("TERM") in LINE_TERMINALS:
-            return self.execute(**read)
+            return self._executed(read)
         with output_paged():
-            return self.execute(**read)
+            return self._executed(read)
         return Exit.OK  # the person closed the pager before the command was done
+
+    def _executed(self, arguments: dict[str, object]) -> int:
+        code = self.execute(**arguments)
+        if isinstance(code, int):
+            return code
+        import asyncio  # late: `--help` and `--version` do without
+
+        return asyncio.run(code)
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """Return the arguments by name, defaults included; raises UsageError."""

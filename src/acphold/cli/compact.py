@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 
@@ -22,7 +21,7 @@ def parser() -> Parser:
     return made
 
 
-def compact(*, journal: str | None) -> int:
+async def compact(*, journal: str | None) -> int:
     """Reclaim disk space from deleted sessions.
 
     Deleted sessions leave free space in the file; part of it is kept for new sessions, the rest is
@@ -31,7 +30,12 @@ def compact(*, journal: str | None) -> int:
     A journal made by an earlier release is rewritten once: then nobody else may have it open, and
     it needs up to twice its size meanwhile.
     """
-    path, before, given = asyncio.run(_give_back(journal))
+    async with opened(journal) as found:
+        file = file_of(found, "compact", "a database gives room back by itself (VACUUM)")
+        path, before = file.path, os.path.getsize(file.path)
+        while await found.index.tidy(STEP_SECONDS):
+            pass
+        given = await file.give_back()
     if given is None:
         print("Rewriting the journal, once …", file=sys.stderr)
         stores.rewrite(journal)
@@ -47,13 +51,3 @@ def compact(*, journal: str | None) -> int:
     else:
         print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")
     return Exit.OK
-
-
-async def _give_back(location: str | None) -> tuple[str, int, int | None]:
-    """Return the file, its size before, and the bytes given back; None if a rewrite is needed."""
-    async with opened(location) as journal:
-        file = file_of(journal, "compact", "a database gives room back by itself (VACUUM)")
-        before = os.stat(file.path).st_size
-        while await journal.index.tidy(STEP_SECONDS):
-            pass
-        return file.path, before, await file.give_back()

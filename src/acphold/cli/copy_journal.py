@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Self
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.terminal_text import counted, visible
+from acphold.cli.terminal_text import counted, progress_bars, visible
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 MOST_NAMED = 20
 """Most sessions that are named because they were not copied to their end; others are counted."""
@@ -34,7 +29,7 @@ def parser() -> Parser:
     return made
 
 
-def copy_journal(*, source: str, target: str) -> int:
+async def copy_journal(*, source: str, target: str) -> int:
     """Copy all sessions into another journal.
 
     Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
@@ -46,7 +41,7 @@ def copy_journal(*, source: str, target: str) -> int:
     """
     if source == target:
         raise UsageError("FROM and TO are the same journal")
-    became = asyncio.run(_copy(source, target))
+    became = await _copy(source, target)
     new, grown, same = became["new"], became["grown"], became["same"]
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
@@ -64,10 +59,11 @@ async def _copy(source: str, target: str) -> Counter[Became]:
     try:
         written = open_journal(target)
         try:
-            paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}  # noqa: ASYNC240
+            paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
             if len(paths) == 1 and read.file and written.file:
                 raise UsageError("FROM and TO are the same journal")
-            with _Progress() as progress:
+            progress = _Progress()
+            with progress.bar:
                 became = await copy_all(read, written, progress.told, progress.expect)
             for session_id, told in [*progress.not_copied.items()][:MOST_NAMED]:
                 print(visible(f"{session_id} {told}"), file=sys.stderr)
@@ -81,36 +77,20 @@ async def _copy(source: str, target: str) -> Counter[Became]:
 
 
 class _Progress:
-    """A bar on a terminal, nothing elsewhere; also keeps why sessions were not copied."""
+    """A bar on a terminal; also keeps why sessions were not copied."""
 
     def __init__(self) -> None:
         self.not_copied: dict[str, str] = {}
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        self.bar = progress_bars()
+        self._task = self.bar.add_task("sessions", total=None)
 
     def expect(self, sessions: int) -> None:
         """Expect this many sessions."""
-        if self._bar:
-            self._task = self._bar.add_task("sessions", total=sessions)
+        self.bar.update(self._task, total=sessions)
 
     def told(self, session_id: str, became: Became) -> None:
         """Note that one session is done."""
         self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
         if became in NOT_COPIED:
             self.not_copied[session_id] = NOT_COPIED[became]
-        if self._bar and self._task is not None:
-            self._bar.advance(self._task)
+        self.bar.advance(self._task)

@@ -31,7 +31,7 @@ def parser() -> Parser:
     return Parser(demo_agent, "demo-agent", "")
 
 
-def demo_agent() -> int:
+async def demo_agent() -> int:
     """A scripted offline agent to try acphold with.
 
     It speaks ACP on stdio and has no sessions of its own: put it behind `acphold wrap`.
@@ -49,12 +49,8 @@ def demo_agent() -> int:
             "`acphold wrap -- acphold demo-agent` in your editor's settings",
             file=sys.stderr,
         )
-    asyncio.run(_serve())
-    return Exit.OK
-
-
-async def _serve() -> None:
     await DemoAgent(stdio_transport(), Memory()).serve()
+    return Exit.OK
 
 
 class DemoScript(Script):

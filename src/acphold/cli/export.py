@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from typing import TextIO
 
 from msgspec import Struct
@@ -72,7 +71,7 @@ def parser() -> Parser:
     return made
 
 
-def export(
+async def export(
     *,
     session_ids: list[str],
     everything: bool,
@@ -115,8 +114,19 @@ def export(
     redaction = Redaction() if redact else None
     names = session_ids if everything or session_ids else [None]
     wanted = Wanted(fitting, since=since)
-    source = reading(server_of(server, journal), journal)
-    asyncio.run(_export(source, names, wanted, place, redaction, passes_over=everything))
+    async with reading(server_of(server, journal), journal) as reader:
+        rows = await _rows(reader, names, wanted)
+        writing = _Writing(reader.entries, place.form, redaction, passes_over=everything)
+        if place.path is None:
+            await writing.print(rows)
+        elif place.is_folder:
+            await writing.fill(destination.folder(place.path), rows)
+        else:
+            with destination.replaced(place.path) as file:
+                await writing.write(rows, file)
+    if place.path is not None or not rows:
+        where = f" to {folder(place.path)}" if place.path and rows else ""
+        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
     if redaction:
         _tell(redaction, report)
     return Exit.OK
@@ -158,30 +168,6 @@ async def _rows(
 
 
 # -- writing ------------------------------------------------------------------------------------
-
-
-async def _export(
-    source: AbstractAsyncContextManager[SessionReader],
-    names: Sequence[str | None],
-    wanted: Wanted,
-    place: _Place,
-    redaction: Redaction | None,
-    *,
-    passes_over: bool,
-) -> None:
-    async with source as reader:
-        rows = await _rows(reader, names, wanted)
-        writing = _Writing(reader.entries, place.form, redaction, passes_over=passes_over)
-        if place.path is None:
-            await writing.print(rows)
-        elif place.is_folder:
-            await writing.fill(destination.folder(place.path), rows)
-        else:
-            with destination.replaced(place.path) as file:
-                await writing.write(rows, file)
-    if place.path is not None or not rows:
-        where = f" to {folder(place.path)}" if place.path and rows else ""
-        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
 
 
 class _Writing:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from acphold.agents import AgentRequest, Event
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import (
@@ -42,7 +40,7 @@ def parser() -> Parser:
     return made
 
 
-def handoff(
+async def handoff(
     *,
     session_id: str,
     name: str | None,
@@ -68,30 +66,19 @@ def handoff(
         raise UsageError("no agent's command behind `--`, as in `acphold handoff ID -- CMD`")
     require_folder(cwd)
     start_timeout: float = options_of(chosen)["start_timeout"]
-    asyncio.run(_hand_off(journal, session_id, name, chosen.command, cwd, start_timeout))
-    return Exit.OK
-
-
-async def _hand_off(
-    location: str | None,
-    text: str,
-    name: str | None,
-    program: tuple[str, ...],
-    cwd: str | None,
-    start_timeout: float,
-) -> None:
-    async with opened(location) as journal:
-        found = await place(LocalReader(journal), text, "hands it off")
-        agent = await _key(program, name, start_timeout) if program else name or ""
+    async with opened(journal) as kept:
+        found = await place(LocalReader(kept), session_id, "hands it off")
+        agent = await _key(chosen.command, name, start_timeout) if chosen.command else name or ""
         if agent == found.row.agent:
             raise UsageError(
                 f"this is a session of {on_one_line(agent)} already; "
-                f"`acphold fork {text}` makes a copy of it"
+                f"`acphold fork {session_id}` makes a copy of it"
             )
-        made = await fork(journal, found.row, at=found.seq, agent=agent, cwd=cwd)
+        made = await fork(kept, found.row, at=found.seq, agent=agent, cwd=cwd)
         print(visible(made.session_id))
-        print(await told(journal, found.row, made))
+        print(await told(kept, found.row, made))
         print("  it is handed off with your next prompt there")
+    return Exit.OK
 
 
 async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from acphold.cli.command_line import (
 from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing, finished
 from acphold.cli.journals import opened, opened_if_any, path_of, unread_remark
-from acphold.cli.terminal_text import counted, visible, visible_json
+from acphold.cli.terminal_text import counted, progress_bars, visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
     NAMES,
@@ -51,7 +51,7 @@ from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import TaskID
 
     from acphold.journal import Journal
 
@@ -226,7 +226,8 @@ class _Run:
         try:
             intake = Intake(journal, self._selection)
             with Indexing(location) as indexing:
-                with _ImportBars(quiet=as_json) as progress:
+                progress = _ImportBars(quiet=as_json)
+                with progress.bars:
                     await self._take_all(intake, progress, indexing, watch=watch)
                     await give_up_lost(journal)
                 self.report(as_json=as_json)
@@ -376,36 +377,19 @@ class _Run:
 
 
 class _ImportBars:
-    """A bar for each agent on a terminal; nothing elsewhere."""
+    """A bar for each agent, on a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._bars: Progress | None = None
+        self.bars = progress_bars(quiet=quiet)
         self._tasks: dict[str, TaskID] = {}
-        if not quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bars = Progress(console=Console(stderr=True), transient=True)
-
-    def __enter__(self) -> Self:
-        if self._bars:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bars:
-            self._bars.stop()
 
     def expect(self, name: str) -> None:
         """Expect one more conversation of this agent."""
-        if self._bars:
-            task = self._tasks.get(name)
-            if task is None:
-                task = self._tasks[name] = self._bars.add_task(name, total=0)
-            total = self._bars.tasks[task].total or 0
-            self._bars.update(task, total=total + 1)
+        if name not in self._tasks:
+            self._tasks[name] = self.bars.add_task(name, total=0)
+        task = self._tasks[name]
+        self.bars.update(task, total=(self.bars.tasks[task].total or 0) + 1)
 
     def advance(self, name: str) -> None:
         """Advance by one conversation of this agent."""
-        if self._bars:
-            self._bars.advance(self._tasks[name])
+        self.bars.advance(self._tasks[name])

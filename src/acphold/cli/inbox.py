@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -54,7 +53,7 @@ def parser() -> Parser:
     return made
 
 
-def inbox(
+async def inbox(
     *,
     only_lists: bool,
     follow: bool,
@@ -89,13 +88,13 @@ def inbox(
     source = reading(there, journal)
     try:
         if history:
-            asyncio.run(_history(source, limit, as_json=as_json))
+            await _history(source, limit, as_json=as_json)
         elif as_json or only_lists or not on_terminal():
-            asyncio.run(_printed(source, follow=follow, as_json=as_json))
+            await _printed(source, follow=follow, as_json=as_json)
         else:
             from acphold.cli.inbox_answers import answer_all  # late: it brings the screen
 
-            return asyncio.run(answer_all(source, there, journal, follow=follow))
+            return await answer_all(source, there, journal, follow=follow)
     except NoJournalError:
         print(NOTHING, file=sys.stderr)
     return Exit.OK

@@ -6,8 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from acphold.cli.settings import agent_name
-from acphold.cli.terminal_text import counted, folder, on_one_line, short_age
-from acphold.cli.this_terminal import this_terminal
+from acphold.cli.terminal_text import counted, folder, on_one_line, short_age, this_terminal
 from acphold.history.queue_words import held_prompts
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow

@@ -148,36 +148,32 @@ def parser() -> Parser:
     return made
 
 
-def index_beside(*, journal: str | None) -> int:
+async def index_beside(*, journal: str | None) -> int:
     """Index what an import brings, until stdin ends and nothing is left.
 
     Internal: `import` and `search` start it. A journal has at most one.
     """
-    asyncio.run(_index_beside(path_of(journal)))
-    return Exit.OK
-
-
-async def _index_beside(path: str) -> None:
-    """Index what lags until nobody brings more, unless another process does that already."""
+    path = path_of(journal)
     with suppress(TimeoutError):
-        async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
+        async with opened(path) as found, asyncio.timeout(BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
             while (held := alone(path)) is not None:
                 try:
                     is_left = False
-                    while (lagging := await journal.index.catch_up(STEP_SECONDS)) or not is_left:
+                    while (lagging := await found.index.catch_up(STEP_SECONDS)) or not is_left:
                         if not is_left and (is_left := _has_ended()):
                             os.nice(NICENESS)
-                            async for _ in reading_on(journal):
+                            async for _ in reading_on(found):
                                 pass
                         elif not lagging:
                             await asyncio.sleep(LOOK_SECONDS)
-                    while await journal.index.tidy(STEP_SECONDS):
+                    while await found.index.tidy(STEP_SECONDS):
                         pass
                 finally:
                     os.close(held)
-                if not await journal.index.catch_up(0):
-                    return
+                if not await found.index.catch_up(0):
+                    break
+    return Exit.OK
 
 
 async def reading_on(journal: Journal) -> AsyncIterator[int]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial, wraps
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -123,7 +121,24 @@ def parser() -> Parser:
     return made
 
 
-def list_sessions(
+def tells_how_to_begin(
+    command: Callable[..., Coroutine[Any, Any, int]],
+) -> Callable[..., Coroutine[Any, Any, int]]:
+    """Make a command that, without a journal, says how sessions begin."""
+
+    @wraps(command)
+    async def run(**arguments: object) -> int:
+        try:
+            return await command(**arguments)
+        except NoJournalError as none:
+            print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
+            return Exit.OK
+
+    return run
+
+
+@tells_how_to_begin
+async def list_sessions(
     *,
     words: list[str],
     cwd: str | None,
@@ -178,39 +193,23 @@ def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    source = reading(server_of(server, journal), journal)
-    try:
-        asyncio.run(_list(source, journal, wanted, limit, follow=follow, as_json=as_json))
-    except NoJournalError as none:
-        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
-    return Exit.OK
-
-
-async def _list(
-    source: AbstractAsyncContextManager[SessionReader],
-    location: str | None,
-    wanted: Wanted,
-    limit: int | None,
-    *,
-    follow: bool,
-    as_json: bool,
-) -> None:
-    async with source as reader:
+    async with reading(server_of(server, journal), journal) as reader:
         if follow:
             from acphold.cli import followed_list  # late: most do not follow it
 
             if as_json:
                 tell = followed_list.AsJson(wanted, sys.stdout)
                 await followed_list.follow(reader, tell, limit)
-                return
-            show = partial(_print_table, reader, location, wanted, limit)
-            words = followed_list.AsWords(wanted, sys.stdout)
-            await followed_list.follow(reader, words, limit, show)
+            else:
+                show = partial(_print_table, reader, journal, wanted, limit)
+                told = followed_list.AsWords(wanted, sys.stdout)
+                await followed_list.follow(reader, told, limit, show)
         elif as_json:
             async for page in session_pages(reader, wanted, limit):
                 sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
         else:
-            await _print_table(reader, location, wanted, limit)
+            await _print_table(reader, journal, wanted, limit)
+    return Exit.OK
 
 
 async def _print_table(

@@ -32,7 +32,7 @@ def parser() -> Parser:
     return made
 
 
-def mcp(*, cwd: str | None, journal: str | None) -> int:
+async def mcp(*, cwd: str | None, journal: str | None) -> int:
     """An MCP server that lets agents search past sessions.
 
     Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
@@ -46,21 +46,16 @@ def mcp(*, cwd: str | None, journal: str | None) -> int:
             "mcp` where your agent's settings list MCP servers",
             file=sys.stderr,
         )
-    asyncio.run(_serve(path_of(journal), cwd))
-    return Exit.OK
-
-
-async def _serve(journal: str, cwd: str | None) -> None:
-    """Serve until stdin ends, or a signal comes."""
     from acphold.mcp.client_side import serve
     from acphold.transports.stdio import stdio_transport
 
-    serving = asyncio.ensure_future(serve(made_server(journal, cwd), stdio_transport()))
+    serving = asyncio.ensure_future(serve(made_server(path_of(journal), cwd), stdio_transport()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait([serving])
     if not serving.cancelled():
         serving.result()
+    return Exit.OK
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:

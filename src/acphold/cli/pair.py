@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_text
 
 from acphold.cli.command_line import Exit, Parser
@@ -24,17 +23,15 @@ def parser() -> Parser:
     return made
 
 
-def pair(*, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None) -> int:
+async def pair(
+    *, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None
+) -> int:
     """Pair a phone or a browser with `acphold serve`.
 
     Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
     has to be running here, on this journal; it prints such a link for the first device itself.
     `acphold token list` shows the paired devices, and `acphold token revoke` ends their access.
     """
-    return asyncio.run(_pair(journal, user, scopes or [], json=json))
-
-
-async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, json: bool) -> int:
     require("serve", "pair")
     import httpx2  # late: it takes longer than all else here
 
@@ -43,7 +40,7 @@ async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, 
     from acphold.transports.obstacles import said_in
     from acphold.web.running_servers import running
 
-    found = running(location)
+    found = running(journal)
     if not found:
         raise SettingsError(
             "no `acphold serve` of this journal is running here; start one, it prints a code"
@@ -53,7 +50,7 @@ async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, 
         "Authorization": f"Bearer {token_for(server.known_as) or ''}",
         "Content-Type": "application/json",
     }
-    asked = json_text.dumps({"scopes": scopes, "user": user})
+    asked = json_text.dumps({"scopes": scopes or [], "user": user})
     # Its certificate is for its public name, and only it has this port: see `running_servers`.
     try:
         async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:

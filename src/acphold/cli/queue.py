@@ -65,7 +65,7 @@ def parser() -> Parser:
     return made
 
 
-def queue(
+async def queue(
     *,
     session_id: str | None,
     deed: str | None,
@@ -93,9 +93,9 @@ def queue(
     If no process has the session open, `go` opens it in the background, with its agent.
     """
     if session_id is None:
-        return asyncio.run(_list(journal, as_json=json))
+        return await _list(journal, as_json=json)
     change = _change_of(deed, words, at, on_failure, restart)
-    return asyncio.run(_at(journal, session_id, change, as_json=json))
+    return await _at(journal, session_id, change, as_json=json)
 
 
 def ask_later(arguments: Mapping[str, object]) -> int:

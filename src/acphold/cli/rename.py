@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from acphold.cli.command_line import Exit, Parser, UsageError, a_text
 from acphold.cli.journals import opened
 from acphold.cli.places import named
@@ -23,7 +21,7 @@ def parser() -> Parser:
     return made
 
 
-def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
+async def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
     """Rename a session.
 
     Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
@@ -32,15 +30,9 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
     title = given_title(" ".join(words))
     if title is None:
         raise UsageError("a title needs at least one letter or digit")
-    before = asyncio.run(_rename(journal, session_id, title))
-    print(f"{on_one_line(before or '(no title)')}\n  is now {on_one_line(title)}")
+    async with opened(journal) as found:
+        row = await named(LocalReader(found), session_id, "renames it")
+        await found.change(row.session_id, RowChange(given=title))
+        await tell_owner(await found.owner(row.session_id), row.session_id)
+    print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
-
-
-async def _rename(location: str | None, session_id: str, title: str) -> str | None:
-    """Rename the session; returns its title before."""
-    async with opened(location) as journal:
-        row = await named(LocalReader(journal), session_id, "renames it")
-        await journal.change(row.session_id, RowChange(given=title))
-        await tell_owner(await journal.owner(row.session_id), row.session_id)
-        return row.title

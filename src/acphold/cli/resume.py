@@ -11,7 +11,6 @@ from contextlib import suppress
 from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, a_host
 from acphold.cli.journals import opened, opened_if_any
-from acphold.cli.live_session import join
 from acphold.cli.move_end import (
     add_place,
     from_server,
@@ -21,6 +20,7 @@ from acphold.cli.move_end import (
     wanted_place,
 )
 from acphold.cli.places import named, place
+from acphold.cli.screen_session import join
 from acphold.cli.servers import checked, server_of
 from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import typed_host
@@ -179,11 +179,11 @@ def _act(choice: Picked, journal: str | None) -> None:
             from acphold.cli.rename import rename
 
             if words := input("New title: ").split():
-                rename(session_id=session_id, words=words, journal=journal)
+                asyncio.run(rename(session_id=session_id, words=words, journal=journal))
         case "archive":
             from acphold.cli.archive import archive
 
-            archive(session_ids=[session_id], journal=journal)
+            asyncio.run(archive(session_ids=[session_id], journal=journal))
         case "delete":
             from acphold.cli.delete import delete
 

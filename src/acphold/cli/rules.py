@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections import Counter
@@ -13,8 +12,14 @@ from msgspec.structs import replace
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
-from acphold.cli.terminal_text import counted, local, on_one_line, visible
-from acphold.cli.this_terminal import NO_TERMINAL, this_terminal
+from acphold.cli.terminal_text import (
+    NO_TERMINAL,
+    counted,
+    local,
+    on_one_line,
+    this_terminal,
+    visible,
+)
 from acphold.errors import RuleError
 from acphold.history.times import now_ms
 from acphold.journal import Journal
@@ -71,7 +76,7 @@ def parser() -> Parser:
     return made
 
 
-def rules(
+async def rules(
     *,
     deed: str,
     words: list[str],
@@ -124,22 +129,20 @@ def rules(
         )
         if made.verdict == "allow" or cwd is not None:
             made = replace(made, folder=real(cwd or os.getcwd()))
-        return asyncio.run(
-            _add(journal, made, session, although=although)
-            if deed == "add"
-            else _try(journal, made)
-        )
+        if deed == "try":
+            return await _try(journal, made)
+        return await _add(journal, made, session, although=although)
     if deed == "rm":
-        return asyncio.run(_end(journal, person, words))
+        return await _end(journal, person, words)
     if deed in ("off", "on"):
-        return asyncio.run(_switch(journal, person, is_off=deed == "off"))
+        return await _switch(journal, person, is_off=deed == "off")
     if deed == "why":
         if len(words) != 1:
             raise UsageError("name a session or a question: acphold rules why ID")
-        return asyncio.run(_why(journal, person, words[0]))
+        return await _why(journal, person, words[0])
     if deed == "suggest":
-        return asyncio.run(_suggest(journal, person))
-    return asyncio.run(_list(journal, person, json=json))
+        return await _suggest(journal, person)
+    return await _list(journal, person, json=json)
 
 
 def _read(text: str) -> StandingRule:

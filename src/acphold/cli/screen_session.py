@@ -12,14 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from acphold.agents.capabilities import WATCHES
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit
+from acphold.cli.journals import path_of
 from acphold.cli.log import with_log
+from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
     console,
@@ -28,7 +30,7 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.cli.yes_rules import YesRules
-from acphold.errors import AcpholdError, AuthRequiredError
+from acphold.errors import AcpholdError, AuthRequiredError, ConnectionLostError
 from acphold.processes.own_program import own_command, start_own
 from acphold.transports.runtime_folder import state_folder
 
@@ -133,7 +135,7 @@ class Seat:
         """Write a session as `acphold export` does; return its output."""
         file = f"{session_id[:12]}.md"
         if name:
-            file = str(Path(name).expanduser())  # noqa: ASYNC240 - looks at nothing
+            file = str(Path(name).expanduser())
         told = await self._told_by("export", f"--output={file}", session_id)
         return on_one_line(told) or f"written: {on_one_line(file)}"
 
@@ -144,7 +146,7 @@ class Seat:
             return "/fork copies this session; /fork files [FOLDER] also lays out its files"
         options = ["--files"] if files else []
         if folder:
-            options.append(str(Path(folder.strip()).expanduser()))  # noqa: ASYNC240 - looks at nothing
+            options.append(str(Path(folder.strip()).expanduser()))
         told = await self._told_by("fork", session_id, *options)
         return "\n".join(map(on_one_line, told.splitlines()))
 
@@ -298,3 +300,50 @@ class Seat:
             await self.chat.aclose()
             face.changed()
             face.require_written()
+
+
+class Left(NamedTuple):
+    """The session that a person left for another one: `new`, or `resume` with words."""
+
+    session_id: str
+    goes_to: tuple[str, str]
+
+
+async def join(
+    session_id: str,
+    journal: str | None,
+    host: str,
+    *,
+    watch: bool = False,
+    setup: SessionSetup = AS_IT_IS,
+) -> tuple[int, Left | None]:
+    """Attach to a session, or say what to do if it is not live; returns the exit code, and Left.
+
+    `host` is put into the commands that are printed: how the person came to this machine.
+    """
+    from acphold.client import connect  # late: commands that only look do not wait for it
+
+    goes = () if watch else ("new", "resume")
+    seat = Seat(permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal)
+    options = seat.options
+    try:
+        async with connect(session=session_id, journal=path_of(journal), **options) as agent:
+            session = await agent.load_session(session_id)
+            await setup.apply(session)
+            code = await seat.sit(agent, session)
+    except ConnectionLostError as error:
+        if "is not live" not in str(error):
+            raise
+        why = f"Session {session_id} is not running; to continue it"
+        _say_how_to_go_on(why, session_id, host)
+        return Exit.ERROR, None
+    if on_terminal() and code == Exit.OK:
+        print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
+    elif seat.chat.error is not None:
+        _say_how_to_go_on("To continue", session_id, host)
+    goes_to = seat.chat.goes_to
+    return code, None if goes_to is None else Left(session_id, goes_to)
+
+
+def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:
+    print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -18,7 +16,7 @@ from acphold.cli.command_line import (
     above_zero,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.list import BEGIN, LEAST_TITLE
+from acphold.cli.list import LEAST_TITLE, tells_how_to_begin
 from acphold.cli.readers import reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
@@ -32,13 +30,11 @@ from acphold.cli.terminal_text import (
     short_age,
     visible,
 )
-from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal import Part, SearchHit, Sought
 from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.session_reader import SessionReader
 
 LIMIT = 20
 """Hits shown by default."""
@@ -75,7 +71,8 @@ def parser() -> Parser:
     return made
 
 
-def search(
+@tells_how_to_begin
+async def search(
     *,
     words: list[str],
     rank: bool,
@@ -115,34 +112,20 @@ def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
-    source = reading(server_of(server, journal), journal)
-    try:
-        asyncio.run(_search(source, journal, sought, as_json=as_json))
-    except NoJournalError as none:
-        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
-    return Exit.OK
-
-
-async def _search(
-    source: AbstractAsyncContextManager[SessionReader],
-    location: str | None,
-    sought: Sought,
-    *,
-    as_json: bool,
-) -> None:
-    async with source as reader:
+    async with reading(server_of(server, journal), journal) as reader:
         # Reading one more than is shown tells if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
-            return
+            return Exit.OK
         ids = [*dict.fromkeys(hit.session_id for hit in hits)]
         _print(hits, dict(zip(ids, await reader.short_ids(ids), strict=True)))
         local = reader.journal if isinstance(reader, LocalReader) else None
         _remark(sought, found, 0 if local is None else await local.index.catch_up(0))
-        if local is not None and (remark := await unread_and_resumed(local, location)):
+        if local is not None and (remark := await unread_and_resumed(local, journal)):
             print(f"{remark}.", file=sys.stderr)
+    return Exit.OK
 
 
 def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:

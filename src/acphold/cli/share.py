@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_text
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name
@@ -27,7 +26,7 @@ def parser() -> Parser:
     return made
 
 
-def share(
+async def share(
     *,
     session_id: str | None,
     user: str | None,
@@ -47,29 +46,25 @@ def share(
     if user is None:
         if prompt or stop:
             raise UsageError("--prompt and --stop go with --with USER")
-        return asyncio.run(_list(journal, session_id, json=json))
+        return await _list(journal, session_id, json=json)
     if session_id is None:
         raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
         raise UsageError("use --prompt or --stop, not both")
-    return asyncio.run(_share(journal, session_id, user, prompts=prompt, stop=stop))
-
-
-async def _share(location: str | None, given: str, user: str, *, prompts: bool, stop: bool) -> int:
-    async with opened(location) as journal:
-        row = await named(LocalReader(journal), given, "shares it")
+    async with opened(journal) as found:
+        row = await named(LocalReader(found), session_id, "shares it")
         if stop:
-            if not await journal.access.end_share(row.session_id, user):
+            if not await found.access.end_share(row.session_id, user):
                 raise UsageError(f"{row.session_id} is not shared with {user!r}")
         elif row.tenant == user:
             raise UsageError(f"{row.session_id} is a session of {user!r} already")
         else:
-            await journal.access.keep_share(Share(row.session_id, user, prompts))
+            await found.access.keep_share(Share(row.session_id, user, prompt))
         deed = "stop sharing" if stop else "share"
         told = Deed(
             at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
         )
-        await journal.access.keep_deeds([told])
+        await found.access.keep_deeds([told])
     return Exit.OK
 
 

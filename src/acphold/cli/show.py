@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -29,9 +28,6 @@ from acphold.presentation.json_facts import entry_json, place_name
 from acphold.reading.local_reader import LocalReader
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from acphold.reading.session_reader import SessionReader
     from acphold.reports.transcript import Scene
 
 AROUND = 4
@@ -51,7 +47,7 @@ def parser() -> Parser:
     return made
 
 
-def show(
+async def show(
     *,
     session_id: str | None,
     full: bool,
@@ -79,21 +75,10 @@ def show(
     if follow:
         from acphold.cli import followed_session  # late: `show` does without it
 
-        asyncio.run(followed_session.follow(source, session_id, as_json=as_json))
+        await followed_session.follow(source, session_id, as_json=as_json)
         return Exit.OK
-    asyncio.run(_show(source, session_id, full=full, as_json=as_json))
-    return Exit.OK
-
-
-async def _show(
-    source: AbstractAsyncContextManager[SessionReader],
-    given: str | None,
-    *,
-    full: bool,
-    as_json: bool,
-) -> None:
     async with source as reader:
-        row, seq = await place(reader, given, "shows it")
+        row, seq = await place(reader, session_id, "shows it")
         runs = await reader.is_live(row.session_id)
         told = reader.entries(row.session_id)
         facts = _facts(row)
@@ -112,6 +97,7 @@ async def _show(
                 sys.stdout.buffer.write(_json_line(entry))
         else:
             await _print_transcript(row, told, facts, full=full, runs=runs)
+    return Exit.OK
 
 
 async def _show_place(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -46,18 +45,44 @@ def sign_out_parser() -> Parser:
     return Parser(sign_out, "sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True)
 
 
-def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
+async def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
     """Sign in to an agent.
 
     Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
     runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
     """
-    return asyncio.run(_sign_in(*_named(agent, program), method))
+    agent, command = _named(agent, program)
+    flow = Flow()
+    person = person_here(flow)
+    async with _connected(agent, command, person, flow) as (there, known):
+        signing_in, ways = TerminalSignIn(known, person, flow), ways_of(there, known)
+        called = on_one_line(there.name)
+        if not ways:
+            raise CapabilityError(f"{called} offers no way to sign in from here")
+        if method is not None:
+            way = next((way for way in ways if way.method_id == method), None)
+            if way is None:
+                those = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
+                raise UsageError(f"--method: {called} has no {method!r}; it has: {those}")
+            await signing_in.go(there, way)
+            print(f"signed in with {agent or spoken_name(command)}; {way.words}")
+            return Exit.OK
+        if person is None:
+            told = "".join(f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways)
+            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{told}")
+        return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
 
 
-def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
+async def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
     """Sign out of an agent, which then forgets who you are."""
-    return asyncio.run(_sign_out(*_named(agent, program)))
+    agent, command = _named(agent, program)
+    async with _connected(agent, command, None, Flow()) as (there, known):
+        if there.capabilities.auth.logout is None:
+            usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
+            raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
+        await there.logout()
+    print(f"signed out with {agent or spoken_name(command)}")
+    return Exit.OK
 
 
 def sign_in_program(
@@ -108,35 +133,3 @@ async def _connected(
         )
     async with connected_to(endpoint, **options) as there:
         yield there, program
-
-
-async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
-    flow = Flow()
-    person = person_here(flow)
-    async with _connected(agent, command, person, flow) as (there, program):
-        signing_in, ways = TerminalSignIn(program, person, flow), ways_of(there, program)
-        called = on_one_line(there.name)
-        if not ways:
-            raise CapabilityError(f"{called} offers no way to sign in from here")
-        if method is not None:
-            way = next((way for way in ways if way.method_id == method), None)
-            if way is None:
-                known = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
-                raise UsageError(f"--method: {called} has no {method!r}; it has: {known}")
-            await signing_in.go(there, way)
-            print(f"signed in with {agent or spoken_name(command)}; {way.words}")
-            return Exit.OK
-        if person is None:
-            told = "".join(f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways)
-            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{told}")
-        return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
-
-
-async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
-    async with _connected(agent, command, None, Flow()) as (there, program):
-        if there.capabilities.auth.logout is None:
-            usual = f"; `{shlex.join(program.usual)}` may" if program.usual else ""
-            raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
-        await there.logout()
-    print(f"signed out with {agent or spoken_name(command)}")
-    return Exit.OK

@@ -40,7 +40,7 @@ def parser() -> Parser:
     return made
 
 
-def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
+async def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
     """Stop background agents.
 
     With ID, stops the process that runs this session, and its other sessions with it. Without ID,
@@ -49,10 +49,6 @@ def stop(*, session_id: str | None, everything: bool, journal: str | None) -> in
     """
     if session_id is not None and everything:
         raise UsageError("use ID or --all, not both")
-    return asyncio.run(_stop(session_id, everything, journal))
-
-
-async def _stop(session_id: str | None, everything: bool, journal: str | None) -> int:
     found = await processes()
     if session_id is not None:
         return await _stop_session(found, session_id, journal)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 # Offered here too: all output of commands goes through these.
@@ -23,11 +24,24 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from rich.console import Console
+    from rich.progress import Progress
+
+
+NO_TERMINAL = "a program without a terminal"
+"""The maker of a rule in a script, or in an agent's shell."""
 
 
 def on_terminal() -> bool:
     """Return True if a person is at stdin and stdout."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def this_terminal() -> str:
+    """Return the terminal at stdin, stdout or stderr, with its machine, or NO_TERMINAL."""
+    for fd in (0, 1, 2):
+        with suppress(OSError):
+            return f"terminal {os.ttyname(fd)} of {os.uname().nodename}"
+    return NO_TERMINAL
 
 
 # -- text of others ------------------------------------------------------------------------
@@ -198,3 +212,12 @@ def console(file: TextIO | None = None, *, light: bool | None = None) -> Console
         markup=False,
         emoji=False,
     )
+
+
+def progress_bars(*, quiet: bool = False) -> Progress:
+    """Return bars that are shown on stderr while it is a terminal, and go when they are done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    is_off = quiet or not sys.stderr.isatty()
+    return Progress(console=Console(stderr=True), transient=True, disable=is_off)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_text
 from collections.abc import Sequence
 
@@ -61,7 +60,7 @@ def add_grant(parser: Parser) -> None:
     )
 
 
-def token(
+async def token(
     *,
     action: str,
     ids: list[str],
@@ -107,12 +106,12 @@ def token(
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
         wanted = (NODE,) if node else wanted
-        return asyncio.run(_create(journal, name or "a token", user, wanted, session, days))
+        return await _create(journal, name or "a token", user, wanted, session, days)
     if action == "audit":
-        return asyncio.run(_audit(journal, since, json=json))
+        return await _audit(journal, since, json=json)
     if action == "revoke":
-        return asyncio.run(_revoke(journal, ids))
-    return asyncio.run(_list(journal, json=json))
+        return await _revoke(journal, ids)
+    return await _list(journal, json=json)
 
 
 async def _create(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import get_args
 
@@ -13,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT
+from acphold.cli.list import GAP, TERMINAL_LIMIT, tells_how_to_begin
 from acphold.cli.readers import reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
@@ -24,9 +22,7 @@ from acphold.cli.terminal_text import (
     cut,
     folder,
     on_one_line,
-    visible,
 )
-from acphold.errors import NoJournalError
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
@@ -71,7 +67,8 @@ def parser() -> Parser:
     return made
 
 
-def usage(
+@tells_how_to_begin
+async def usage(
     *,
     grouping: Grouping,
     agent: str | None,
@@ -95,26 +92,7 @@ def usage(
     """
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    source = reading(server_of(server, journal), journal)
-    try:
-        asyncio.run(_usage(source, journal, grouping, agent, cwd, since, limit, as_json=as_json))
-    except NoJournalError as none:
-        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
-    return Exit.OK
-
-
-async def _usage(
-    source: AbstractAsyncContextManager[SessionReader],
-    location: str | None,
-    grouping: Grouping,
-    agent: str | None,
-    cwd: str | None,
-    since: int,
-    limit: int | None,
-    *,
-    as_json: bool,
-) -> None:
-    async with source as reader:
+    async with reading(server_of(server, journal), journal) as reader:
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await caught_up(local.index, CATCH_UP_SECONDS)
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
@@ -129,7 +107,7 @@ async def _usage(
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
-        unread = "" if local is None else await unread_and_resumed(local, location)
+        unread = "" if local is None else await unread_and_resumed(local, journal)
     if not as_json:
         _remark(found, limit)
         if unread:
@@ -137,6 +115,7 @@ async def _usage(
     if lagging:
         some = counted(lagging, "older session")
         print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
+    return Exit.OK
 
 
 def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:

@@ -105,7 +105,7 @@ async def _why(location: str | None, target: str, form: str, *, pr: bool) -> Non
     named = FILE_LINES.fullmatch(target)
     async with opened(location) as journal:
         commit: str | None = None
-        if named and os.path.isfile(named["file"]):  # noqa: ASYNC240 - nobody else waits
+        if named and os.path.isfile(named["file"]):
             if (folder := await kept_folder(journal, named["file"])) is None:
                 raise UsageError(f"{named['file']} is in no repository, and was not kept")
             checkout = folder

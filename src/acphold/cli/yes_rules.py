@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from acphold.cli.readers import reading
-from acphold.cli.this_terminal import this_terminal
+from acphold.cli.terminal_text import this_terminal
 from acphold.errors import RuleError
 from acphold.history.decisions import asked_question
 from acphold.history.entries import QUESTION
