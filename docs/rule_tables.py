@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from acphold.cli.check_files import markdown_rules
+from acphold.cli.check_report import grouped
+from acphold.cli.terminal_text import on_one_line
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
+from acphold.conformance.verdicts import Rule
 from docs.sentences import SENTENCES
 
 PAGE = Path(__file__).with_name("rules.md")
@@ -38,6 +41,20 @@ behaviour on the wire shows them. The pages on elicitation and on the schema are
 | page | heading | sentence | word | rules |
 |---|---|---|---|---|
 """
+
+
+def markdown_rules(rules: Iterable[Rule]) -> str:
+    """Return a table for each group."""
+    lines: list[str] = []
+    for group, members in grouped(rules, lambda it: it.group).items():
+        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
+        for rule in members:
+            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
+            only = f" (a {rule.only.value})" if rule.only is not None else ""
+            says = on_one_line(rule.says).replace("|", "\\|") + needs + only
+            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).strip() + "\n"
 
 
 def sentences() -> str:

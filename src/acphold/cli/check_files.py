@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from acphold.cli.check_page import page_report
-from acphold.cli.check_report import CheckOutcome, cut, excerpt, grouped, text_report
+from acphold.cli.check_report import CheckOutcome, cut, excerpt, text_report
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
 from acphold.conformance.trace import trace
@@ -357,20 +357,6 @@ def _unseen(outcome: CheckOutcome) -> str:
         reason = code(on_one_line(cut(why, 200)))
         lines.append(f"- {verdict.value}, {reason}: {', '.join(map(code, ids))}")
     return "\n".join([*lines, "", "</details>", ""])
-
-
-def markdown_rules(rules: Iterable[Rule]) -> str:
-    """Return a table for each group, for the documentation."""
-    lines: list[str] = []
-    for group, members in grouped(rules, lambda it: it.group).items():
-        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
-        for rule in members:
-            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
-            only = f" (a {rule.only.value})" if rule.only is not None else ""
-            says = on_one_line(rule.says).replace("|", "\\|") + needs + only
-            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines).strip() + "\n"
 
 
 WRITERS: dict[str, Writer] = {

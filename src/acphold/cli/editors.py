@@ -83,19 +83,20 @@ class FileEditor(NamedTuple):
     """An editor that keeps its agents in a JSON file, with comments or without.
 
     `places` are the possible paths, the likeliest first; `table` is the agents' key in the file.
-    `afterwards` tells how to reach the agent. `commanded` writes another command into an existing
-    entry: it gets text, table, name, words and variables. `is_managed` is True of an entry, given
-    with its name, whose agent the editor installs and starts itself. `installed` returns the ids,
-    in ACP's registry, of the agents that it installs and starts without an entry.
+    `afterwards` tells how to reach the agent. `unit` is a step of indentation, `fixed` are members
+    that each entry has. With `has_argv` an entry is a list of words, under a name that people type.
+    `is_managed` is True of an entry, given with its name, whose agent the editor installs and
+    starts itself. `installed` returns the ids, in ACP's registry, of the agents that it installs
+    and starts without an entry.
     """
 
     shown: str
     places: Callable[[], list[str]]
     table: str
-    written: Callable[[str, ServedAgent], str]
-    name_of: Callable[[ServedAgent], str]
     afterwards: str
-    commanded: Callable[[str, str, str, Sequence[str], Mapping[str, str]], str]
+    unit: str = "  "
+    fixed: Mapping[str, str] = {}
+    has_argv: bool = False
     is_managed: Callable[[str, object], bool] = _nothing_managed
     installed: Callable[[], list[str]] = list
 
@@ -112,17 +113,50 @@ class FileEditor(NamedTuple):
             for name, entry in (found.items() if isinstance(found, dict) else ())
         }
 
+    def name_of(self, served: ServedAgent) -> str:
+        """Return the name of an agent's entry."""
+        return served.typed if self.has_argv else served.spoken
+
+    def written(self, text: str, served: ServedAgent) -> str:
+        """Return the text with an agent's entry; members of it that are not ours stay."""
+        place = [self.table, self.name_of(served)]
+        if self.has_argv:  # replaced as a whole: `argv` beside the older `command` is an error
+            return put(text, place, {"argv": served.words})
+        program, *arguments = served.command
+        members: dict[str, object] = {**self.fixed, "command": program, "args": arguments}
+        if value_at(text, place) is None:
+            return put(text, place, {**members, "env": dict(served.env)}, self.unit)
+        for key, value in members.items():
+            text = put(text, [*place, key], value, self.unit)
+        for name, value in served.env.items():
+            text = put(text, [*place, "env", name], value, self.unit)
+        return text
+
+    def commanded(
+        self, text: str, name: str, words: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the text with another command in an agent's own entry."""
+        place = [self.table, name]
+        if self.has_argv and value_at(text, [*place, "argv"]) is not None:
+            return put(text, [*place, "argv"], [*words])
+        text = put(text, [*place, "command"], words[0])
+        if words[1:] or value_at(text, [*place, "args"]) is not None:
+            text = put(text, [*place, "args"], [*words[1:]])
+        for variable, value in (env or {}).items():
+            text = put(text, [*place, "env", variable], value)
+        return text
+
     def fronted(self, text: str, served: ServedAgent) -> str:
         """Return the text with acphold in front of each agent that has its own command."""
         for name, words in self.commands(text).items():
             if words and own_words(words) is None:
                 ours = [*served.command, "wrap", "--", *words]
-                text = self.commanded(text, self.table, name, ours, served.env)
+                text = self.commanded(text, name, ours, served.env)
         for name in self.managed(text):
             if (known := MANAGED.get(name)) and (behind := words_of(known)):
                 ours = [*served.command, "wrap", *behind]
                 text = put(text, [self.table, name, "type"], "custom")
-                text = self.commanded(text, self.table, name, ours, served.env)
+                text = self.commanded(text, name, ours, served.env)
         has = {agent_of(words) for words in self.commands(text).values() if words}
         for known in self._known_installed():
             if known.name not in has and (behind := words_of(known)):
@@ -187,7 +221,7 @@ class FileEditor(NamedTuple):
             elif own := own_words(words):
                 for variable in CARRIED:
                     text = remove(text, [self.table, name, "env", variable])
-                text = self.commanded(text, self.table, name, own, {})
+                text = self.commanded(text, name, own)
         return text
 
 
@@ -341,43 +375,6 @@ def _in_home(path: str) -> Callable[[], list[str]]:
     return lambda: [os.path.expanduser(path)]
 
 
-def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, ServedAgent], str]:
-    """Return a function that writes `command`, `args` and `env`, and leaves other members alone."""
-
-    def written(text: str, served: ServedAgent) -> str:
-        place = [table, served.spoken]
-        program, *arguments = served.command
-        if value_at(text, place) is None:
-            entry = {**fixed, "command": program, "args": arguments, "env": dict(served.env)}
-            return put(text, place, entry, unit)
-        members: dict[str, object] = {**fixed, "command": program, "args": arguments}
-        for key, value in members.items():
-            text = put(text, [*place, key], value, unit)
-        for name, value in served.env.items():
-            text = put(text, [*place, "env", name], value, unit)
-        return text
-
-    return written
-
-
-def _members(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
-    """Replace an agent's own command, as `command` and `args`."""
-    text = put(text, [table, name, "command"], words[0])
-    if words[1:] or value_at(text, [table, name, "args"]) is not None:
-        text = put(text, [table, name, "args"], [*words[1:]])
-    for variable, value in env.items():
-        text = put(text, [table, name, "env", variable], value)
-    return text
-
-
-def _argv(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
-    """Replace it in the form of acpx, which takes no variables."""
-    before = value_at(text, [table, name, "argv"])
-    if before is None:  # `argv` beside the older `command` is an error for acpx
-        return _members(text, table, name, words, env)
-    return put(text, [table, name, "argv"], [*words])
-
-
 # -- what is pasted -------------------------------------------------------------------------
 
 ADAPTERS: Final = {
@@ -477,41 +474,31 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "Zed",
         _zed,
         "agent_servers",
-        _by_member("agent_servers", "  ", type="custom"),
-        lambda served: served.spoken,
         "Find it in the agent panel's `+` menu. For earlier conversations: Threads Sidebar, "
         "archive, Import ACP Threads.",
-        _members,
-        _is_managed_by_zed,
+        fixed={"type": "custom"},
+        is_managed=_is_managed_by_zed,
     ),
     "jetbrains": FileEditor(
         "JetBrains",
         _in_home("~/.jetbrains/acp.json"),
         "agent_servers",
-        _by_member("agent_servers", "  "),
-        lambda served: served.spoken,
         "Find it in the agent menu of the AI Chat.",
-        _members,
         installed=_installed_by_jetbrains,
     ),
     "vscode": FileEditor(
         "VS Code",
         _vscode,
         "acp.agents",
-        _by_member("acp.agents", "    "),
-        lambda served: served.spoken,
         "Find it in the list of the extension ACP Client (formulahendry.acp-client).",
-        _members,
+        unit="    ",
     ),
     "acpx": FileEditor(
         "acpx",
         _in_home("~/.acpx/config.json"),
         "agents",
-        # Replaced as a whole: `argv` beside the older `command` is an error for acpx.
-        lambda text, served: put(text, ["agents", served.typed], {"argv": served.words}),
-        lambda served: served.typed,
         "Try it: acpx {name} exec 'Who are you?'",
-        _argv,
+        has_argv=True,
     ),
     "neovim": PasteEditor(
         "Neovim",

@@ -22,9 +22,6 @@ from acphold.journal import (
 from acphold.journal.in_file import InFile
 from acphold.journal.stores import open_journal
 
-CATCH_UP_SECONDS = 1.0
-"""A search first spends at most this long on making everything searchable."""
-
 PAGE = 200
 """Sessions read from the journal at once."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import time
@@ -51,7 +50,7 @@ from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
-from acphold.transports.runtime_folder import state_folder
+from acphold.transports.runtime_folder import lock, state_folder
 from acphold.workspace.regular_files import contents, opened
 from acphold.workspace.replacement import replace
 
@@ -302,29 +301,20 @@ def _tell_left(editor: FileEditor, text: str) -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Keep other `setup`s of this user from writing in this block; SettingsError."""
-    folder_path = state_folder()
+    deadline = time.monotonic() + LOCK_SECONDS
     try:
-        os.makedirs(folder_path, 0o700, exist_ok=True)
-        lock = os.open(
-            os.path.join(folder_path, "setup.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        while (held := lock("setup")) is None:
+            if time.monotonic() > deadline:
+                raise SettingsError(
+                    "another `acphold setup` is writing; nothing was written: try again"
+                )
+            time.sleep(LOCK_LOOK_SECONDS)
     except OSError as error:
-        raise SettingsError(f"{folder_path} cannot be written: {error.strerror}") from None
+        raise SettingsError(f"{state_folder()} cannot be written: {error.strerror}") from None
     try:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise SettingsError(
-                        "another `acphold setup` is writing; nothing was written: try again"
-                    ) from None
-                time.sleep(LOCK_LOOK_SECONDS)
         yield
     finally:
-        os.close(lock)
+        os.close(held)
 
 
 def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:

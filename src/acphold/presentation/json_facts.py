@@ -5,6 +5,7 @@ Each is one JSON object on one line, without control characters for a terminal o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import Raw
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
-from acphold.journal import SearchHit
+from acphold.journal import SearchHit, SessionRow
 from acphold.journal.journal import UsageSum
 from acphold.journal.moves import moved_to
 from acphold.known_agents import short_name
@@ -27,15 +28,26 @@ if TYPE_CHECKING:
     from acphold.standing import StandingRule
 
 
+def _object(facts: Mapping[str, object]) -> str:
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
+
+
+def _named(of: SessionRow | SearchHit) -> dict[str, object]:
+    """Return the facts by which a person knows a session."""
+    return {
+        "sessionId": of.session_id,
+        "agent": of.agent,
+        "agentName": short_name(of.agent),
+        "cwd": of.cwd,
+        "title": of.title,
+    }
+
+
 def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
     row, live = session.row, session.live
     facts: dict[str, object] = {
-        "sessionId": row.session_id,
-        "agent": row.agent,
-        "agentName": short_name(row.agent),
-        "cwd": row.cwd,
-        "title": row.title,
+        **_named(row),
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
@@ -66,7 +78,7 @@ def session_json(session: ListedSession) -> str:
     }
     if session.questions:
         facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def entry_json(entry: Entry) -> str:
@@ -78,16 +90,12 @@ def held_json(session: ListedSession) -> str:
     """Return the prompts of a session that wait and are held."""
     row = session.row
     facts = {
-        "sessionId": row.session_id,
-        "agent": row.agent,
-        "agentName": short_name(row.agent),
-        "cwd": row.cwd,
-        "title": row.title,
+        **_named(row),
         "queued": row.queued,
         "held": row.held,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
     }
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def question_json(found: InboxQuestion) -> str:
@@ -95,14 +103,10 @@ def question_json(found: InboxQuestion) -> str:
     question, decided = found.question, found.decided
     facts = {
         "id": question.id,
-        "sessionId": found.row.session_id,
+        **_named(found.row),
         "seq": found.seq,
         "place": place_name(found.row.session_id, found.seq),
         "at": iso(found.at),
-        "agent": found.row.agent,
-        "agentName": short_name(found.row.agent),
-        "cwd": found.row.cwd,
-        "title": found.row.title,
         "asks": found.asks,
         "method": question.method,
     }
@@ -122,7 +126,7 @@ def question_json(found: InboxQuestion) -> str:
             "client": decided.client,
             "rules": decided.rules,
         }
-    return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
+    return _object(facts)
 
 
 def rule_json(rule: StandingRule) -> str:
@@ -145,7 +149,7 @@ def rule_json(rule: StandingRule) -> str:
         "uses": rule.uses,
         "usedAt": iso(rule.used_at) if rule.used_at else None,
     }
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def offer_json(offer: RuleOffer) -> str:
@@ -158,7 +162,7 @@ def offer_json(offer: RuleOffer) -> str:
         "folder": rule.folder,
         "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
     }
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def exact_entry_json(entry: Entry) -> str:
@@ -173,21 +177,17 @@ def exact_entry_json(entry: Entry) -> str:
 def hit_json(hit: SearchHit) -> str:
     """Return a hit of a search."""
     facts = {
-        "sessionId": hit.session_id,
+        **_named(hit),
         "seq": hit.seq,
         "place": place_name(hit.session_id, hit.seq),
         "at": iso(hit.at),
         "speaker": hit.speaker,
-        "agent": hit.agent,
-        "agentName": short_name(hit.agent),
-        "cwd": hit.cwd,
-        "title": hit.title,
         "archived": hit.archived,
         "tool": hit.tool,
         "excerpt": hit.excerpt,
         "marks": hit.marks,
     }
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def usage_json(sum_: UsageSum, grouping: str) -> str:
@@ -211,7 +211,7 @@ def usage_json(sum_: UsageSum, grouping: str) -> str:
         "cachedWriteTokens": sum_.tokens.cached_write,
         "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
     }
-    return visible_json(msgspec.json.encode(facts).decode())
+    return _object(facts)
 
 
 def place_name(session_id: str, seq: int | None = None) -> str:

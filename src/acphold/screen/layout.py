@@ -11,7 +11,6 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import string
 from acphold.history.timeline import (
     ContextCompaction,
@@ -21,7 +20,7 @@ from acphold.history.timeline import (
     TurnEnd,
     TurnOutcome,
 )
-from acphold.presentation.blocks import described, unfenced
+from acphold.presentation.blocks import blocks_of, described, unfenced
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.scenes import (
     TOLD,
@@ -50,7 +49,6 @@ from acphold.schema import (
     TextContent,
     ToolCallContent,
     UnknownToolContent,
-    decode_blocks,
 )
 from acphold.screen.markdown_layout import Prose, without_margins
 from acphold.screen.program_output import coloured
@@ -260,12 +258,8 @@ def _diff(diff: Diff, *, whole: bool) -> Iterator[Text]:
 
 def block_text(content: Sequence[bytes]) -> str:
     """Return the text of raw content blocks; each other block is named on its own line."""
-    try:
-        blocks = decode_blocks(b"[%b]" % b",".join(content)).value
-    except InvalidParamsError:
-        return ""
     text = ""
-    for block in blocks:
+    for block in blocks_of(content):
         if not isinstance(block, TextContent) and text and not text.endswith("\n"):
             text += "\n"
         text += described(block)
