@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AgentStartError
-from acphold.processes.foreground import run_in_front
+from acphold.processes.foreground import ForegroundProgram, run_in_front
 from tests.cli.screen_terminal import terminal
 
 DEADLINE = 20
@@ -19,8 +19,8 @@ DEADLINE = 20
 HOST = """
 import asyncio, fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the terminal controls jobs here
-from acphold.processes.foreground import run_in_front
-code = asyncio.run(run_in_front([sys.executable, "-c", sys.argv[1]]))
+from acphold.processes.foreground import ForegroundProgram, run_in_front
+code = asyncio.run(run_in_front(ForegroundProgram([sys.executable, "-c", sys.argv[1]])))
 print("it ended with", code, flush=True)
 print("typed:", input(), flush=True)
 """
@@ -51,7 +51,7 @@ async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path)
     ours, theirs = pty.openpty()
     noted = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {noted}.half; mv {noted}.half {noted}; sleep 1000"]
-    running = asyncio.create_task(run_in_front(command, terminal=(theirs, theirs)))
+    running = asyncio.create_task(run_in_front(ForegroundProgram(command), (theirs, theirs)))
     async with asyncio.timeout(DEADLINE):
         while not noted.exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
@@ -66,9 +66,9 @@ async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path)
 
 async def test_what_is_not_there_or_not_on_a_terminal_is_an_error_of_ours() -> None:
     with pytest.raises(AgentStartError, match="no-such-program"):
-        await run_in_front(["no-such-program"])
+        await run_in_front(ForegroundProgram(["no-such-program"]))
     ours, theirs = os.pipe()
     with pytest.raises(AgentStartError, match="sh"):
-        await run_in_front(["sh", "-c", "true"], terminal=(ours, theirs))
+        await run_in_front(ForegroundProgram(["sh", "-c", "true"]), (ours, theirs))
     os.close(ours)
     os.close(theirs)

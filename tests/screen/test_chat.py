@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from acphold.client import RemoteSession
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.neighbours import PRESENCE
 from acphold.screen.chat import Chat
 from acphold.screen.flow import Flow
@@ -44,12 +45,7 @@ class Keys:
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         raise AssertionError("nothing is asked here")
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         raise AssertionError("nothing is started here")
 
     async def read(self, passages: Sequence[Passage]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from acphold.tasks import beside, first
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
     from acphold.history.prompt_queue import PromptQueue
+    from acphold.processes.foreground import ForegroundProgram
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Passage
@@ -64,14 +65,9 @@ class TerminalPerson:
         """The output on the terminal."""
         return self._screen.flow
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal, and wait for it."""
-        return await self._screen.in_front(command, env, cwd)
+        return await self._screen.in_front(program)
 
     @cached_property
     def _answers(self) -> PersonAnswers:

@@ -21,13 +21,13 @@ from typing import NoReturn
 
 import msgspec
 
-from acphold.agents import AgentRequest, Answered, Event
 from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.findings import Diagnosis, DiagnosisReport
+from acphold.cli.handoff import NameOnly
 from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import opened_if_any
 from acphold.cli.kept_findings import checked_files, removed_files
@@ -48,7 +48,6 @@ from acphold.cli.wrap import START_SECONDS, options_of, settings_parser
 from acphold.errors import (
     AcpholdError,
     AgentStartError,
-    MethodNotFoundError,
     RemoteError,
     RuntimeFolderError,
     SettingsError,
@@ -418,7 +417,7 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
         return [Diagnosis(text, "install it, or give its full path")]
-    agent = ProcessAgent(command, _Deaf(), start_timeout=start_timeout)
+    agent = ProcessAgent(command, NameOnly(), start_timeout=start_timeout)
     began = time.monotonic()
     try:
         answer = await agent.initialize(_INTRODUCTION)
@@ -469,17 +468,6 @@ _ADVICE = (
     "run the command by itself: an ACP agent waits silently for JSON on stdin. Does it need "
     "another argument, like --acp, or the full path of a program?"
 )
-
-
-class _Deaf:
-    """Ignores all that the agent reports: there is no session yet."""
-
-    async def hear(self, event: Event) -> None:
-        if isinstance(event, Answered):
-            await event.call.take(event.answer)
-
-    async def answer(self, asked: AgentRequest) -> bytes:
-        raise MethodNotFoundError(asked.method)
 
 
 _INTRODUCTION = encode(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -127,13 +127,13 @@ async def _opened(
         if info is None:
             return None
         return await _loaded(agent, info, wanted, server, named)
-    newest = await _first(agent.sessions(cwd=wanted.cwd))
+    newest = await anext(agent.sessions(cwd=wanted.cwd), None)
     if wanted.newest and newest is not None:
         return await _loaded(agent, newest, wanted, server, named)
     cwd = wanted.cwd
     if cwd is None:
         # If our folder exists over there too, it is probably meant.
-        newest = await _first(agent.sessions(cwd=os.getcwd())) or newest
+        newest = await anext(agent.sessions(cwd=os.getcwd()), None) or newest
         if newest is None:
             raise UsageError("--cwd DIR is required: a folder over there, for the first session")
         cwd = newest.cwd
@@ -237,9 +237,3 @@ async def _named(agent: RemoteAgent, given: str) -> SessionInfo:
     if len(found) > 1:
         raise AmbiguousIdError(given, tuple(info.session_id for info in found))
     return found[0]
-
-
-async def _first(infos: AsyncIterator[SessionInfo]) -> SessionInfo | None:
-    async for info in infos:
-        return info
-    return None

@@ -83,7 +83,7 @@ async def handoff(
 
 async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:
     """Return the key of the agent's sessions; raises AgentError when it does not answer."""
-    agent = ProcessAgent(program, _NameOnly(), name=name, start_timeout=start_timeout)
+    agent = ProcessAgent(program, NameOnly(), name=name, start_timeout=start_timeout)
     try:
         await agent.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
         return agent.key
@@ -91,7 +91,7 @@ async def _key(program: tuple[str, ...], name: str | None, start_timeout: float)
         await agent.aclose()
 
 
-class _NameOnly:
+class NameOnly:
     """Ignores and answers nothing: the agent is only asked for its name."""
 
     async def hear(self, event: Event) -> None:

@@ -13,24 +13,28 @@ import subprocess
 import termios
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from acphold.errors import AgentStartError
 from acphold.processes.descriptors import close_others_on_exec
 from acphold.processes.program import GRACE_SECONDS, on_path
 
 
-async def run_in_front(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: str | None = None,
-    terminal: tuple[int, int] = (0, 1),
-) -> int:
+class ForegroundProgram(NamedTuple):
+    """A command, the variables it gets besides ours, and its folder, ours by default."""
+
+    command: Sequence[str]
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+
+
+async def run_in_front(wanted: ForegroundProgram, terminal: tuple[int, int] = (0, 1)) -> int:
     """Run it until it ends; return its exit status, -N for signal N.
 
-    `env` is added to our environment; `terminal` are the descriptors it reads and writes.
-    Cancelling this ends it. Raises AgentStartError.
+    `terminal` are the descriptors it reads and writes. Cancelling this ends it. Raises
+    AgentStartError.
     """
+    command = wanted.command
     reads, writes = terminal
     if (path := on_path(command[0])) is None:
         raise AgentStartError(f"cannot start {command[0]!r}: PATH has no such program")
@@ -43,8 +47,8 @@ async def run_in_front(
             stdin=reads,
             stdout=writes,
             stderr=writes,
-            env=None if env is None else {**os.environ, **env},
-            cwd=cwd,
+            env={**os.environ, **wanted.env},
+            cwd=wanted.cwd,
             process_group=0,
         )
     except (OSError, ValueError, termios.error) as error:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from acphold.errors import AcpholdError, DeclarationError
 from acphold.history.decisions import Came
 from acphold.history.prompt_queue import PromptQueue
 from acphold.presentation.visible_text import on_one_line, visible
+from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.session_reader import OfferedRule
 from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
@@ -59,12 +60,7 @@ class Face(Protocol):
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None if the person leaves the question."""
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal and wait for it; see `processes.foreground`."""
 
     async def read(self, passages: Sequence[Passage]) -> None:

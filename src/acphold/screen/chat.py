@@ -35,6 +35,7 @@ from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acphold.history.times import now_ms
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.processes.clipboard import picture
+from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.neighbours import PRESENCE, LiveSession, Process
 from acphold.schema import ContentBlock, ImageContent, ResourceLink, TextContent, encode
 from acphold.screen.answers import Face
@@ -657,7 +658,7 @@ class Chat:
         assert self._session is not None
         shell = os.environ.get("SHELL") or "/bin/sh"
         self.flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
-        code = await self.face.in_front((shell, "-c", command), cwd=self.folder)
+        code = await self.face.in_front(ForegroundProgram((shell, "-c", command), cwd=self.folder))
         if code:
             self.flow.tell(f"it ended with {code}")
 

@@ -7,7 +7,7 @@ loop; printing erases the bottom, writes, and has it drawn again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from textwrap import wrap
 from typing import TextIO, cast
@@ -40,7 +40,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.processes.foreground import run_in_front
+from acphold.processes.foreground import ForegroundProgram, run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
@@ -232,20 +232,15 @@ class LineScreen:
         yield
         self._app.invalidate()
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal; output that arrives meanwhile is printed after it."""
         terminal = self._app.input.fileno(), self._console.file.fileno()
         while self.print_finished():
             pass
         if not self._app.is_running:
-            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
+            return await run_in_front(program, terminal)
         async with self.lent():
-            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
+            return await run_in_front(program, terminal)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:

@@ -6,14 +6,14 @@ import asyncio
 import select
 import sys
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from acphold.errors import AgentStartError
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.presentation.visible_text import visible
-from acphold.processes.foreground import run_in_front
+from acphold.processes.foreground import ForegroundProgram, run_in_front
 from acphold.screen.flow import Flow
 from acphold.screen.layout import LabelledText, Passage
 from acphold.screen.lines import LineEntry, TypedLines, drop_typed
@@ -84,14 +84,9 @@ class PlainFace:
         await _never()
         return None
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         """Raise AgentStartError: a pipe cannot run it."""
-        raise AgentStartError(f"cannot start {command[0]!r}: there is no terminal")
+        raise AgentStartError(f"cannot start {program.command[0]!r}: there is no terminal")
 
     async def read(self, passages: Sequence[Passage]) -> None:
         """Print the passages."""
@@ -263,18 +258,11 @@ class TeletypeFace(PlainFace):
         if text and self._takes_prompts:
             self._person.submit(text)
 
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
+    async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal, without reading it meanwhile."""
         self._print()
         with self._typed.put_away():
-            return await run_in_front(
-                command, env=env, cwd=cwd, terminal=(self._typed_on, self._stream.fileno())
-            )
+            return await run_in_front(program, (self._typed_on, self._stream.fileno()))
 
     def print_finished(self) -> bool:
         """Print finished passages; return False, as none are left."""

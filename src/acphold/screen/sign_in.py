@@ -21,6 +21,7 @@ from rich.text import Text
 
 from acphold.errors import AcpholdError, AgentStartError, AuthRequiredError
 from acphold.presentation.visible_text import on_one_line, visible
+from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.neighbours import SIGNED_IN
 from acphold.schema.initialize import AuthMethodTerminal
 from acphold.screen.flow import Flow
@@ -76,9 +77,7 @@ class SignInTerminal(Protocol):
 
     async def choose(self, choice: Choice) -> str | None: ...
 
-    async def in_front(
-        self, command: Sequence[str], env: Mapping[str, str] | None = None
-    ) -> int: ...
+    async def in_front(self, program: ForegroundProgram) -> int: ...
 
 
 def ways_of(agent: RemoteAgent, program: SignInProgram) -> list[SignInWay]:
@@ -145,7 +144,9 @@ class TerminalSignIn:
         if way.command:
             if self.terminal is None:
                 raise AuthRequiredError("this way to sign in needs a terminal, and there is none")
-            code = await self.terminal.in_front(way.command, {**self._program.env, **way.env})
+            code = await self.terminal.in_front(
+                ForegroundProgram(way.command, {**self._program.env, **way.env})
+            )
             if code:
                 raise AgentStartError(f"{shlex.join(way.command)} ended with {code}")
             if not self._program.is_direct:
