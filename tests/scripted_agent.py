@@ -41,6 +41,7 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     spawn loud          the same, with this program's stdout
     flood               [count, size]: so many chunks of so many bytes, each with its number
     flood of            [text, count]: so many chunks of it; null: until session/cancel
+    say at once         [text, count]: one chunk that has it so many times
     kill                a signal number, sent to itself
     close               a descriptor, closed
     touch               a path: make this file
@@ -295,6 +296,8 @@ def take(session_id: str, kind: str, value: Any) -> None:
         subprocess.Popen(value, shell=True)
     elif kind == "flood":
         flood(session_id, *value)
+    elif kind == "say at once":
+        take(session_id, "say", value[0] * value[1])
     elif kind == "flood of":
         cancelled = CANCELLED.setdefault(session_id, threading.Event())
         for _ in itertools.count() if value[1] is None else range(value[1]):
