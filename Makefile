@@ -116,7 +116,7 @@ soak: $(VENV)/.installed page
 	$(BIN)/python -m tests.failures.queue_soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.snapshots.test_histories $(ROUNDS)
 	$(BIN)/python -m tests.origins.test_histories $(ROUNDS) $(SEED)
-	MOVES=200 $(BIN)/python -m pytest -m slow tests/hub/test_moves.py
+	MOVES=200 $(BIN)/python -m pytest -m slow tests/hub/test_moves.py tests/web/test_moves.py tests/failures/test_moves_killed.py
 	$(BIN)/python -m tests.web.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.page.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.nodes_soak 300 $(SEED)

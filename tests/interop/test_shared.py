@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -99,7 +99,15 @@ async def test_a_real_agent_goes_on_when_its_editor_is_killed(
 async def test_an_editor_reaches_an_agent_over_a_real_ssh(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ssh_server(tmp_path, place) as programs:
+    there = {
+        "PATH": f"{PROGRAMS}:/usr/bin:/bin",
+        **{
+            name: value
+            for name, value in place.environment().items()
+            if name.startswith(("ACPHOLD_", "XDG_"))
+        },
+    }
+    with ssh_server(tmp_path, there) as programs:
         path = f"{programs}:{os.environ['PATH']}"
         command = [*ACPHOLD, "connect", "there", "--", *python_agent()]
         async with place.client(command, PATH=path) as editor:
@@ -126,8 +134,9 @@ def run(place: Place, *command: str) -> str:
 
 
 @contextmanager
-def ssh_server(folder: Path, place: Place) -> Iterator[Path]:
-    """An `sshd` on loopback that lets us in; a folder with an `ssh` that knows it as `there`."""
+def ssh_server(folder: Path, there: Mapping[str, str]) -> Iterator[Path]:
+    """An `sshd` on loopback that lets us in, with these variables; a folder with an `ssh` that
+    knows it as `there`."""
     server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     assert server, "no sshd: install openssh-server"
     for name in ("host", "ours"):
@@ -135,14 +144,6 @@ def ssh_server(folder: Path, place: Place) -> Iterator[Path]:
         subprocess.run(keygen, check=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    there = {
-        "PATH": f"{PROGRAMS}:/usr/bin:/bin",
-        **{
-            name: value
-            for name, value in place.environment().items()
-            if name.startswith(("ACPHOLD_", "XDG_"))
-        },
-    }
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/ours.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
@@ -165,7 +166,6 @@ def ssh_server(folder: Path, place: Place) -> Iterator[Path]:
         process = subprocess.Popen(
             [server, "-D", "-e", "-f", str(folder / "sshd_config")],
             stderr=stderr,
-            env=place.environment(),
         )
     try:
         until_it_listens(port, process, log)
