@@ -27,6 +27,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, note, source_of
+from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import milliseconds
 from acphold.workspace import regular_files
 
@@ -156,11 +157,11 @@ def _squeezed(words: str) -> str:
     return " ".join(words.split())
 
 
-class _AiderTelling:
+class _AiderTelling(AgentTelling):
     """Tells one chat, line by line."""
 
     def __init__(self, scribe: Scribe, typed: dict[str, list[int]]) -> None:
-        self._scribe = scribe
+        super().__init__(scribe)
         self._typed = typed
         self._kind = ""
         self._lines: list[str] = []

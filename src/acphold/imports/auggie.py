@@ -9,18 +9,29 @@ The numbers are those of Auggie's published program, npm `@augmentcode/auggie` 0
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, resource_link, text_block
-from acphold.imports.missed import Missed
+from acphold.imports.content_blocks import (
+    block_content,
+    content,
+    diff,
+    image,
+    resource_link,
+    text_block,
+)
 from acphold.imports.readers import Reader
-from acphold.imports.records import document
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.tellings import (
+    ANTHROPIC_TOKENS,
+    AgentTelling,
+    call_fields,
+    counted,
+    whole_document,
+)
 from acphold.imports.values import (
     Object,
     from_json,
@@ -66,18 +77,12 @@ _PART: Final = re.compile(r"old_str(_\d+)?")
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the conversations of the command line."""
-    for path in files_below(home.path / ".augment/sessions", "*.json"):
-        if source := source_of(NAME, path.stem, [path]):
-            yield source
+    yield from file_sources(NAME, files_below(home.path / ".augment/sessions", "*.json"))
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the conversation; raises OSError if the document is incomplete."""
-    path = Path(source.paths[0])
-    missed = Missed()
-    whole = document(path, missed)
-    if missed.counts:
-        raise OSError(f"{path} is being written, too large, or no JSON")
+    whole = whole_document(Path(source.paths[0]))
     history = objects(whole, "chatHistory")
     scribe.facts.cwd = _folder(history)
     scribe.clock(milliseconds(whole.get("created")))
@@ -102,14 +107,12 @@ def _folder(history: list[Object]) -> str:
     return ""
 
 
-class _AuggieTelling:
+class _AuggieTelling(AgentTelling):
     """Tells one conversation, exchange by exchange."""
 
     def __init__(self, scribe: Scribe, model: str) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._model = model
-        self._calls: dict[str, tuple[str, Object]] = {}
 
     def exchange(self, told: Object, place: int) -> None:
         """Tell one exchange: request and response."""
@@ -141,13 +144,7 @@ class _AuggieTelling:
             elif kind == _CALLED:
                 self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
-                spent = obj(node, "token_usage")
-                self._scribe.tokens(
-                    inputTokens=number(spent, "input_tokens"),
-                    outputTokens=number(spent, "output_tokens"),
-                    cachedReadTokens=number(spent, "cache_read_input_tokens"),
-                    cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
-                )
+                self._scribe.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
         self._scribe.clock(milliseconds(told.get("finishedAt")))
@@ -185,27 +182,21 @@ class _AuggieTelling:
         verb, kind, shown = TOOLS.get(name, (name, "other", ""))
         if name.startswith("sub-agent"):
             kind, shown = "think", "instruction"
-        paths = [self._path(text(given, "path")), *map(self._path, strings(given, "file_paths"))]
-        places: list[Object] = [{"path": path} for path in paths if path]
+        named = [text(given, "path"), *strings(given, "file_paths")]
+        paths = [*map(self._absolute, named)]
+        places = paths if kind in ("edit", "read", "delete") else []
         detail = text(given, shown) or ", ".join(strings(given, "file_paths"))
-        fields: Object = {"title": f"{verb} {detail}".strip() or name, "kind": kind}
-        fields["rawInput"] = given
-        if places and kind in ("edit", "read", "delete"):
-            fields["locations"] = places
-        self._scribe.call(call_id, fields)
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+        title = f"{verb} {detail}".strip() or name
+        self._scribe.call(call_id, call_fields(title, kind, given, *places))
 
     def _result(self, result: Object) -> None:
         call_id = text(result, "tool_use_id")
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, result)
         if not name:
-            self._missed.add("results of unknown calls", result)
             return
         failed = result.get("is_error") is True
         produced: list[Object] = []
-        path = self._path(text(given, "path"))
+        path = self._absolute(text(given, "path"))
         if path and not failed and TOOLS.get(name, ("", "", ""))[1] == "edit":
             for key in given:
                 if found := _PART.fullmatch(key):
@@ -220,11 +211,8 @@ class _AuggieTelling:
         if words and not produced:
             produced.append(content(words))
         shown = filter(None, (text(node, "image_content", "image_data") for node in inside))
-        produced += ({"type": "content", "content": image(data, "image/png")} for data in shown)
-        fields: Object = {"status": "failed" if failed else "completed"}
-        if produced:
-            fields["content"] = produced
-        self._scribe.update(call_id, fields)
+        produced += (block_content(image(data, "image/png")) for data in shown)
+        self._ended(call_id, failed=failed, produced=produced)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -35,13 +35,13 @@ from acphold.imports.records import document, lines, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import inner
+from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, counted
 from acphold.imports.values import (
     UNREADABLE,
     Object,
     decoded,
     looked_up,
     milliseconds,
-    number,
     obj,
     text,
 )
@@ -157,19 +157,9 @@ def branches(source: Source) -> Iterator[Source]:
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the transcript."""
-    path = Path(source.paths[0])
     telling = _ClaudeTelling(source, scribe)
-    missed = scribe.missed
-    end = int(source.item) if source.item else None
-    tree = _tree(path)
-    for line in tree.told(lines(path, missed), end):
-        record = readable(line.raw, missed)
-        if record is not None:
-            telling.take(record)
-            yield
+    yield from _tree(Path(source.paths[0])).read(source, scribe.missed, telling.take)
     telling.end()
-    if end is None:
-        missed.left(tree.left)
 
 
 def _first_words(said: object) -> str:
@@ -191,15 +181,14 @@ def _is_typed(record: Object) -> bool:
     return not by_program and text(record, "origin", "kind") in ("", "human")
 
 
-class _ClaudeTelling:
+class _ClaudeTelling(AgentTelling):
     """Tells one transcript, record by record."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
-        self._scribe = scribe
+        super().__init__(scribe)
         self._facts = scribe.facts
         self._subagents = Subagents(source)
         self._tasks = Tasks()
-        self._calls: dict[str, tuple[str, Object]] = {}
         self._counted = ""
         self._old = False
         self._compaction: Object | None = None
@@ -262,18 +251,11 @@ class _ClaudeTelling:
         message_id = text(message, "id")
         if usage and message_id != self._counted:
             self._counted = message_id
-            given, made = number(usage, "input_tokens") or 0, number(usage, "output_tokens") or 0
-            read = number(usage, "cache_read_input_tokens") or 0
-            written = number(usage, "cache_creation_input_tokens") or 0
+            spent = counted(usage, *ANTHROPIC_TOKENS)
             scribe.model(model)
-            scribe.tokens(
-                inputTokens=given,
-                outputTokens=made,
-                cachedReadTokens=read,
-                cachedWriteTokens=written,
-            )
+            scribe.tokens(**spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
-            scribe.usage(given + made + read + written, size)
+            scribe.usage(sum(filter(None, spent.values())), size)
         for block in objects_of(message, "content"):
             kind = text(block, "type")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
@@ -281,7 +263,7 @@ class _ClaudeTelling:
                 given_to_it = obj(block, "input")
                 self._calls[call_id] = name, given_to_it
                 if name == "TodoWrite":
-                    self._plan(name, given_to_it, None)
+                    self._planned(name, given_to_it, None)
                 elif name not in PLAN_TOOLS:
                     fields = call_fields(name, given_to_it, self._facts.cwd, old=self._old)
                     scribe.call(call_id, fields | {"_meta": _meta(name, scribe.caller)})
@@ -298,20 +280,19 @@ class _ClaudeTelling:
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             scribe.done()
 
-    def _plan(self, name: str, given: Object, details: object) -> None:
+    def _planned(self, name: str, given: Object, details: object) -> None:
         entries = self._tasks.plan(name, given, details)
         if entries is not None:
             self._scribe.plan(entries)
 
     def _result(self, block: Object, details: object) -> None:
         call_id = text(block, "tool_use_id")
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, block)
         if not name:
-            self._scribe.missed.add("results of unknown calls", block)
             return
         if name in PLAN_TOOLS:
             if name != "TodoWrite" and block.get("is_error") is not True:
-                self._plan(name, given, details)
+                self._planned(name, given, details)
             return
         if name in SUBAGENT_TOOLS:
             agent = text(details, "agentId")

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import content, diff, image, plan_entry
+from acphold.imports.content_blocks import block_content, content, diff, image, plan_entry
 from acphold.imports.missed import Missed
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
@@ -169,7 +169,7 @@ def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
     for block in objects([produced] if isinstance(produced, dict) else produced):
         match text(block, "type"):
             case "image" if picture := picture_of(block):
-                shown.append({"type": "content", "content": picture})
+                shown.append(block_content(picture))
                 continue
             case "image":
                 words = f"[image: {text(block, 'source', 'url') or 'file reference'}]"

@@ -22,11 +22,11 @@ from acphold.imports.records import document
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import enclosed
+from acphold.imports.tellings import AgentTelling, counted, whole_document
 from acphold.imports.values import (
     Object,
     from_json,
     milliseconds,
-    number,
     obj,
     objects,
     strings,
@@ -77,9 +77,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     if path.name == SCREEN:
         yield from read_task(source, scribe)
         return
-    whole = document(path, Missed())
-    if not whole:
-        raise OSError(f"{path} is being written, or no JSON; it is read again the next time")
+    whole = whole_document(path)
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     scribe.facts.cwd = text(manifest, "cwd")
     scribe.clock(milliseconds(manifest.get("started_at")))
@@ -92,14 +90,12 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _ClineTelling:
+class _ClineTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, subagents: list[Path]) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._subagents = subagents
-        self._calls: dict[str, tuple[str, Object]] = {}
         self.first_prompt = ""
 
     def message(self, message: Object) -> None:
@@ -122,14 +118,9 @@ class _ClineTelling:
                     self._scribe.think(text(part, "thinking"), text(message, "id"))
                 elif kind != "redacted_thinking":
                     self._missed.kind("parts", kind, part)
-            metrics = obj(message, "metrics")
+            names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self._scribe.model(text(message, "modelInfo", "id"))
-            self._scribe.tokens(
-                inputTokens=number(metrics, "inputTokens"),
-                outputTokens=number(metrics, "outputTokens"),
-                cachedReadTokens=number(metrics, "cacheReadTokens"),
-                cachedWriteTokens=number(metrics, "cacheWriteTokens"),
-            )
+            self._scribe.tokens(**counted(message.get("metrics"), *names))
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
@@ -162,9 +153,8 @@ class _ClineTelling:
 
     def _result(self, part: Object) -> None:
         call_id = text(part, "tool_use_id")
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, part)
         if not name:
-            self._missed.add("results of unknown calls", part)
             return
         if name == "spawn_agent" and (task := text(given, "task")):
             # Find the document of the subagent with that task; each is told once.
@@ -186,8 +176,8 @@ class _ClineTelling:
             shown = text(output, "text") or text(output, "result") or text(output, "error")
         else:
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
-        fields: Object = {"status": "failed" if failed else "completed", "rawOutput": output}
-        self._scribe.update(call_id, fields | ({"content": [content(shown)]} if shown else {}))
+        produced = [content(shown)] if shown else []
+        self._ended(call_id, failed=failed, produced=produced, rawOutput=output)
 
 
 def _title(name: str, given: Object) -> str:

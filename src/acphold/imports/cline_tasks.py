@@ -26,18 +26,17 @@ from acphold.imports.content_blocks import (
     diff,
     link,
     picture,
-    plan_entry,
     text_block,
 )
 from acphold.imports.missed import Missed
 from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
+from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import (
     Object,
     from_json,
     milliseconds,
-    number,
     obj,
     objects,
     strings,
@@ -164,11 +163,11 @@ def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
     }
 
 
-class _ClineTasksTelling:
+class _ClineTasksTelling(AgentTelling):
     """Tells one task, message by message."""
 
     def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
+        super().__init__(scribe)
         self._said = ""
         self._command = ""
         self._printed = ""
@@ -194,12 +193,8 @@ class _ClineTasksTelling:
         elif kind == "api_req_started":
             self._said = ""
             self._scribe.model(text(message, "modelInfo", "modelId"))
-            self._scribe.tokens(
-                inputTokens=number(about, "tokensIn"),
-                outputTokens=number(about, "tokensOut"),
-                cachedReadTokens=number(about, "cacheReads"),
-                cachedWriteTokens=number(about, "cacheWrites"),
-            )
+            spent = counted(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+            self._scribe.tokens(**spent)
             if text(about, "cancelReason") == "user_cancelled":
                 self._scribe.end_turn("cancelled")
         elif kind == "task_progress":
@@ -219,12 +214,7 @@ class _ClineTasksTelling:
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
             self._command = self._call(fields | {"rawInput": {"command": command}})
         elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
-            self._scribe.plan(
-                [
-                    plan_entry(text(todo, "content"), text(todo, "status"))
-                    for todo in objects(about, "todos")
-                ]
-            )
+            self._plan(objects(about, "todos"))
         elif kind == "tool":
             self._call(_tool(about))
         elif kind == "codebase_search_result":

@@ -21,7 +21,6 @@ from acphold.imports.content_blocks import (
     image,
     link,
     picture,
-    plan_entry,
     prompt_blocks,
     resource_link,
     text_block,
@@ -32,6 +31,7 @@ from acphold.imports.records import lines, records
 from acphold.imports.scribe import Scribe, SubagentScribe, on_title
 from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import (
     Object,
     from_json,
@@ -135,15 +135,14 @@ def _thread_names(index: Path) -> dict[str, str]:
     return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
-class _CodexTelling:
+class _CodexTelling(AgentTelling):
     """Tells one rollout, record by record; `shown` are the events on its screen side.
 
     With a SubagentScribe, the rollout of the subagent that a call spawned.
     """
 
     def __init__(self, scribe: Scribe, path: Path, shown: frozenset[str] = frozenset()) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._path = path
         self._shown = shown
         self._waiting: list[Object] = []
@@ -152,7 +151,6 @@ class _CodexTelling:
         self._policy = ""
         self._prompted_in_task = True
         self._spent: Object = {}
-        self._calls: dict[str, tuple[str, Object]] = {}
         self._cwd = ""
         self._seen_meta = False
         self.is_subagent = False
@@ -249,12 +247,8 @@ class _CodexTelling:
             if not last or total == self._spent:
                 return  # told twice
             self._spent = total
-            cached = number(last, "cached_input_tokens") or 0
-            self._scribe.tokens(
-                inputTokens=(number(last, "input_tokens") or 0) - cached,
-                cachedReadTokens=cached,
-                outputTokens=number(last, "output_tokens"),
-            )
+            names = ("input_tokens", "output_tokens", "cached_input_tokens")
+            self._scribe.tokens(**counted(last, *names, together=True))
             if size := number(event, "info", "model_context_window"):
                 self._scribe.usage(number(last, "total_tokens") or 0, size)
         elif kind not in _PASSED_EVENTS:
@@ -335,13 +329,7 @@ class _CodexTelling:
         if kind == "local_shell_call":
             name, given = "shell", obj(item, "action")
         if name == "update_plan":
-            if not self._scribe.caller:
-                self._scribe.plan(
-                    [
-                        plan_entry(text(step, "step"), text(step, "status"))
-                        for step in objects(given, "plan")
-                    ]
-                )
+            self._plan(objects(given, "plan"), "step")
             return
         command = strings(given, "command")
         script = text(given, "cmd") or text(given, "command")

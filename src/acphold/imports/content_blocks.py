@@ -34,7 +34,12 @@ def text_block(words: str) -> Object:
 
 def content(words: str) -> Object:
     """Return text as a tool call's content."""
-    return {"type": "content", "content": text_block(words)}
+    return block_content(text_block(words))
+
+
+def block_content(block: Object) -> Object:
+    """Return a content block as a tool call's content."""
+    return {"type": "content", "content": block}
 
 
 def diff(path: str, old: str | None, new: str) -> Object:

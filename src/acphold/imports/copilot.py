@@ -21,7 +21,8 @@ from acphold.imports.content_blocks import (
 from acphold.imports.readers import Reader
 from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
+from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
 
 NAME: Final = "copilot"
@@ -62,9 +63,7 @@ def find(home: Home) -> Iterator[Source]:
         if source := source_of(NAME, path.parent.name, [path, beside]):
             yield source
     for pattern in ("session-state", "history-session-state"):
-        for path in files_below(folder / pattern, "*.jsonl"):
-            if source := source_of(NAME, path.stem, [path]):
-                yield source
+        yield from file_sources(NAME, files_below(folder / pattern, "*.jsonl"))
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -98,15 +97,13 @@ def workspace(path: Path) -> dict[str, str]:
     return values
 
 
-class _CopilotTelling:
+class _CopilotTelling(AgentTelling):
     """Tells one session, event by event."""
 
     def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._pictures: dict[str, Object] = {}
         self._notices: list[str] = []
-        self._inputs: dict[str, tuple[str, Object]] = {}
 
     def take(self, event: Object) -> None:
         kind, data, scribe = text(event, "type"), obj(event, "data"), self._scribe
@@ -145,14 +142,9 @@ class _CopilotTelling:
                     self._notices.append(notice)
             case "session.usage_record":
                 usage = obj(data, "usage")
-                read = number(usage, "cacheReadTokens") or 0
+                names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
                 scribe.model(text(usage, "model"))
-                scribe.tokens(
-                    inputTokens=(number(usage, "inputTokens") or 0) - read,
-                    outputTokens=number(usage, "outputTokens"),
-                    cachedReadTokens=read,
-                    cachedWriteTokens=number(usage, "cacheWriteTokens"),
-                )
+                scribe.tokens(**counted(usage, *names, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")
@@ -196,34 +188,29 @@ class _CopilotTelling:
     def _call(self, data: Object, meta: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
         given, kind = obj(data, "arguments"), KINDS.get(name, "other")
-        self._inputs[call_id] = name, given
+        self._calls[call_id] = name, given
         # As the program shows it: the purpose of a command, otherwise the action on a file.
         title, path = text(data, "toolTitle"), text(given, "path")
         if title.endswith(" file") and path:
             title = f"{title.removesuffix('file')}{path}"
         title = text(given, "description") or title or name
-        fields: Object = {"title": title, "kind": kind, "rawInput": given}
-        if path and kind in ("edit", "read"):
-            fields["locations"] = [{"path": path}]
+        fields = call_fields(title, kind, given, path if kind in ("edit", "read") else "")
         if changes := _changes(name, given):
             fields["content"] = changes
         self._scribe.call(call_id, fields | ({"_meta": meta} if meta else {}))
 
     def _result(self, data: Object) -> None:
         call_id = text(data, "toolCallId")
-        name, given = self._inputs.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, data)
         if not name:
-            self._missed.add("results of unknown calls", data)
             return
         result = obj(data, "result")
-        fields: Object = {"status": "completed", "rawOutput": result}
         if data.get("success") is not True:
-            fields = {"status": "failed", "rawOutput": data.get("error") or result}
-        elif changes := _changes(name, given):
-            fields["content"] = changes
-        elif words := text(result, "content"):
-            fields["content"] = [content(words)]
-        self._scribe.update(call_id, fields)
+            self._ended(call_id, failed=True, rawOutput=data.get("error") or result)
+            return
+        words = text(result, "content")
+        produced = _changes(name, given) or ([content(words)] if words else [])
+        self._ended(call_id, failed=False, produced=produced, rawOutput=result)
 
 
 def _changes(name: str, given: Object) -> list[Object]:

@@ -7,7 +7,6 @@ and the total cost.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,21 +15,22 @@ from msgspec.structs import replace
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
+    block_content,
     content,
     diff,
     image,
     link,
     picture,
-    plan_entry,
     resource_link,
     text_block,
 )
 from acphold.imports.missed import Missed
 from acphold.imports.projects import files_of_projects
 from acphold.imports.readers import Reader
-from acphold.imports.records import SMALL_BYTES, document, readable
+from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source
+from acphold.imports.tellings import AgentTelling, call_fields
 from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
 
 NAME: Final = "crush"
@@ -85,12 +85,10 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _sessions(database: Path, folder: Path) -> Iterator[Source]:
-    for session_id, updated, messages in databases.listed(
-        database, "sessions", "id, updated_at, message_count", "parent_session_id IS NULL"
-    ):
-        changed = (milliseconds(updated) or 0) * 1_000_000
-        size = messages if isinstance(messages, int) else 0
-        yield Source(NAME, session_id, (str(database), str(folder)), size, changed, session_id)
+    columns = "id, updated_at, message_count"
+    for row in databases.listed(database, "sessions", columns, "parent_session_id IS NULL"):
+        found = databases.row_source(NAME, database, *row)
+        yield replace(found, paths=(str(database), str(folder)))
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -108,21 +106,19 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             scribe.title(title)
 
 
-class _CrushTelling:
+class _CrushTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._database = database
-        self._scribe = scribe
-        self._missed = scribe.missed
-        self._calls: dict[str, tuple[str, Object]] = {}
         self._session_id = ""
 
     def session(self, session_id: str) -> Iterator[None]:
         """Tell the messages of a session."""
         self._session_id = session_id
-        named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
-        summary = "is_summary_message" if ("is_summary_message",) in named else "0"
+        known = databases.columns_of(self._database, "messages")
+        summary = "is_summary_message" if "is_summary_message" in known else "0"
         for message_id, role, raw, model, created, is_summary in databases.rows_of(
             self._database,
             "messages",
@@ -131,8 +127,7 @@ class _CrushTelling:
             self._missed,
             session_id,
         ):
-            whole = readable(b'{"parts":%b}' % str(raw).encode(errors="replace"), self._missed)
-            parts = objects(whole, "parts")
+            parts = list_in(raw, self._missed)
             self._scribe.clock(milliseconds(created))
             if is_summary and role == "assistant":
                 said = "".join(text(part, "data", "text") for part in parts)
@@ -196,26 +191,18 @@ class _CrushTelling:
         self._calls[call_id] = name, given
         verb, kind = TOOLS.get(name, (name.replace("_", " "), "other"))
         shown = next((words for key in _SHOWN if (words := text(given, key))), "")
-        fields: Object = {"title": f"{verb} {shown}".strip() or name, "kind": kind}
-        fields["rawInput"] = given
-        if path := self._path(given):
-            fields["locations"] = [{"path": path}]
-        self._scribe.call(call_id, fields)
-        if name == "todos" and not self._scribe.caller:
-            steps = objects(given, "todos")
-            self._scribe.plan(
-                [plan_entry(text(step, "content"), text(step, "status")) for step in steps]
-            )
+        title = f"{verb} {shown}".strip() or name
+        self._scribe.call(call_id, call_fields(title, kind, given, self._place(given)))
+        if name == "todos":
+            self._plan(objects(given, "todos"))
 
-    def _path(self, given: Object) -> str:
-        path = text(given, "file_path") or text(given, "path")
-        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+    def _place(self, given: Object) -> str:
+        return self._absolute(text(given, "file_path") or text(given, "path"))
 
     def _result(self, result: Object) -> None:
         call_id = text(result, "tool_call_id")
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, result)
         if not name:
-            self._missed.add("results of unknown calls", result)
             return
         if not self._scribe.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
             # Tell the calls of the subagent's session.
@@ -236,7 +223,7 @@ class _CrushTelling:
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         produced: list[Object] = []
-        path = self._path(given)
+        path = self._place(given)
         if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
             old, new = text(about, "old_content"), text(about, "new_content")
             pairs = objects(given, "edits") or [given]
@@ -254,13 +241,10 @@ class _CrushTelling:
             produced = [content(words)]
         mime = text(result, "mime_type")
         if mime.startswith("image/") and (data := text(result, "data")):
-            produced.append({"type": "content", "content": image(data, mime)})
-        fields: Object = {"status": "failed" if failed else "completed"}
-        if produced:
-            fields["content"] = produced
-        if (code := number(about, "exit_code")) is not None:
-            fields["rawOutput"] = {"exitCode": code}
-        self._scribe.update(call_id, fields)
+            produced.append(block_content(image(data, mime)))
+        code = number(about, "exit_code")
+        raw: Object = {} if code is None else {"rawOutput": {"exitCode": code}}
+        self._ended(call_id, failed=failed, produced=produced, **raw)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

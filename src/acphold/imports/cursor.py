@@ -26,6 +26,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, note, source_of
+from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import (
     Object,
     from_json,
@@ -89,16 +90,14 @@ def find(home: Home) -> Iterator[Source]:
                 # An editor keeps an empty conversation at hand.
                 if composer and parent is None and messages:
                     seen.add(composer)
-                    at = (milliseconds(changed) or 0) * 1_000_000
-                    yield Source(NAME, composer, (str(state),), size, at, composer)
+                    yield databases.row_source(NAME, state, composer, changed, size)
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
             for key, told in _held_whole(state).items():
                 if key not in seen:
                     seen.add(key)
                     changed = told.get("lastUpdatedAt") or told.get("lastSendTime")
-                    at = (milliseconds(changed or told.get("createdAt")) or 0) * 1_000_000
-                    size = len(_messages_in(told))
-                    yield Source(NAME, key, (str(state),), size, at, key)
+                    changed, size = changed or told.get("createdAt"), len(_messages_in(told))
+                    yield databases.row_source(NAME, state, key, changed, size)
 
 
 def _held_whole(state: Path) -> dict[str, Object]:
@@ -194,13 +193,12 @@ def _folders(user: Path) -> dict[str, str]:
     return found
 
 
-class _CursorTelling:
+class _CursorTelling(AgentTelling):
     """Tells one conversation, or with a SubagentScribe that subagent's."""
 
     def __init__(self, state: Path, composer: Object, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._state = state
-        self._scribe = scribe
-        self._missed = scribe.missed
         self._model = text(composer, "modelConfig", "modelName")
         self._children = strings(composer, "subagentComposerIds")
 

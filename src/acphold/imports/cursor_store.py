@@ -42,6 +42,7 @@ from acphold.imports.protobuf_fields import (
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Source
+from acphold.imports.tellings import AgentTelling, call_fields
 from acphold.imports.values import Object, milliseconds, obj, objects, text
 
 TOOLS: Final = {
@@ -141,13 +142,12 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _CursorStoreTelling:
+class _CursorStoreTelling(AgentTelling):
     """Tells one conversation."""
 
     def __init__(self, store: Path, scribe: Scribe, model: str) -> None:
+        super().__init__(scribe)
         self._store = store
-        self._scribe = scribe
-        self._missed = scribe.missed
         self._model = model
         self._count = 0
         self._called: set[str] = set()
@@ -178,13 +178,8 @@ class _CursorStoreTelling:
             printed = words(output, 1) + words(output, 2)
             self._scribe.prompt([text_block(f"! {ran}")])
             self._call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
-            self._scribe.update(
-                f"call-{self._count}",
-                {
-                    "status": "failed" if count(output, 3) else "completed",
-                    "content": [content(printed)],
-                },
-            )
+            called = f"call-{self._count}"
+            self._ended(called, failed=bool(count(output, 3)), produced=[content(printed)])
             self._scribe.done()
             yield
             return
@@ -239,17 +234,12 @@ class _CursorStoreTelling:
         values: Object = {
             name: said for number, name in names.items() if (said := words(given, number))
         }
-        asked: Object = {
-            "title": f"{verb} {words(given, shown)}".strip() or verb or "Tool",
-            "kind": called,
-            "rawInput": values,
-        }
+        title = f"{verb} {words(given, shown)}".strip() or verb or "Tool"
         if kind == _MCP:
             server, name = words(given, 4), words(given, 5) or words(given, 1)
-            asked["title"] = f"{server}: {name}" if server else name or "MCP"
-            asked["rawInput"] = {"server": server, "tool": name}
-        if path := words(given, _PATHS.get(kind, 0)):
-            asked["locations"] = [{"path": path}]
+            title = f"{server}: {name}" if server else name or "MCP"
+            values = {"server": server, "tool": name}
+        asked = call_fields(title, called, values, words(given, _PATHS.get(kind, 0)))
         if kind not in TOOLS:
             self._missed.kind("tool calls", str(kind), raw(call, kind))
         if caller:
@@ -355,8 +345,8 @@ class _CursorStoreTelling:
             result = part.get("result")
             said = [text(inner, "text") for inner in objects(part, "result")]
             printed = result if isinstance(result, str) else "\n".join(filter(None, said))
-            told: Object = {"status": "failed" if part.get("isError") is True else "completed"}
-            self._scribe.update(call_id, told | {"content": [content(printed)]})
+            failed = part.get("isError") is True
+            self._ended(call_id, failed=failed, produced=[content(printed)])
         elif kind != "redacted-reasoning":
             self._missed.kind("parts", kind, part)
 

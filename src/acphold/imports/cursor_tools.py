@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from acphold.imports.content_blocks import content, diff
+from acphold.imports.tellings import call_fields
 from acphold.imports.values import Object, from_json, looked_up, obj, objects, text
 
 TOOLS: Final = {
@@ -82,14 +83,8 @@ def asked(call: Object, cwd: str) -> Object:
         values = obj(from_json(text(tool, "parameters"))) or values
         return {"title": title, "kind": "other", "rawInput": values}
     verb, kind = TOOLS.get(short(name), (name.replace("_", " "), "other"))
-    fields: Object = {
-        "title": f"{verb} {path if kind == 'edit' else shown}".strip() or name,
-        "kind": kind,
-        "rawInput": values or text(call, "rawArgs"),
-    }
-    if path:
-        fields["locations"] = [{"path": path}]
-    return fields
+    title = f"{verb} {path if kind == 'edit' else shown}".strip() or name
+    return call_fields(title, kind, values or text(call, "rawArgs"), path)
 
 
 def answered(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Object:

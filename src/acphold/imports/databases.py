@@ -27,7 +27,8 @@ from typing import Any, Final
 
 from acphold.imports.missed import Missed
 from acphold.imports.records import LINE_BYTES, TOO_LONG
-from acphold.imports.sources import note
+from acphold.imports.sources import Source, note
+from acphold.imports.values import milliseconds
 from acphold.workspace.regular_files import opened
 
 ATTEMPTS: Final = 10
@@ -84,6 +85,18 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
         note(error)
     if missed.counts:
         note(OSError(EFBIG, "it has sessions with ids that are too long", str(path)))
+
+
+def row_source(reader: str, path: Path, session_id: str, updated: object, size: object) -> Source:
+    """Return the source for a session in a database; its times are as the program writes them."""
+    changed = (milliseconds(updated) or 0) * 1_000_000
+    length = size if isinstance(size, int) else 0
+    return Source(reader, session_id, (str(path),), length, changed, session_id)
+
+
+def columns_of(path: Path, table: str) -> list[str]:
+    """Return the columns that a table has in this version of the program."""
+    return [name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")]
 
 
 def rows_of(

@@ -24,7 +24,8 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+from acphold.imports.tellings import AgentTelling, counted
+from acphold.imports.values import Object, milliseconds, obj, objects, text
 from acphold.workspace import regular_files
 
 NAME: Final = "gemini"
@@ -103,16 +104,15 @@ def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None
     scribe.facts.cwd = scribe.facts.cwd or telling.folder_by_hash(chats.parent.name)
 
 
-class _GeminiTelling:
+class _GeminiTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, speaker: str, subagents: list[Path]) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._speaker = speaker
         self._subagents = subagents
         self._told: dict[str, tuple[int, int]] = {}
-        self._calls: set[str] = set()
+        self._told_calls: set[str] = set()
         self._prompt_id = ""
         self._summaries = 0
         self._files: set[str] = set()
@@ -165,15 +165,10 @@ class _GeminiTelling:
             thoughts = objects(message, "thoughts")
             if message_id not in self._told:
                 self._scribe.clock(milliseconds(message.get("timestamp")))
-                tokens = obj(message, "tokens")
-                cached = number(tokens, "cached") or 0
                 self._scribe.model(text(message, "model"))
-                self._scribe.tokens(
-                    inputTokens=(number(tokens, "input") or 0) - cached,
-                    cachedReadTokens=cached,
-                    outputTokens=number(tokens, "output"),
-                    thoughtTokens=number(tokens, "thoughts"),
-                )
+                spent, names = message.get("tokens"), ("input", "output", "cached")
+                spent = counted(spent, *names, thought="thoughts", together=True)
+                self._scribe.tokens(**spent)
             told, thought = self._told.get(message_id, (0, 0))
             for one in thoughts[thought:]:
                 subject, description = text(one, "subject"), text(one, "description")
@@ -188,9 +183,9 @@ class _GeminiTelling:
 
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
-        if call_id in self._calls:
+        if call_id in self._told_calls:
             return
-        self._calls.add(call_id)
+        self._told_calls.add(call_id)
         self._scribe.clock(milliseconds(call.get("timestamp")))
         cwd, display = self._scribe.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(given, "todos"):
@@ -223,8 +218,8 @@ class _GeminiTelling:
     def _result(self, result: Object) -> None:
         """Tell a result whose call is in no message: it was refused."""
         call_id = text(result, "id")
-        if call_id and call_id not in self._calls:
-            self._calls.add(call_id)
+        if call_id and call_id not in self._told_calls:
+            self._told_calls.add(call_id)
             name, response = text(result, "name"), obj(result, "response")
             fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
             fields["status"] = "failed" if text(response, "error") else "completed"

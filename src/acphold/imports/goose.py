@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
+    block_content,
     checklist,
     content,
     diff,
@@ -23,9 +24,10 @@ from acphold.imports.content_blocks import (
     text_block,
 )
 from acphold.imports.readers import Reader
-from acphold.imports.records import readable, records
+from acphold.imports.records import list_in, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
@@ -48,14 +50,10 @@ def find(home: Home) -> Iterator[Source]:
     folder = (Path(root, "data") if root else home.data("goose")) / "sessions"
     database = folder / "sessions.db"
     messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
-    for session_id, updated, messages in databases.listed(
-        database, "sessions", f"id, updated_at, {messages_of}", "session_type != 'sub_agent'"
-    ):
-        changed = (_utc(updated) or 0) * 1_000_000
-        yield Source(NAME, session_id, (str(database),), messages, changed, session_id)
-    for path in files_below(folder, "*.jsonl"):
-        if source := source_of(NAME, path.stem, [path]):
-            yield source
+    columns = f"id, updated_at || 'Z', {messages_of}"
+    for row in databases.listed(database, "sessions", columns, "session_type != 'sub_agent'"):
+        yield databases.row_source(NAME, database, *row)
+    yield from file_sources(NAME, files_below(folder, "*.jsonl"))
 
 
 def _utc(words: object) -> int | None:
@@ -90,13 +88,13 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_MessageR
         missed,
         session_id,
     ):
-        found = readable(b'{"content":%b}' % str(words).encode(errors="replace"), missed) or {}
+        parts = list_in(words, missed)
         seen = readable(str(about or "{}").encode(errors="replace"), missed) or {}
         yield _MessageRow(
             str(message_id or row_id),
             str(role),
             milliseconds(created),
-            objects(found, "content"),
+            parts,
             is_seen=seen.get("userVisible") is not False,
         )
 
@@ -136,8 +134,8 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
 
     As far as this version has columns for it.
     """
-    columns = databases.rows(path, "SELECT name FROM pragma_table_info('sessions')")
-    names = [name for (name,) in columns if name in (*_COUNTED, _COST)]
+    known = databases.columns_of(path, "sessions")
+    names = [name for name in known if name in (*_COUNTED, _COST)]
     for session_id in session_ids if names else []:
         query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
         for row in databases.rows(path, query, session_id):
@@ -147,14 +145,12 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
             scribe.spent(cost if isinstance(cost, float) else None, **counts)
 
 
-class _GooseTelling:
+class _GooseTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._source = source
-        self._scribe = scribe
-        self._missed = scribe.missed
-        self._calls: dict[str, tuple[str, Object]] = {}
         self._summary = ""
         self.children: list[str] = []
 
@@ -226,9 +222,8 @@ class _GooseTelling:
             self._scribe.plan(checklist(text(given, "content")))
 
     def _result(self, call_id: str, result: Object) -> None:
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, result)
         if not name:
-            self._missed.add("results of unknown calls", result)
             return
         value = obj(result, "value")
         child = text(value, "_meta", "subagent_session_id")
@@ -242,7 +237,7 @@ class _GooseTelling:
         # Before 1.20 the value was the content itself.
         for part in objects(value, "content") or objects(result, "value"):
             if text(part, "type") == "image":
-                shown.append({"type": "content", "content": _picture(part)})
+                shown.append(block_content(_picture(part)))
             else:
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
         if error := text(result, "error"):

@@ -8,17 +8,17 @@ person. A subagent is a session whose parent did not end so.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import content, diff, picture, plan_entry, text_block
+from acphold.imports.content_blocks import content, diff, picture, text_block
 from acphold.imports.readers import Reader
-from acphold.imports.records import readable
+from acphold.imports.records import list_in
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, note
+from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import (
     Object,
     from_json,
@@ -97,9 +97,7 @@ def find(home: Home) -> Iterator[Source]:
                     changed, messages = max(times, default=None), sum(n for _, n in counted)
                 except OSError as error:
                     note(error)
-            at = (milliseconds(changed) or 0) * 1_000_000
-            size = messages if isinstance(messages, int) else 0
-            yield Source(NAME, session_id, (str(database),), size, at, session_id)
+            yield databases.row_source(NAME, database, session_id, changed, messages)
 
 
 def _chain(database: Path, session_id: str) -> list[str]:
@@ -117,8 +115,7 @@ def _chain(database: Path, session_id: str) -> list[str]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session and its continuations."""
     database = Path(source.paths[0])
-    named = databases.rows(database, "SELECT name FROM pragma_table_info('sessions')")
-    known = [name for (name,) in named if name in _ABOUT]
+    known = [name for name in databases.columns_of(database, "sessions") if name in _ABOUT]
     telling = _HermesTelling(database, scribe)
     title = ""
     for session_id in _chain(database, source.item):
@@ -132,13 +129,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         telling.model = text(about, "model")
         yield from telling.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
+        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
         scribe.spent(
             float(cost) if isinstance(cost, int | float) else None,
-            inputTokens=number(about, "input_tokens"),
-            outputTokens=number(about, "output_tokens"),
-            thoughtTokens=number(about, "reasoning_tokens"),
-            cachedReadTokens=number(about, "cache_read_tokens"),
-            cachedWriteTokens=number(about, "cache_write_tokens"),
+            **counted(about, *names, thought="reasoning_tokens"),
         )
         title = text(about, "title") or title
     scribe.title(title)
@@ -158,14 +152,12 @@ _NEWER: Final = (
 """Columns of a message that only newer versions have."""
 
 
-class _HermesTelling:
+class _HermesTelling(AgentTelling):
     """Tells one conversation."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._database = database
-        self._scribe = scribe
-        self._missed = scribe.missed
-        self._calls: dict[str, tuple[str, Object]] = {}
         self._told: dict[tuple[object, ...], object] = {}
         self._is_again = False
         self._is_own = True
@@ -173,9 +165,8 @@ class _HermesTelling:
 
     def session(self, session_id: str) -> Iterator[None]:
         """Tell the messages of a session, without copies after a summary."""
-        named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
-        newer = [name for name in _NEWER if (name,) in named]
-        names = (*_COLUMNS, *newer)
+        known = databases.columns_of(self._database, "messages")
+        names = (*_COLUMNS, *(name for name in _NEWER if name in known))
         for row in databases.rows_of(
             self._database,
             "messages",
@@ -243,30 +234,24 @@ class _HermesTelling:
         given = obj(from_json(looked_up(call, "function", "arguments")))
         self._calls[call_id] = name, given
         verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-        fields: Object = {"title": f"{verb} {text(given, shown)}".strip() or name, "kind": kind}
-        fields["rawInput"] = given
-        if path := self._path(name, given):
-            fields["locations"] = [{"path": path}]
-        self._scribe.call(call_id, fields)
+        title = f"{verb} {text(given, shown)}".strip() or name
+        self._scribe.call(call_id, call_fields(title, kind, given, self._place(name, given)))
         if name == "todo" and (steps := objects(given, "todos")):
-            entries = [plan_entry(text(step, "content"), text(step, "status")) for step in steps]
-            self._scribe.plan(entries)
+            self._plan(steps)
 
-    def _path(self, name: str, given: Object) -> str:
+    def _place(self, name: str, given: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
-        path = text(given, "path") if is_file else ""
-        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+        return self._absolute(text(given, "path")) if is_file else ""
 
     def _result(self, call_id: str, words: str) -> None:
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, words)
         if not name:
-            self._missed.add("results of unknown calls", words)
             return
         told = from_json(words)
         code = number(told, "exit_code")
         failed = bool(text(told, "error")) or looked_up(told, "success") is False or bool(code)
         produced: list[Object] = []
-        path = self._path(name, given)
+        path = self._place(name, given)
         if path and not failed and TOOLS[name][1] == "edit":
             old, new = text(given, "old_string"), text(given, "new_string")
             new = new or text(given, "content")
@@ -276,12 +261,8 @@ class _HermesTelling:
         printed = text(told, "output") or text(told, "content") or text(told, "error")
         if not produced and (printed or words):
             produced = [content(printed or words)]
-        fields: Object = {"status": "failed" if failed else "completed"}
-        if produced:
-            fields["content"] = produced
-        if isinstance(told, dict):
-            fields["rawOutput"] = told
-        self._scribe.update(call_id, fields)
+        raw: Object = {"rawOutput": told} if isinstance(told, dict) else {}
+        self._ended(call_id, failed=failed, produced=produced, **raw)
 
 
 def _parts(said: object, scribe: Scribe) -> list[Object]:
@@ -292,10 +273,8 @@ def _parts(said: object, scribe: Scribe) -> list[Object]:
         return []
     if not said.startswith(_STRUCTURED):
         return [text_block(said)]
-    raw = said.removeprefix(_STRUCTURED).encode(errors="replace")
-    found = readable(b'{"parts":%b}' % raw, scribe.missed)
     blocks: list[Object] = []
-    for part in objects(found, "parts"):
+    for part in list_in(said.removeprefix(_STRUCTURED), scribe.missed):
         if words := text(part, "text"):
             blocks.append(text_block(words))
         elif shown := picture(text(part, "image_url", "url")):

@@ -28,7 +28,8 @@ from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "opencode"
@@ -88,17 +89,20 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
     database = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
     seen: set[str] = set()
     parts_of = "(SELECT count(*) FROM part WHERE session_id = session.id)"
-    for session_id, updated, parts in databases.listed(
-        database, "session", f"id, time_updated, {parts_of}", "parent_id IS NULL"
-    ):
-        seen.add(session_id)
-        changed = (milliseconds(updated) or 0) * 1_000_000
-        yield Source(reader, session_id, (str(database),), parts, changed, session_id)
-    for path in files_below(folder / "storage/session", "*/ses_*.json"):
-        if path.stem in seen or text(document(path, Missed()), "parentID"):
-            continue
-        if source := source_of(reader, path.stem, [path]):
-            yield source
+    columns = f"id, time_updated, {parts_of}"
+    for row in databases.listed(database, "session", columns, "parent_id IS NULL"):
+        source = databases.row_source(reader, database, *row)
+        seen.add(source.session_id)
+        yield source
+    paths = files_below(folder / "storage/session", "*/ses_*.json")
+    yield from file_sources(
+        reader,
+        (
+            it
+            for it in paths
+            if it.stem not in seen and not text(document(it, Missed()), "parentID")
+        ),
+    )
 
 
 class _Database:
@@ -201,13 +205,12 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-class _OpencodeTelling:
+class _OpencodeTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool) -> None:
+        super().__init__(scribe)
         self._store = store
-        self._scribe = scribe
-        self._missed = scribe.missed
         self._is_old = is_old
 
     def message(self, message: Object) -> None:

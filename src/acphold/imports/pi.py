@@ -7,18 +7,25 @@ retried; only the last failure ends a turn.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, prompt_blocks, text_block
+from acphold.imports.content_blocks import (
+    block_content,
+    content,
+    diff,
+    image,
+    prompt_blocks,
+    text_block,
+)
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import Object, looked_up, milliseconds, number, obj, objects, text
 
 NAME: Final = "pi"
@@ -78,25 +85,16 @@ def branches(source: Source) -> Iterator[Source]:
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
-    path, missed = Path(source.paths[0]), scribe.missed
-    end = int(source.item) if source.item else None
-    tree, telling = _tree(path), _PiTelling(scribe)
-    for line in tree.told(lines(path, missed), end):
-        record = readable(line.raw, missed)
-        if record is not None:
-            telling.take(record)
-            yield
+    telling = _PiTelling(scribe)
+    yield from _tree(Path(source.paths[0])).read(source, scribe.missed, telling.take)
     telling.end_failed()
-    if end is None:
-        missed.left(tree.left)
 
 
-class _PiTelling:
+class _PiTelling(AgentTelling):
     """Tells one session, record by record."""
 
     def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._failure = ""
 
     def take(self, record: Object) -> None:
@@ -163,8 +161,7 @@ class _PiTelling:
                 scribe.end_turn(_ENDS[reason])
         elif role == "toolResult":
             shown: list[Object] = [
-                {"type": "content", "content": block}
-                for block in self._blocks(message.get("content"))
+                block_content(block) for block in self._blocks(message.get("content"))
             ]
             failed = message.get("isError") is True
             fields: Object = {"status": "failed" if failed else "completed"}
@@ -211,10 +208,9 @@ class _PiTelling:
         kind = KINDS.get(name, "other")
         path = text(given, "path") or text(given, "file_path")
         what = text(given, "command") or f"{name} {text(given, 'pattern') or path}".strip()
-        fields: Object = {"title": what or "Tool", "kind": kind, "rawInput": given}
-        path = path and os.path.join(self._scribe.facts.cwd, path)
-        if path and kind in ("edit", "read"):
-            fields["locations"] = [{"path": path}]
+        path = self._absolute(path)
+        places = [path] if kind in ("edit", "read") else []
+        fields = call_fields(what or "Tool", kind, given, *places)
         if name == "write" and path:
             fields["content"] = [diff(path, None, text(given, "content"))]
         elif name == "edit" and path:
@@ -226,12 +222,7 @@ class _PiTelling:
         self._scribe.call(text(part, "id"), fields)
 
     def _count(self, usage: Object) -> None:
-        self._scribe.tokens(
-            inputTokens=number(usage, "input"),
-            outputTokens=number(usage, "output"),
-            cachedReadTokens=number(usage, "cacheRead"),
-            cachedWriteTokens=number(usage, "cacheWrite"),
-        )
+        self._scribe.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
         cost = looked_up(usage, "cost", "total")
         self._scribe.spent(float(cost) if isinstance(cost, int | float) else None)
 

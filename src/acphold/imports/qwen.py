@@ -19,6 +19,7 @@ from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "qwen"
@@ -98,27 +99,15 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     if _is_old(path):
         yield from read_sessions(source, scribe, speaker="qwen")
         return
-    telling = _QwenTelling(source, scribe)
-    missed = scribe.missed
-    end = int(source.item) if source.item else None
-    tree = _tree(path)
-    for line in tree.told(lines(path, missed), end):
-        record = readable(line.raw, missed)
-        if record is not None:
-            telling.take(record)
-            yield
-    if end is None:
-        missed.left(tree.left)
+    yield from _tree(path).read(source, scribe.missed, _QwenTelling(source, scribe).take)
 
 
-class _QwenTelling:
+class _QwenTelling(AgentTelling):
     """Tells one session, record by record; or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._source = source
-        self._scribe = scribe
-        self._missed = scribe.missed
-        self._calls: dict[str, str] = {}
         self._compactions = 0
 
     def take(self, record: Object) -> None:
@@ -157,14 +146,10 @@ class _QwenTelling:
             else:
                 self._missed.kind("parts", next(iter(part), ""), part)
         usage = obj(record, "usageMetadata")
-        cached = number(usage, "cachedContentTokenCount") or 0
+        names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
+        spent = counted(usage, *names, thought="thoughtsTokenCount", together=True)
         self._scribe.model(text(record, "model"))
-        self._scribe.tokens(
-            inputTokens=(number(usage, "promptTokenCount") or 0) - cached,
-            cachedReadTokens=cached,
-            outputTokens=number(usage, "candidatesTokenCount"),
-            thoughtTokens=number(usage, "thoughtsTokenCount"),
-        )
+        self._scribe.tokens(**spent)
         size = number(record, "contextWindowSize")
         if size and usage and not self._scribe.caller:
             self._scribe.usage(number(usage, "totalTokenCount") or 0, size)
@@ -173,7 +158,7 @@ class _QwenTelling:
 
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
-        self._calls[call_id] = name
+        self._calls[call_id] = name, given
         if name == "todo_write":
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
@@ -196,13 +181,11 @@ class _QwenTelling:
         self._scribe.call(call_id, fields)
 
     def _result(self, call_id: str, response: Object, about: Object) -> None:
-        name, caller = self._calls.pop(call_id, ""), self._scribe.caller
+        (name, _), caller = self._tool_of(call_id, response), self._scribe.caller
         display = about.get("resultDisplay")
         if name == "todo_write":
             self._scribe.plan(plan(objects(display, "todos")))
-            return
-        if not name:
-            self._missed.add("results of unknown calls", response)
+        if name in ("", "todo_write"):
             return
         for path in () if caller else map(Path, self._source.paths[1:]):
             if path.stem.endswith(f"-{call_id}"):

@@ -12,14 +12,17 @@ a prompt that never had a parent; of several of those, only one tree is told.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acphold.imports.records import RecordLine
+from acphold.imports.missed import Missed
+from acphold.imports.records import RecordLine, lines, readable
 from acphold.imports.sources import Source
+from acphold.imports.values import Object
 
 HELD_BYTES: Final = 8 << 20
 """Bytes of records held back until their parents are told."""
@@ -171,6 +174,18 @@ class RecordTree:
         for number in self._copies:
             kept[number] = 0
         return kept
+
+    def read(
+        self, source: Source, missed: Missed, take: Callable[[Object], None]
+    ) -> Iterator[None]:
+        """Give the records of `source`, or of the branch that is its item, to `take`."""
+        end = int(source.item) if source.item else None
+        for line in self.told(lines(Path(source.paths[0]), missed), end):
+            if (record := readable(line.raw, missed)) is not None:
+                take(record)
+                yield
+        if end is None:
+            missed.left(self.left)
 
     def abandoned(self, source: Source) -> Iterator[Source]:
         """Yield the untold branches of `source`, as conversations of their own."""

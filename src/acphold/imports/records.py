@@ -163,6 +163,12 @@ def document_list(path: Path, missed: Missed) -> list[Object]:
         return []
 
 
+def list_in(words: object, missed: Missed) -> list[Object]:
+    """Return the objects of a JSON array in a text; empty, and counted, if it is none."""
+    raw = str(words).encode(errors="replace")
+    return objects(readable(b'{"all":%b}' % raw, missed), "all")
+
+
 def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
     """Return the whole file; None, and counted, if it cannot be read."""
     try:

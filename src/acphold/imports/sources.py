@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
@@ -162,6 +162,13 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
         size += status.st_size
         changed = max(changed, status.st_mtime_ns)
     return Source(reader, session_id, names, size, changed, item)
+
+
+def file_sources(reader: str, paths: Iterable[Path]) -> Iterator[Source]:
+    """Yield a source for each file that holds a conversation and is named by its id."""
+    for path in paths:
+        if source := source_of(reader, path.stem, [path]):
+            yield source
 
 
 def files_below(folder: Path, pattern: str) -> Iterator[Path]:

@@ -33,6 +33,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import DOCUMENT_BYTES, document, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import (
     Object,
     from_json,
@@ -204,14 +205,13 @@ def _inside(place: object, key: object) -> object:
     return None
 
 
-class _VscodeTelling:
+class _VscodeTelling(AgentTelling):
     """Tells one request and its answer."""
 
     def __init__(self, scribe: Scribe, request: Object) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+        super().__init__(scribe)
         self._request = request
-        self._calls = 0
+        self._count = 0
         self._asked: dict[str, Object] = {}
         self._answers: dict[str, Object] = {}
         self._changed: set[str] = set()
@@ -272,7 +272,7 @@ class _VscodeTelling:
 
     def _part(self, part: Object) -> None:
         # Text after a call is another message.
-        kind, said = text(part, "kind"), f"{text(self._request, 'responseId')}-{self._calls}"
+        kind, said = text(part, "kind"), f"{text(self._request, 'responseId')}-{self._count}"
         if kind in ("", "markdownContent", "markdownVuln"):
             words = text(part, "value") or text(part, "content", "value") or text(part, "content")
             # An edit is between two fences, which are not shown.
@@ -309,13 +309,13 @@ class _VscodeTelling:
         fields["locations"] = [{"path": path}]
         if written:
             fields["content"] = [content(words) for words in written]
-        self._calls += 1
-        call_id = f"edit-{text(self._request, 'requestId')}-{self._calls}"
+        self._count += 1
+        call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
         self._changed.add(path)
         self._scribe.call(call_id, fields)
 
     def _call(self, part: Object) -> None:
-        self._calls += 1
+        self._count += 1
         call_id = text(part, "toolCallId").partition(_BEHIND_ID)[0]
         name = text(part, "toolId").removeprefix("copilot_")
         about = obj(part, "toolSpecificData")
@@ -356,12 +356,8 @@ class _VscodeTelling:
         produced = [] if failed else self._changes(name, given)
         if not produced and (printed := self._printed(call_id, about, details)):
             produced = [content(printed)]
-        ended: Object = {"status": "failed" if failed else "completed"}
-        if produced:
-            ended["content"] = produced
-        if exit_code is not None:
-            ended["rawOutput"] = {"exitCode": exit_code}
-        scribe.update(call_id, ended)
+        raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
+        self._ended(call_id, failed=failed, produced=produced, **raw)
 
     def _changes(self, name: str, given: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""

@@ -15,11 +15,11 @@ from typing import Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
+    block_content,
     content,
     diff,
     image,
     link,
-    plan_entry,
     resource,
     resource_link,
     text_block,
@@ -29,7 +29,8 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, note
-from acphold.imports.values import Object, looked_up, milliseconds, number, obj, objects, text
+from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, call_fields, counted
+from acphold.imports.values import Object, looked_up, milliseconds, obj, objects, text
 
 NAME: Final = "zed"
 KEY: Final = "zed"
@@ -82,17 +83,13 @@ def find(home: Home) -> Iterator[Source]:
             note(error)
             continue
         which = "parent_id IS NULL" if "parent_id" in names else "1"
-        for thread_id, updated, size in databases.listed(
-            database, "threads", "id, updated_at, length(data)", which
-        ):
-            changed = (milliseconds(updated) or 0) * 1_000_000
-            length = size if isinstance(size, int) else 0
-            yield Source(NAME, thread_id, (str(database),), length, changed, thread_id)
+        columns = "id, updated_at, length(data)"
+        for row in databases.listed(database, "threads", columns, which):
+            yield databases.row_source(NAME, database, *row)
 
 
 def _columns(database: Path) -> list[str]:
-    named = databases.rows(database, "SELECT name FROM pragma_table_info('threads')")
-    return [name for (name,) in named if name in _COLUMNS]
+    return [name for name in databases.columns_of(database, "threads") if name in _COLUMNS]
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -113,14 +110,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         telling.message(message)
         yield
     scribe.clock(milliseconds(thread.get("updated_at")))
-    spent = obj(thread, "cumulative_token_usage")
-    scribe.spent(
-        None,
-        inputTokens=number(spent, "input_tokens"),
-        outputTokens=number(spent, "output_tokens"),
-        cachedReadTokens=number(spent, "cache_read_input_tokens"),
-        cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
-    )
+    scribe.spent(None, **counted(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
     title = text(thread, "title") or text(thread, "summary")
     if title not in _UNNAMED:
         scribe.title(title)
@@ -181,16 +171,14 @@ def _of_before(message: Object) -> Iterator[Object]:
         yield {"Agent": {"content": said, "tool_results": results}}
 
 
-class _ZedTelling:
+class _ZedTelling(AgentTelling):
     """Tells one thread, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, names: list[str], thread: Object, scribe: Scribe) -> None:
+        super().__init__(scribe)
         self._database = database
         self._names = names
-        self._scribe = scribe
-        self._missed = scribe.missed
         self._model = text(thread, "model", "model")
-        self._calls: dict[str, tuple[str, Object]] = {}
 
     def message(self, message: Object) -> None:
         """Take the next message."""
@@ -240,23 +228,15 @@ class _ZedTelling:
         shown = next((words for key in _SHOWN if (words := text(given, key))), "")
         called = name.replace("_", " ").capitalize()
         title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
-        fields: Object = {"title": title, "kind": KINDS.get(name, "other"), "rawInput": given}
-        if path := self._path(text(given, "path")):
-            fields["locations"] = [{"path": path}]
-        self._scribe.call(call_id, fields)
-        if name == "update_plan" and not self._scribe.caller:
+        kind, path = KINDS.get(name, "other"), self._path(text(given, "path"))
+        self._scribe.call(call_id, call_fields(title, kind, given, path))
+        if name == "update_plan":
             steps = objects(given, "plan") or objects(given, "entries")
-            self._scribe.plan(
-                [
-                    plan_entry(text(step, "step") or text(step, "content"), text(step, "status"))
-                    for step in steps
-                ]
-            )
+            self._plan({"content": text(step, "step")} | step for step in steps)
 
     def _result(self, call_id: str, result: Object) -> None:
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, given = self._tool_of(call_id, result)
         if not name:
-            self._missed.add("results of unknown calls", result)
             return
         output = result.get("output")
         child = text(output, "session_id") or text(looked_up(output, "Success"), "session_id")
@@ -282,13 +262,9 @@ class _ZedTelling:
                     produced.append(content(words))
                 elif picture := text(part, "Image", "source"):
                     block = image(picture, "image/png")
-                    produced.append({"type": "content", "content": block})
-        fields: Object = {"status": "failed" if failed else "completed"}
-        if produced:
-            fields["content"] = produced
-        if output is not None:
-            fields["rawOutput"] = output
-        self._scribe.update(call_id, fields)
+                    produced.append(block_content(block))
+        raw: Object = {} if output is None else {"rawOutput": output}
+        self._ended(call_id, failed=failed, produced=produced, **raw)
 
     def _path(self, path: str) -> str:
         """Return the absolute form of a project path, which begins with the name of its folder."""
