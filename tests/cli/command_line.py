@@ -178,7 +178,7 @@ def _read_to_end(fd: int, process: subprocess.Popen[bytes], *, interrupt: bool) 
     return out
 
 
-READING = frozenset({"export", "inbox", "list", "search", "show", "usage"})
+READING = frozenset({"diff", "export", "inbox", "list", "search", "show", "usage", "why"})
 """The commands that read a server far away, too."""
 
 

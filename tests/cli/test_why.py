@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.snapshots.checkouts import Checkout
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import Project, digest
@@ -81,6 +81,7 @@ LINES = {
 }
 
 
+@here_and_there
 def test_a_line_leads_to_its_prompt_or_is_unknown(
     acphold: CommandLine, session: KeptSession
 ) -> None:
@@ -102,6 +103,7 @@ def test_what_a_command_made_is_said_to_be_seen_and_not_shown(
     assert "allowed" not in said
 
 
+@here_and_there
 def test_a_commit_leads_to_all_its_prompts_whatever_was_done_to_it(
     acphold: CommandLine, session: KeptSession, project: Project
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_commit_leads_to_all_its_prompts_whatever_was_done_to_it(
     assert "Unknown: 1 line: first.txt 1" in acphold.run("why", "other").out
 
 
+@here_and_there
 def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     acphold: CommandLine, session: KeptSession
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
 
 
+@here_and_there
 def test_a_record_of_agent_trace_says_ai_only_of_what_was_shown(
     acphold: CommandLine, session: KeptSession, project: Project
 ) -> None:
@@ -157,10 +161,34 @@ def test_a_record_of_agent_trace_says_ai_only_of_what_was_shown(
     assert files["lock.txt"][0]["contributor"] == {"type": "unknown"}
 
 
+@here_and_there
 def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession) -> None:
     for target in ("cart.py:99", "cart.py:0", "nothing.py:1", "nobranch", "--all", "HEAD~7"):
         done = acphold.run("why", "--", target)
         assert (done.code, done.out) == (2, "")
+
+
+@pytest.mark.parametrize("acphold", ["there"], indirect=True)
+def test_a_server_knows_the_lines_of_another_clone_of_a_project(
+    acphold: CommandLine,
+    session: KeptSession,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = acphold.run("why", "HEAD").out
+    clone = tmp_path / "elsewhere"
+    project.git("clone", "-q", str(project.top), str(clone))
+    monkeypatch.chdir(clone)
+    assert acphold.run("why", "HEAD").out == here
+    assert "“Sum up, with" in acphold.run("why", "cart.py:2").out
+    monkeypatch.setattr("acphold.origins.origin_readers.MOST_BYTES", 50)
+    said = acphold.run("why", "HEAD").out
+    assert "Unknown: 7 lines: cart.py 2-8\n  the server was not asked" in said
+    assert "not shown by the agent: lock.txt 1" in said
+    (tmp_path / "b.txt").write_text("x\n")
+    done = acphold.run("why", f"{tmp_path}/b.txt:1")
+    assert (done.code, "is in no repository" in done.err) == (2, True)
 
 
 def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(

@@ -208,13 +208,17 @@ class Parser(argparse.ArgumentParser):
     def add_machines(self) -> None:
         """Add `--host`, `--server` and `--journal`: the other places where sessions may be."""
         self.add_host()
+        self.add_server()
+        self.add_journal()
+
+    def add_server(self) -> None:
+        """Add `--server URL`; None by default."""
         self.add_value(
             "--server",
             "URL",
             "use the sessions of this `acphold serve`: its URL, or the name of a paired server "
             f"[default: {SERVER_VARIABLE}]",
         )
-        self.add_journal()
 
     def add_host(self) -> None:
         """Add `--host HOST`: `main` goes there before the command runs, which does not get it."""

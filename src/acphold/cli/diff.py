@@ -6,21 +6,22 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import opened
 from acphold.cli.places import place
+from acphold.cli.readers import origins_at, reading
+from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.raw_update import storable
-from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
-from acphold.journal import Journal, SessionRow, history
-from acphold.origins.kept_changes import How, KeptChanges, kept_changes, some
+from acphold.origins.kept_changes import How, KeptChanges, some
+from acphold.origins.origin_readers import FoundChanges, WantedChanges
 from acphold.presentation.visible_text import visible_json
-from acphold.reading.local_reader import LocalReader
-from acphold.reports.session_diff import FileDiff, on_disk, session_diff
-from acphold.snapshots.git import GitError
+from acphold.reading.session_reader import SessionReader
+from acphold.reports.session_diff import FileDiff
 
 
 def parser() -> Parser:
@@ -49,8 +50,7 @@ def parser() -> Parser:
         help="the changes in this folder [default: the repository of the session's folder]",
     )
     made.add_json()
-    made.add_host()
-    made.add_journal()
+    made.add_machines()
     return made
 
 
@@ -61,6 +61,7 @@ def diff(
     by_turn: bool,
     root: str | None,
     as_json: bool,
+    server: str | None,
     journal: str | None,
 ) -> int:
     """Show what changed in files during a session, as a patch.
@@ -78,63 +79,39 @@ def diff(
     says which file is missing and why, and the exit code is 1. Changes made by commands are not in
     the patch.
 
+    With --server the patch is made there, of 16 MB at most; only a token for all sessions sees the
+    files themselves, any other the edits that the agent showed.
+
     `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
     entry; without ID you choose from a list.
     """
-    root = None if root is None else os.path.realpath(root)
-    return asyncio.run(
-        _diff(journal, session_id, turn, by_turn=by_turn, root=root, as_json=as_json)
-    )
+    far = server_of(server, journal)
+    if root is not None and far is None:
+        root = os.path.realpath(root)
+    wanted = WantedChanges(turn, None, by_turn or as_json, root)
+    found = asyncio.run(_diff(reading(far, journal), session_id, wanted))
+    if found.problem:
+        _note(found.problem)
+    if turn is not None and not 1 <= abs(turn) <= found.turns:
+        raise UsageError(f"--turn: this session has {counted(found.turns, 'turn')}")
+    if found.kept is not None:
+        _print_kept(found.kept, by_turn=by_turn, as_json=as_json)
+        return Exit.OK
+    if root is not None and not found.problem:
+        raise UsageError("--root: no files were kept with this session")
+    return _print_reported(found.reported, as_json=as_json)
 
 
 async def _diff(
-    location: str | None,
-    text: str | None,
-    turn: int | None,
-    *,
-    by_turn: bool,
-    root: str | None,
-    as_json: bool,
-) -> int:
-    async with opened(location) as journal:
-        found = await place(LocalReader(journal), text, "shows its changes")
-        row, cwd = found.row, found.row.cwd
-        spans = await turn_spans(history(journal, row.session_id))
+    source: AbstractAsyncContextManager[SessionReader], text: str | None, wanted: WantedChanges
+) -> FoundChanges:
+    async with source as reader:
+        found = await place(reader, text, "shows its changes")
         if found.seq is not None:
-            if turn is not None:
-                raise UsageError(f"{found} and --turn {turn} are two turns; name one")
-            span = span_at(spans, found.seq)
-            turn = 0 if span is None else span.number
-        elif turn is not None:
-            turn += len(spans) + 1 if turn < 0 else 0
-            if not 1 <= turn <= len(spans):
-                raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
-        kept = await _kept(journal, row, spans, turn, root, by_turn=by_turn or as_json)
-        if kept is not None:
-            _print_kept(kept, by_turn=by_turn, as_json=as_json)
-            return Exit.OK
-        files = await session_diff(journal, row, spans, turn, lambda path: on_disk(path, cwd))
-    return _print_reported(files, as_json=as_json)
-
-
-async def _kept(
-    journal: Journal,
-    row: SessionRow,
-    spans: Sequence[TurnSpan],
-    turn: int | None,
-    root: str | None,
-    *,
-    by_turn: bool,
-) -> KeptChanges | None:
-    """Return the changes by the kept files; None without any, with a note if reading failed."""
-    try:
-        found = await kept_changes(journal, row, spans, turn, root=root, by_turn=by_turn)
-    except (GitError, TimeoutError, BufferError, OSError) as error:
-        _note(f"the kept files cannot be read: {error}")
-        return None
-    if found is None and root is not None:
-        raise UsageError("--root: no files were kept with this session")
-    return found
+            if wanted.turn is not None:
+                raise UsageError(f"{found} and --turn {wanted.turn} are two turns; name one")
+            wanted = replace(wanted, seq=found.seq)
+        return await origins_at(reader).changes(found.row, wanted)
 
 
 def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
@@ -143,12 +120,12 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
         for part in kept.parts:
             step = part.step
             _print_json(
-                path=storable(part.path),
+                path=part.path,
                 how=part.how.value,
                 turns=list(step.turns),
                 between=None if step.turns else list(step.between),
                 isSure=step.is_sure,
-                others=[it.session_id for it in kept.company if it.step == step],
+                others=list(step.others),
                 root=storable(kept.root),
                 patch=part.patch.decode(errors="replace"),
             )

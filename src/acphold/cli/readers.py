@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.errors import ConnectionLostError
     from acphold.journal import SessionRow
+    from acphold.origins.origin_readers import OriginReader
     from acphold.reading.session_reader import SessionReader
 
 CATCH_UP_SECONDS = 1.0
@@ -42,6 +43,18 @@ async def reading(server: FarServer | None, journal: str | None) -> AsyncIterato
     away.origin = there.origin
     async with there:
         yield there
+
+
+def origins_at(reader: SessionReader) -> OriginReader:
+    """Return the reader of changes and origins at the same place."""
+    from acphold.origins.origin_readers import LocalOrigins, ServerOrigins  # late: few need them
+
+    if isinstance(reader, LocalReader):
+        return LocalOrigins(reader.journal)
+    from acphold.reading.server_reader import ServerReader
+
+    assert isinstance(reader, ServerReader), "there is no third kind"
+    return ServerOrigins(reader)
 
 
 class Away:

@@ -8,24 +8,24 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import opened
+from acphold.cli.readers import origins_at, reading
+from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
-from acphold.errors import UnknownSessionError
 from acphold.exports.markdown import plain
-from acphold.history.raw_update import storable
-from acphold.journal import Journal
-from acphold.origins.agent_trace import TracedRun, runs, trace_record
-from acphold.origins.why import Lines, Origin, TurnFacts, below, kept_folder, origins, turn_facts
+from acphold.origins.agent_trace import TracedRun, trace_record
+from acphold.origins.why import Lines, TurnFacts, below, kept_folder
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
 from acphold.processes.program_group import ProgramGroup
-from acphold.reading.local_reader import entries_of
+from acphold.reading.local_reader import LocalReader
+from acphold.reading.session_reader import SessionReader
 from acphold.snapshots.checkouts import Checkout, checkout_of
 from acphold.snapshots.commits import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
@@ -71,11 +71,12 @@ def parser() -> Parser:
         action="store_true",
         help="Markdown for a pull request, without secrets, home paths and addresses",
     )
+    made.add_server()
     made.add_journal()
     return made
 
 
-def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
+def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | None) -> int:
     """Say which prompt a line or a commit came from.
 
     That needs sessions whose files were kept: `snapshots = true` in the settings. A line is found
@@ -88,6 +89,9 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     everything else, such as a line that changed between two turns, was there before the first
     snapshot, or was reformatted since.
 
+    With --server these are the snapshots of the same project at a server: it gets the files that
+    you ask about, 12 MB at most, keeps nothing of them, and wants a token for all sessions.
+
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
     With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
     unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
@@ -95,31 +99,35 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     if pr and form != "text":
         raise UsageError("--pr and --format exclude each other")
     try:
-        asyncio.run(_why(journal, target, form, pr=pr))
+        asyncio.run(_why(reading(server_of(server, journal), journal), target, form, pr=pr))
     except (GitError, TimeoutError, BufferError) as error:
         raise UsageError(f"{target}: {error}") from None
     return Exit.OK
 
 
-async def _why(location: str | None, target: str, form: str, *, pr: bool) -> None:
+async def _why(
+    source: AbstractAsyncContextManager[SessionReader], target: str, form: str, *, pr: bool
+) -> None:
     named = FILE_LINES.fullmatch(target)
-    async with opened(location) as journal:
+    async with source as reader:
         commit: str | None = None
         if named and os.path.isfile(named["file"]):
-            if (folder := await kept_folder(journal, named["file"])) is None:
-                raise UsageError(f"{named['file']} is in no repository, and was not kept")
+            if isinstance(reader, LocalReader):
+                folder = await kept_folder(reader.journal, named["file"])
+            else:  # which finds the project by its commits
+                folder = checkout_of(os.path.dirname(named["file"]) or ".")
+            if folder is None:
+                kept = ", and was not kept" if isinstance(reader, LocalReader) else ""
+                raise UsageError(f"{named['file']} is in no repository{kept}")
             checkout = folder
             asked = [_lines_of_file(checkout, named)]
         else:
             checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
-        found = await origins(journal, checkout, asked)
-        every = [
-            run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)
-        ]
-        facts = await _facts(journal, every)
-        every = [_without_gone(run, facts) for run in every]
+        found = await origins_at(reader).origins(checkout, asked)
+        every = found.runs
+        facts = {(its.session_id, its.turn): its for its in found.turns}
         if pr:
-            facts = {key: await _redacted(journal, its) for key, its in facts.items()}
+            facts = {key: await _redacted(reader, its) for key, its in facts.items()}
     if form == "agent-trace":
         print(visible_json(msgspec.json.encode(trace_record(every, facts, commit)).decode()))
     elif form == "json":
@@ -178,43 +186,17 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
-async def _facts(journal: Journal, found: Sequence[TracedRun]) -> dict[tuple[str, int], TurnFacts]:
-    """Return the facts about each turn that is known for some lines."""
-    facts: dict[tuple[str, int], TurnFacts] = {}
-    for run in found:
-        for claim in run.origin.claims if run.origin.how != "unknown" else ():
-            key = (claim.session_id, claim.turn)
-            try:
-                its = await turn_facts(journal, claim)
-            except UnknownSessionError:  # deleted meanwhile
-                continue
-            if key in facts:
-                allowed = dict.fromkeys((*facts[key].allowed, *its.allowed))
-                its = replace(its, allowed=tuple(allowed))
-            facts[key] = its
-    return facts
-
-
-def _without_gone(run: TracedRun, facts: Facts) -> TracedRun:
-    """Return lines of a session that is gone as unknown ones."""
-    if run.origin.how != "unknown":
-        claim = run.origin.claims[0]
-        if (claim.session_id, claim.turn) not in facts:
-            run.origin = Origin("unknown", reason="its session was deleted")
-    return run
-
-
-async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
+async def _redacted(reader: SessionReader, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
     from acphold.redaction.redactor import Redactor  # late: few need it
 
     redactor = Redactor()
     told = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
     redactor.learn_value(told)
-    async for entry in entries_of(journal, facts.session_id):
+    async for entry in reader.entries(facts.session_id):
         redactor.look(entry)
     while not redactor.is_done():
-        async for entry in entries_of(journal, facts.session_id):
+        async for entry in reader.entries(facts.session_id):
             redactor.look(entry)
     shown = redactor.value(told)
     assert isinstance(shown, dict)
@@ -229,10 +211,9 @@ async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
 def _json(run: TracedRun, facts: Facts) -> dict[str, object]:
     its: TurnFacts | None = None
     if run.origin.how != "unknown":
-        claim = run.origin.claims[0]
-        its = facts[claim.session_id, claim.turn]
+        its = facts[run.turn]
     return {
-        "path": storable(run.path),
+        "path": run.path,
         "firstLine": run.first,
         "lastLine": run.last,
         "how": run.origin.how,
@@ -251,8 +232,7 @@ def _by_turn(found: Sequence[TracedRun]) -> dict[tuple[str, int], list[TracedRun
     turns: dict[tuple[str, int], list[TracedRun]] = {}
     for run in found:
         if run.origin.how != "unknown":
-            claim = run.origin.claims[0]
-            turns.setdefault((claim.session_id, claim.turn), []).append(run)
+            turns.setdefault(run.turn, []).append(run)
     return turns
 
 

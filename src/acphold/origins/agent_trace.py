@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 from uuid import uuid4
 
+from msgspec import Struct
+
 from acphold.history.raw_update import storable
 from acphold.origins.why import Origin, TurnFacts
 from acphold.version import __version__
@@ -20,13 +22,19 @@ from acphold.version import __version__
 VERSION = "0.1"
 
 
-class TracedRun:
+class TracedRun(Struct):
     """Lines `first` to `last` of a file that have the same origin."""
 
-    def __init__(self, path: str, line: int, origin: Origin) -> None:
-        self.path = path
-        self.first = self.last = line
-        self.origin = origin
+    path: str
+    first: int
+    last: int
+    origin: Origin
+
+    @property
+    def turn(self) -> tuple[str, int]:
+        """The session and the number of the turn that they came from, if it is known."""
+        claim = self.origin.claims[0]
+        return claim.session_id, claim.turn
 
 
 def runs(path: str, origins: Mapping[int, Origin]) -> list[TracedRun]:
@@ -36,7 +44,7 @@ def runs(path: str, origins: Mapping[int, Origin]) -> list[TracedRun]:
         if found and found[-1].last + 1 == line and found[-1].origin == origin:
             found[-1].last = line
         else:
-            found.append(TracedRun(path, line, origin))
+            found.append(TracedRun(storable(path), line, line, origin))
     return found
 
 
@@ -50,8 +58,7 @@ def trace_record(
         conversations = files.setdefault(run.path, {})
         url = ""
         if run.origin.how != "unknown":
-            claim = run.origin.claims[0]
-            its = facts[claim.session_id, claim.turn]
+            its = facts[run.turn]
             url = f"acphold:{quote(its.session_id, safe='')}@{its.seq}"
         kind = "ai" if run.origin.how == "shown" else "unknown"
         key = f"{kind} {url}"
@@ -69,7 +76,7 @@ def trace_record(
         **({"vcs": {"type": "git", "revision": commit}} if commit else {}),
         "tool": {"name": "acphold", "version": __version__},
         "files": [
-            {"path": storable(path), "conversations": [*conversations.values()]}
+            {"path": path, "conversations": [*conversations.values()]}
             for path, conversations in files.items()
         ],
     }

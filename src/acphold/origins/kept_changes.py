@@ -17,6 +17,7 @@ from enum import Enum
 from msgspec import Struct
 
 from acphold.errors import WorkspaceError
+from acphold.history.raw_update import storable
 from acphold.history.turn_spans import TurnSpan
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
@@ -39,10 +40,10 @@ class How(Enum):
 
     @property
     def words(self) -> str:
-        return _WORDS[self]
+        return _SAID[self]
 
 
-_WORDS = {
+_SAID = {
     How.SHOWN: "shown by the agent",
     How.IN_PART: "shown in part by the agent",
     How.OTHER: "changed by something else",
@@ -50,81 +51,50 @@ _WORDS = {
 }
 
 
+class StepFacts(Struct, frozen=True, rename="camel"):
+    """What a person is told of a step; see `origins.steps.Step`. `others` are other sessions that
+    were at work in the same folder during it."""
+
+    words: str
+    turns: tuple[int, ...]
+    between: tuple[int, int]
+    is_sure: bool
+    others: tuple[str, ...] = ()
+
+
 class StepFile(Struct, frozen=True):
     """A file that a step changed; `patch` is empty unless it was asked for."""
 
-    step: Step
+    step: StepFacts
     path: str
     how: How
     patch: bytes = b""
 
 
 class KeptFile(Struct, frozen=True):
-    """A file that is different now, with each step that changed it."""
+    """A file that is different now. `words` say in a line in which steps it changed: "shown by the
+    agent in turns 1, 3 · changed between turns …"; `turns` are those in which it did, or may
+    have."""
 
     path: str
     patch: bytes
-    parts: tuple[StepFile, ...]
-
-    @property
-    def words(self) -> str:
-        """Its steps in a line: "shown by the agent in turns 1, 3 · changed between turns …"."""
-        said: list[str] = []
-        for how in How:
-            sure = [
-                it.step for it in self.parts if it.how is how and it.step.is_sure and it.step.turns
-            ]
-            if sure:
-                numbers = ", ".join(str(step.turns[0]) for step in sure)
-                said.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
-            for part in self.parts:
-                if part.how is how and part.step not in sure:
-                    word = "" if part.step.words.startswith("between") else "in "
-                    said.append(f"{how.words} {word}{part.step.words}")
-        return " · ".join(said) or "changed"
-
-    @property
-    def turns(self) -> tuple[int, ...]:
-        """The turns in which it changed, or may have."""
-        return tuple(sorted({turn for part in self.parts for turn in part.step.turns}))
-
-
-class Company(Struct, frozen=True):
-    """Another session that was at work in the same folder during a step."""
-
-    step: Step
-    session_id: str
+    words: str
+    turns: tuple[int, ...]
 
 
 class KeptChanges(Struct, frozen=True):
     """The changes below `root`: of each file, and of each step.
 
-    `others` are the other folders of the session that were kept. `gaps` are lines about snapshots
-    that are missing or late, `left_out` pairs of a file that is in none and the reason;
-    `left_out_count` is their number.
+    `others` are the other folders of the session that were kept. `notes` are lines about other
+    sessions at work there, about snapshots that are missing or late, and about files that are in
+    none.
     """
 
     root: str
     files: list[KeptFile]
     parts: list[StepFile]
-    company: list[Company]
     others: list[str]
-    gaps: list[str]
-    left_out: list[tuple[str, str]]
-    left_out_count: int
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines about the company, the gaps and what was left out."""
-        found = [
-            f"{it.step.words}: session {it.session_id} was at work in this folder, too"
-            for it in self.company
-        ]
-        found += self.gaps
-        if self.left_out_count:
-            named = [f"{path} ({why})" for path, why in self.left_out]
-            found.append(f"not kept, so not shown: {some(named, self.left_out_count)}")
-        return found
+    notes: list[str]
 
 
 async def kept_changes(
@@ -167,32 +137,53 @@ async def kept_changes(
     if not found:
         return None
     shown = await shown_edits(read or journal, row, spans, root)
+    company = await _company(journal, row.session_id, root, found)
+    facts = [
+        StepFacts(it.words, it.turns, it.between, it.is_sure, others)
+        for it, others in zip(found, company, strict=True)
+    ]
 
     def compared(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
         with reading(store) as snapshots:
             parts: list[StepFile] = []
-            for step in found:
+            for step, its in zip(found, facts, strict=True):
                 checkpoint()
-                parts += _parts(snapshots, step, shown, by_turn=by_turn)
+                parts += _parts(snapshots, step, its, shown, by_turn=by_turn)
             net = snapshots.patches(found[0].before.tree, found[-1].after.tree)
-            files = [
-                KeptFile(path, patch, tuple(part for part in parts if part.path == path))
-                for path, patch in net.items()
-            ]
+            files: list[KeptFile] = []
+            for path, patch in net.items():
+                own = [part for part in parts if part.path == storable(path)]
+                turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
+                files.append(KeptFile(storable(path), patch, _words(own), turns))
         return parts, files
 
     parts, files = await (threads or Threads(1)).run(compared)
+    notes = [
+        f"{its.words}: session {other} was at work in this folder, too"
+        for its in facts
+        for other in its.others
+    ]
+    notes += _gaps(here, spans, turn)
     left_out = {path: why for it in _ends(found) for path, why in it.left_out}
-    return KeptChanges(
-        root,
-        files,
-        parts,
-        await _company(journal, row.session_id, root, found),
-        [it for it in roots if it != root],
-        [*_gaps(here, spans, turn)],
-        sorted(left_out.items()),
-        max([len(left_out), *(it.left_out_count for it in _ends(found))]),
-    )
+    if count := max([len(left_out), *(it.left_out_count for it in _ends(found))]):
+        named = [f"{path} ({why})" for path, why in sorted(left_out.items())]
+        notes.append(f"not kept, so not shown: {some(named, count)}")
+    return KeptChanges(root, files, parts, [it for it in roots if it != root], notes)
+
+
+def _words(parts: Sequence[StepFile]) -> str:
+    """See KeptFile."""
+    said: list[str] = []
+    for how in How:
+        sure = [it.step for it in parts if it.how is how and it.step.is_sure and it.step.turns]
+        if sure:
+            numbers = ", ".join(str(step.turns[0]) for step in sure)
+            said.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
+        for part in parts:
+            if part.how is how and part.step not in sure:
+                word = "" if part.step.words.startswith("between") else "in "
+                said.append(f"{how.words} {word}{part.step.words}")
+    return " · ".join(said) or "changed"
 
 
 SHOWN_NAMES = 5
@@ -227,6 +218,7 @@ async def shown_edits(
 def _parts(
     snapshots: SnapshotReader,
     step: Step,
+    facts: StepFacts,
     shown: Mapping[tuple[int, str], list[Edit]],
     *,
     by_turn: bool,
@@ -243,7 +235,7 @@ def _parts(
     patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
     for one in changed:
         how = _how(step, one, theirs[one.path], texts)
-        yield StepFile(step, one.path, how, patches.get(one.path, b""))
+        yield StepFile(facts, storable(one.path), how, patches.get(one.path, b""))
 
 
 def _how(step: Step, one: FileChange, theirs: Sequence[Edit], texts: Mapping[str, bytes]) -> How:
@@ -279,8 +271,8 @@ _STATES = {
 
 async def _company(
     journal: Journal, session_id: str, root: str, found: Iterable[Step]
-) -> list[Company]:
-    """Return the other sessions with a turn in this folder during a step."""
+) -> list[tuple[str, ...]]:
+    """Return the other sessions with a turn in this folder, for each step."""
     begun: dict[tuple[str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.named():
         if its != session_id and one.root == root:
@@ -289,12 +281,15 @@ async def _company(
                 min(first, one.at),
                 one.at if one.edge == "end" else last,
             )
-    seen: dict[tuple[int, str], Company] = {}
-    for number, step in enumerate(found):
-        for (its, _), (first, last) in begun.items():
-            if first <= step.after.at and (last is None or last >= step.before.at):
-                seen[number, its] = Company(step, its)
-    return [*seen.values()]
+    company: list[tuple[str, ...]] = []
+    for step in found:
+        others = dict.fromkeys(
+            session_id
+            for (session_id, _), (first, last) in begun.items()
+            if first <= step.after.at and (last is None or last >= step.before.at)
+        )
+        company.append(tuple(others))
+    return company
 
 
 def _gaps(here: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None) -> Iterator[str]:

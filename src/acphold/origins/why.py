@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.history.decisions import AskedQuestion, asked_question, closed_question
@@ -70,6 +71,10 @@ class TurnFacts(Struct, frozen=True):
     seq: int
     prompt: str
     allowed: tuple[str, ...] = ()
+
+    def with_allowed(self, more: Sequence[str]) -> TurnFacts:
+        """Return the facts with answers about other calls of the same turn."""
+        return replace(self, allowed=tuple(dict.fromkeys((*self.allowed, *more))))
 
 
 class _Chain(Struct):

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx2
-from msgspec import MsgspecError, Raw, Struct
+from msgspec import MsgspecError, Raw, Struct, json
 from msgspec.json import Decoder
 
 from acphold.errors import (
@@ -72,6 +72,9 @@ MOST_SUMS: Final = 100_000
 SILENCE_SECONDS: Final = 40.0
 """Seconds without data after which the connection is lost: an idle server sends something every
 15."""
+
+LONGEST_WORK: Final = 30.0
+"""Seconds that an answer to a POST may take: a server gives up its work after 20."""
 
 LARGEST: Final = 16 << 20
 """Most bytes of an event: a snapshot has some hundred sessions."""
@@ -271,7 +274,7 @@ class ServerReader:
         self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
     ) -> SessionPage:
         filter = wanted.filter
-        page = await self._get(
+        page = await self.get(
             "/sessions",
             {
                 "agent": filter.agents[0] if filter.agents else "",
@@ -299,7 +302,7 @@ class ServerReader:
         with suppress(UnknownSessionError):
             if f"/sessions/{given}" == FEED:
                 raise UnknownSessionError(given)
-            return _row(await self._get(f"/sessions/{quote(given, safe='')}", {}, _RemoteRow))
+            return _row(await self.get(f"/sessions/{quote(given, safe='')}", {}, _RemoteRow))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
         found: list[SessionRow] = []
         async for page in session_pages(self, all_):
@@ -314,7 +317,7 @@ class ServerReader:
         return row
 
     async def is_live(self, session_id: str) -> bool:
-        row = await self._get(f"/sessions/{quote(session_id, safe='')}", {}, _RemoteRow)
+        row = await self.get(f"/sessions/{quote(session_id, safe='')}", {}, _RemoteRow)
         return row.live is not None
 
     async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
@@ -335,7 +338,7 @@ class ServerReader:
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         asked = {"limit": str(limit), "before": "" if before is None else str(before)}
         path = f"/sessions/{quote(session_id, safe='')}/entries"
-        page = await self._get(path, asked, _Entries)
+        page = await self.get(path, asked, _Entries)
         return PageBack([_entry(it) for it in page.entries], page.before, is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
@@ -350,7 +353,7 @@ class ServerReader:
         found: list[SearchHit] = []
         while len(found) < sought.limit:
             asked["limit"] = str(min(sought.limit - len(found), AT_ONCE))
-            page = await self._get("/search", asked, _Hits)
+            page = await self.get("/search", asked, _Hits)
             found += map(_hit, page.hits)
             if page.next_cursor is None:
                 break
@@ -368,7 +371,7 @@ class ServerReader:
             "since": _iso(since) if since else "",
             "limit": str(MOST_SUMS),
         }
-        found = await self._get("/usage", asked, _Sums)
+        found = await self.get("/usage", asked, _Sums)
         key = "sessionId" if by == "session" else by
         groups = [self._sum(raw, key) for raw in found.sums]
         if by == "session":
@@ -389,13 +392,13 @@ class ServerReader:
         return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
 
     async def questions(self) -> list[InboxQuestion]:
-        return [_question(it) for it in (await self._get("/inbox", {}, _Inbox)).questions]
+        return [_question(it) for it in (await self.get("/inbox", {}, _Inbox)).questions]
 
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
         asked = {"limit": str(min(limit, AT_ONCE)), "cursor": "" if before is None else str(before)}
-        page = await self._get("/inbox/history", asked, _Decisions)
+        page = await self.get("/inbox/history", asked, _Decisions)
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [_question(it) for it in page.decisions], following
 
@@ -404,7 +407,7 @@ class ServerReader:
     async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         asked = {"session": session_id, "question": question_id}
         try:
-            return (await self._get("/rules/offers", asked, _RuleOffers)).offers
+            return (await self.get("/rules/offers", asked, _RuleOffers)).offers
         except RemoteRefusalError:  # a token that may make none, or an older server
             return []
 
@@ -419,24 +422,13 @@ class ServerReader:
             "text": text,
             "allAgents": all_agents,
         }
-        try:
-            answer = await self._http.post(f"{self.origin}/rules", json=said)
-        except httpx2.TimeoutException:
-            raise SilentPeerError(f"{self.origin} does not answer") from None
-        except httpx2.HTTPError as exc:
-            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
-        if answer.status_code == 409:
-            raise RuleError(said_in(answer.headers, answer.content) or "this rule cannot be made")
-        if not answer.is_success:
-            where = f"{self.origin}/rules"
-            raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
-        made = self._read(answer.content, _MadeRules).rules
+        made = (await self.post("/rules", said, _MadeRules)).rules
         return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
         try:
-            found = (await self._get("/rules", {}, _RemoteRules)).rules
+            found = (await self.get("/rules", {}, _RemoteRules)).rules
         except RemoteRefusalError:  # a token that has none, or an older server
             return []
         return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
@@ -506,7 +498,30 @@ class ServerReader:
         except httpx2.HTTPError as exc:
             raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
 
-    async def _get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
+    async def post(self, path: str, said: object, kind: type[T]) -> T:
+        """Return the answer to a request with this as JSON. Raises RuleError if it is in conflict
+        with what is there, and as SessionReader says."""
+        where = f"{self.origin}{path}"
+        head = {"Content-Type": "application/json"}
+        try:
+            body, timeout = (
+                json.encode(said),
+                httpx2.Timeout(self._route.seconds, read=LONGEST_WORK),
+            )
+            answer = await self._http.post(where, content=body, headers=head, timeout=timeout)
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+        if answer.status_code == 409:
+            raise RuleError(said_in(answer.headers, answer.content) or "this rule cannot be made")
+        if not answer.is_success:
+            raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
+        return self._read(answer.content, kind)
+
+    async def get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
+        """Return the answer to a request for a path, with these parameters that are not empty;
+        raises as SessionReader says."""
         try:
             given = {name: value for name, value in asked.items() if value}
             answer = await self._http.get(f"{self.origin}{path}", params=given)

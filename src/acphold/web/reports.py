@@ -6,6 +6,7 @@
     GET /sessions/ID/changes        the changes that `acphold diff` prints: see `session_changes`
     GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…]}: where its files were
                                     kept, for who may copy it with them
+    POST /origins                   where lines of files came from: see `line_origins`
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
 A file is only downloaded, never shown at this address: agents' text would share our origin.
@@ -26,6 +27,7 @@ from acphold.hub.kept_files import kept_turns
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import Grouping, history
 from acphold.known_agents import keys_of
+from acphold.origins.origin_readers import ORIGINS, WantedChanges
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
@@ -35,6 +37,7 @@ from acphold.web.gate import RefusedError
 from acphold.web.glances import contexts, glances
 from acphold.web.journal_pages import LAST_SEQ, SESSIONS
 from acphold.web.journal_reader import JournalReader
+from acphold.web.line_origins import LineOrigins
 from acphold.web.parameters import Parameters
 from acphold.web.session_changes import SessionChanges
 
@@ -65,16 +68,20 @@ class Reports:
         self._reader = reader
         self._write = export
         self._changed = SessionChanges()
+        self._origins = LineOrigins(reader)
 
     @staticmethod
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
-        return path in (USAGE, GLANCES, CONTEXTS) or (
+        return path in (USAGE, GLANCES, CONTEXTS, ORIGINS) or (
             path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT))
         )
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request for a report; raises RefusedError."""
+        if exchange.path == ORIGINS:
+            await self._origins.answer(exchange, principal)
+            return
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         try:
@@ -133,18 +140,28 @@ class Reports:
         await exchange.answer(200, raw=found)
 
     async def _changes(self, exchange: HttpExchange, principal: Principal) -> None:
-        asked = Parameters(exchange.scope.get("query_string", b""), ("turn", "path"))
+        names = ("turn", "path", "whole", "last", "entry", "steps", "root")
+        asked = Parameters(exchange.scope.get("query_string", b""), names)
         session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(CHANGES)
         principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
         is_last = asked.text("turn") == "last"
         turn = -1 if is_last else asked.number("turn", 1, LAST_SEQ)
+        if last := asked.number("last", 1, LAST_SEQ):
+            turn = -last
         path = asked.text("path")
+        wanted = None
+        if asked.is_true("whole"):
+            entry = asked.number("entry", 1, LAST_SEQ)
+            wanted = WantedChanges(turn, entry, asked.is_true("steps"), asked.text("root"))
 
         async def found(journal: Journal) -> bytes:
             row = await journal.session(session_id)
             principal.check_in(row, LOAD_SESSION.name)
             # Edits that an agent made up may quote a file. Only who sees everything sees that.
-            return await self._changed.body(journal, row, turn, path, reads_disk=principal.sees_all)
+            reads_disk = principal.sees_all
+            if wanted is not None:
+                return await self._changed.whole(journal, row, wanted, reads_disk=reads_disk)
+            return await self._changed.body(journal, row, turn, path, reads_disk=reads_disk)
 
         await exchange.answer(200, raw=await self._reader.ask(found))
 

@@ -1,6 +1,7 @@
 """The file changes of a session for the page: what `acphold diff` prints, in bounded pieces.
 
     GET /sessions/ID/changes?turn=N|last&path=PATH
+    GET /sessions/ID/changes?whole=true&turn=N&last=N&entry=SEQ&steps=true&root=FOLDER
 
     {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…],
      "kept": false, "notes": []}
@@ -15,28 +16,37 @@ alone, and much more of it. `more` counts the files left out.
 `kept`: the session's files were kept, and these are all changes; `how` is a line of what is known
 of them, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
 the agent reported.
+
+With `whole` the answer is `origins.origin_readers.FoundChanges`, for `acphold diff --server`: no
+file is cut, bytes are in base64, `last` counts turns from the end, and `entry` is in the turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from acphold.errors import WorkspaceError
 from acphold.history import Segment
 from acphold.history.raw_update import storable
 from acphold.history.turn_spans import TurnSpan, turn_spans
 from acphold.history.words import document
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import READ_BYTES, Readable, history
-from acphold.origins.kept_changes import KeptChanges, kept_changes
+from acphold.origins.origin_readers import (
+    FoundChanges,
+    WantedChanges,
+    has_turn,
+    turn_changes,
+)
 from acphold.presentation.visible_text import visible_json
 from acphold.reports.file_edits import FileText
-from acphold.reports.session_diff import FileDiff, Gap, on_disk, session_diff
-from acphold.snapshots.git import GitError
+from acphold.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.web.gate import RefusedError
 from acphold.workspace.threads import Threads
 
@@ -57,6 +67,9 @@ PROMPT_CHARACTERS: Final = 300
 
 HISTORY_BYTES: Final = 128 << 20
 """Most history that is read for one answer, in bytes; it is read twice."""
+
+WHOLE_BYTES: Final = 16 << 20
+"""Most bytes of all patches, if they were asked for whole."""
 
 DISK_BYTES: Final = 2 << 20
 """Longer files on disk are not read for this."""
@@ -88,14 +101,71 @@ class SessionChanges:
         Raises RefusedError: 404 if it has no such turn or file, 413 if the session is too long,
         503 if too many wait.
         """
+        return await self._in_turn(self._body(journal, row, turn, path, reads_disk))
+
+    async def whole(
+        self, journal: Journal, row: SessionRow, wanted: WantedChanges, *, reads_disk: bool
+    ) -> bytes:
+        """Return all changes as `FoundChanges`; raises RefusedError as `body` does, 413 also for
+        very long patches, and 400 if no files of the wanted folder were kept."""
+        return await self._in_turn(self._whole(journal, row, wanted, reads_disk))
+
+    async def _in_turn(self, work: Coroutine[None, None, bytes]) -> bytes:
         if self._asked > WAITING:
+            work.close()
             raise RefusedError(503, "too many changes are asked for at once; try again")
         self._asked += 1
         try:
             async with self._alone:
-                return await self._body(journal, row, turn, path, reads_disk)
+                return await work
         finally:
             self._asked -= 1
+
+    async def _whole(
+        self, journal: Journal, row: SessionRow, wanted: WantedChanges, reads_disk: bool
+    ) -> bytes:
+        bounded = _Bounded(journal)
+        spans = await turn_spans(history(bounded, row.session_id))
+        if not has_turn(spans, wanted):
+            return msgspec.json.encode(FoundChanges(len(spans)))
+        try:
+            found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+        except WorkspaceError as error:
+            raise RefusedError(400, str(error)) from None
+        size = sum(len(it.patch) for it in found.reported)
+        if (kept := found.kept) is not None:
+            size += sum(len(it.patch) for it in kept.files)
+            size += sum(len(it.patch) for it in kept.parts)
+        if size > WHOLE_BYTES:
+            least = f"more than {WHOLE_BYTES >> 20} MB have changed"
+            raise RefusedError(413, f"{least}; `--turn N` asks for less")
+        reported = [
+            replace(it, path=storable(it.path), patch=storable(it.patch)) for it in found.reported
+        ]
+        return msgspec.json.encode(replace(found, reported=reported))
+
+    async def _found(
+        self,
+        journal: Journal,
+        read: Readable,
+        row: SessionRow,
+        spans: Sequence[TurnSpan],
+        wanted: WantedChanges,
+        reads_disk: bool,
+    ) -> FoundChanges:
+        def look(path: str) -> FileText | None:
+            return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
+
+        # The kept files are the disk of an earlier time.
+        found = await turn_changes(
+            *(journal, row, spans, wanted, look),
+            reads_kept=reads_disk,
+            read=read,
+            threads=self._threads,
+        )
+        if found.problem:
+            log.warning("session %s: %s", row.session_id, found.problem)
+        return found
 
     async def _body(
         self,
@@ -114,11 +184,9 @@ class SessionChanges:
             if turn > len(spans):
                 raise RefusedError(404, f"the session has {len(spans)} turns")
 
-        def look(path: str) -> FileText | None:
-            return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
-
-        # The kept files are the disk of an earlier time.
-        kept = await self._kept(journal, bounded, row, spans, turn) if reads_disk else None
+        wanted = WantedChanges(turn)
+        of_turn = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+        kept = of_turn.kept
         how: dict[str, str] = {}
         if kept is not None:
             how = {file.path: file.words for file in kept.files}
@@ -126,8 +194,7 @@ class SessionChanges:
                 FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
             ]
         else:
-            found = await session_diff(bounded, row, spans, turn, look, self._threads)
-            found = [file for file in found if file.patch or file.gap]
+            found = [file for file in of_turn.reported if file.patch or file.gap]
         if path is not None and not (
             found := [file for file in found if storable(file.path) == path]
         ):
@@ -147,21 +214,6 @@ class SessionChanges:
             files.append({**facts, "how": how.get(file.path)})
         notes = None if kept is None else kept.notes
         return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
-
-    async def _kept(
-        self,
-        journal: Journal,
-        read: Readable,
-        row: SessionRow,
-        spans: Sequence[TurnSpan],
-        turn: int | None,
-    ) -> KeptChanges | None:
-        """Return the changes by the kept files; None if there are none, or not now."""
-        try:
-            return await kept_changes(journal, row, spans, turn, read=read, threads=self._threads)
-        except (GitError, TimeoutError, BufferError, OSError) as error:
-            log.warning("session %s: its kept files cannot be read: %s", row.session_id, error)
-            return None
 
 
 def _text(patch: bytes) -> tuple[str, Gap | None]:

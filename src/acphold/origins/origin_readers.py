@@ -1,0 +1,217 @@
+"""Changes and origins, read here or from a server: one interface for `diff` and `why`.
+
+A server finds the project of lines by its first commits and its remotes, and their origins by the
+content of the files, which is sent there. What a server answers is what would be known there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from urllib.parse import quote
+
+from msgspec import Meta, Struct
+
+from acphold.errors import UnknownSessionError
+from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
+from acphold.journal import Journal, Readable, SessionRow, history
+from acphold.origins.agent_trace import TracedRun, runs
+from acphold.origins.kept_changes import KeptChanges, kept_changes
+from acphold.origins.versions import Claim
+from acphold.origins.why import Lines, Origin, TurnFacts, origins, turn_facts
+from acphold.reports.file_edits import FileText
+from acphold.reports.session_diff import FileDiff, on_disk, session_diff
+from acphold.snapshots.checkouts import Checkout
+from acphold.snapshots.git import GitError
+from acphold.snapshots.projects import ProjectMarks, marks
+from acphold.workspace.threads import Threads
+
+if TYPE_CHECKING:
+    from acphold.reading.server_reader import ServerReader
+
+ORIGINS: Final = "/origins"
+
+MOST_FILES: Final = 500
+MOST_BYTES: Final = 12 << 20
+"""Files that a server is asked about at once, and the bytes of their contents."""
+
+NOT_ASKED: Final = f"the server was not asked: the files have more than {MOST_BYTES >> 20} MB"
+GONE: Final = "its session was deleted"
+
+
+class WantedChanges(Struct, frozen=True):
+    """The turn whose changes are wanted: by its number, from 1, or from -1 for the last; or by one
+    of its entries. `by_turn` wants a patch of each step, `root` one of the folders."""
+
+    turn: int | None = None
+    seq: int | None = None
+    by_turn: bool = False
+    root: str | None = None
+
+
+class FoundChanges(Struct, frozen=True):
+    """The changes of a session with so many `turns`: by the `kept` files, or as `reported` by the
+    agent. `problem` is why kept files could not be read."""
+
+    turns: int
+    kept: KeptChanges | None = None
+    reported: list[FileDiff] = []
+    problem: str = ""
+
+
+class AskedFile(Struct, frozen=True):
+    """The path of a file below the top of its project, its content, and ranges of its lines."""
+
+    path: bytes
+    content: bytes
+    lines: list[tuple[int, int]]
+
+
+class AskedOrigins(Struct, frozen=True):
+    """Lines of files whose origins a server is asked for, and the marks of their project."""
+
+    project: ProjectMarks
+    files: Annotated[list[AskedFile], Meta(max_length=MOST_FILES)]
+
+
+class FoundOrigins(Struct, frozen=True):
+    """The origins of lines, and the turns that are known."""
+
+    runs: list[TracedRun]
+    turns: list[TurnFacts]
+
+
+class OriginReader(Protocol):
+    """Reads changes and origins; raises what a SessionReader does, and GitError, TimeoutError,
+    BufferError and OSError here."""
+
+    async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
+        """Return the changes of a session; none if it has no such turn. Raises WorkspaceError if
+        no files of the wanted folder were kept."""
+
+    async def origins(self, checkout: Checkout, asked: Sequence[Lines]) -> FoundOrigins:
+        """Return the origins of these lines of a project."""
+
+
+class LocalOrigins:
+    """An OriginReader of a journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
+        spans = await turn_spans(history(self._journal, row.session_id))
+        if not has_turn(spans, wanted):
+            return FoundChanges(len(spans))
+        look = partial(_on_disk, cwd=row.cwd)
+        return await turn_changes(self._journal, row, spans, wanted, look)
+
+    async def origins(self, checkout: Checkout, asked: Sequence[Lines]) -> FoundOrigins:
+        found = await origins(self._journal, checkout, asked)
+        every = [
+            run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)
+        ]
+        facts: dict[tuple[str, int], TurnFacts] = {}
+        claims: dict[Claim, None] = {}
+        for run in every:
+            claims |= dict.fromkeys(run.origin.claims if run.origin.how != "unknown" else ())
+        for claim in claims:
+            try:
+                its = await turn_facts(self._journal, claim)
+            except UnknownSessionError:  # deleted meanwhile
+                continue
+            key = (claim.session_id, claim.turn)
+            facts[key] = facts[key].with_allowed(its.allowed) if key in facts else its
+        for run in every:
+            if run.origin.how != "unknown" and run.turn not in facts:
+                run.origin = Origin("unknown", reason=GONE)
+        return FoundOrigins(every, [*facts.values()])
+
+
+class ServerOrigins:
+    """An OriginReader of a server: see `web.reports` and `web.line_origins`."""
+
+    def __init__(self, server: ServerReader) -> None:
+        self._server = server
+
+    async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
+        turn = wanted.turn or 0
+        asked = {
+            "whole": "true",
+            "turn": str(turn) if turn > 0 else "",
+            "last": str(-turn) if turn < 0 else "",
+            "entry": str(wanted.seq or ""),
+            "steps": "true" if wanted.by_turn else "",
+            "root": wanted.root or "",
+        }
+        where = f"/sessions/{quote(row.session_id, safe='')}/changes"
+        return await self._server.get(where, asked, FoundChanges)
+
+    async def origins(self, checkout: Checkout, asked: Sequence[Lines]) -> FoundOrigins:
+        project = await asyncio.to_thread(marks, checkout)
+        files: list[AskedFile] = []
+        left_out: list[TracedRun] = []
+        left = MOST_BYTES
+        for lines in asked:
+            its = runs(lines.path, dict.fromkeys(lines.lines, Origin("unknown", reason=NOT_ASKED)))
+            if len(lines.content) > left or len(files) == MOST_FILES:
+                left_out += its
+            else:
+                left -= len(lines.content)
+                ranges = [(run.first, run.last) for run in its]
+                files.append(AskedFile(os.fsencode(lines.path), lines.content, ranges))
+        wanted = AskedOrigins(project, files)
+        found = await self._server.post(ORIGINS, wanted, FoundOrigins)
+        return FoundOrigins([*found.runs, *left_out], found.turns)
+
+
+def has_turn(spans: Sequence[TurnSpan], wanted: WantedChanges) -> bool:
+    """Return True if the wanted turn is there, or all turns are wanted."""
+    return wanted.turn is None or 1 <= abs(wanted.turn) <= len(spans)
+
+
+async def turn_changes(
+    journal: Journal,
+    row: SessionRow,
+    spans: Sequence[TurnSpan],
+    wanted: WantedChanges,
+    look: Callable[[str], FileText | None],
+    *,
+    reads_kept: bool = True,
+    read: Readable | None = None,
+    threads: Threads | None = None,
+) -> FoundChanges:
+    """Return the changes of a session that has the wanted turn.
+
+    `look` is as `on_disk` in `session_diff`; the history is read from `read`, by default the
+    journal. Raises WorkspaceError if no files of the wanted folder were kept.
+    """
+    turn = wanted.turn
+    if wanted.seq is not None:
+        span = span_at(spans, wanted.seq)
+        turn = 0 if span is None else span.number
+    elif turn is not None and turn < 0:
+        turn += len(spans) + 1
+    problem = ""
+    if reads_kept:
+        try:
+            kept = await kept_changes(
+                *(journal, row, spans, turn),
+                root=wanted.root,
+                by_turn=wanted.by_turn,
+                read=read,
+                threads=threads,
+            )
+            if kept is not None:
+                return FoundChanges(len(spans), kept)
+        except (GitError, TimeoutError, BufferError, OSError) as error:
+            problem = f"the kept files cannot be read: {error}"
+    found = await session_diff(read or journal, row, spans, turn, look, threads)
+    return FoundChanges(len(spans), None, found, problem)
+
+
+def _on_disk(path: str, cwd: str) -> FileText | None:
+    return on_disk(path, cwd)

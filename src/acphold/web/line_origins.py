@@ -1,0 +1,110 @@
+"""Where lines of files came from, for `acphold why --server`.
+
+    POST /origins    origins.origin_readers.AskedOrigins → FoundOrigins; bytes are in base64
+
+The files are those of the client, compared with the snapshots of the same project here. It needs
+the scope watch in all sessions: an answer tells what is in files. Nothing that is sent is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+from msgspec import MsgspecError
+from msgspec.json import Decoder, encode
+
+from acphold.errors import ForbiddenError, JournalError
+from acphold.journal import Journal
+from acphold.origins.agent_trace import runs
+from acphold.origins.origin_readers import (
+    MOST_BYTES,
+    AskedOrigins,
+    FoundOrigins,
+    LocalOrigins,
+)
+from acphold.origins.why import Lines, Origin
+from acphold.schema import LOAD_SESSION
+from acphold.server.principals import Principal
+from acphold.snapshots.checkouts import checkout_of
+from acphold.snapshots.git import GitError
+from acphold.snapshots.projects import same_project
+from acphold.web.exchange import HttpExchange
+from acphold.web.gate import RefusedError
+from acphold.web.journal_reader import JournalReader
+from acphold.workspace.threads import Threads
+
+LARGEST: Final = 2 * MOST_BYTES
+"""Largest request, in bytes: base64 takes a third more."""
+
+NO_PROJECT: Final = "no files of this project are kept at the server"
+
+
+class LineOrigins:
+    """Answers one such request at a time; see the module."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._alone = asyncio.Lock()
+        self._threads = Threads(1)
+
+    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
+        """Answer a request; raises RefusedError."""
+        if exchange.method != "POST":
+            raise RefusedError(405, "this is asked with POST")
+        if not exchange.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        try:
+            principal.check(LOAD_SESSION.name, b"{}")
+        except ForbiddenError as exc:
+            raise RefusedError(403, str(exc)) from None
+        if not principal.sees_all:
+            principal.refused(LOAD_SESSION.name, None)
+            raise RefusedError(403, "where lines came from is for who may see all sessions")
+        if self._alone.locked():
+            raise RefusedError(503, "other lines are being looked for; try again")
+        async with self._alone:
+            lines, asked = await _asked(exchange)
+
+            async def found(journal: Journal) -> FoundOrigins:
+                return await self._found(journal, asked, lines)
+
+            try:
+                answer = await self._reader.ask(found)
+            except JournalError as exc:
+                raise RefusedError(503, str(exc)) from None
+            except (GitError, TimeoutError, BufferError, OSError) as exc:
+                raise RefusedError(503, f"the kept files cannot be read: {exc}") from None
+        await exchange.answer(200, raw=encode(answer))
+
+    async def _found(
+        self, journal: Journal, asked: AskedOrigins, lines: list[Lines]
+    ) -> FoundOrigins:
+        roots = {one.root for _, one in await journal.snapshots.named()}
+        top = await self._threads.run(lambda _: same_project(sorted(roots), asked.project, None))
+        checkout = checkout_of(top) if top else None
+        if checkout is None:
+            nothing = Origin("unknown", reason=NO_PROJECT)
+            every = [runs(it.path, dict.fromkeys(it.lines, nothing)) for it in lines]
+            return FoundOrigins([run for its in every for run in its], [])
+        return await LocalOrigins(journal).origins(checkout, lines)
+
+
+async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
+    try:
+        asked = Decoder(AskedOrigins).decode(await exchange.body(LARGEST))
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RefusedError(400, "the request cannot be read") from None
+    lines: list[Lines] = []
+    for file in asked.files:
+        numbers: list[int] = []
+        for first, last in file.lines:
+            if not (numbers[-1] if numbers else 0) < first <= last <= file.content.count(b"\n") + 1:
+                raise RefusedError(400, "the request names no lines of its files")
+            numbers += range(first, last + 1)
+        is_odd = not {b"", b".", b".."}.isdisjoint(file.path.split(b"/")) or b"\0" in file.path
+        if not numbers or is_odd:
+            raise RefusedError(400, "the request names no lines of its files")
+        lines.append(Lines(os.fsdecode(file.path), file.content, tuple(numbers)))
+    return lines, asked
