@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,6 +36,16 @@ settings.load_profile("tests")
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests
 
 HERE = Path(__file__).resolve().parent
+
+MEMORY = "/dev/shm"
+ENOUGH_BYTES = 4 << 30
+
+# Each test makes a journal, a repository or a database. Files in memory save a tenth of the CPU
+# time, half of what a new database costs, and all waiting for the disk.
+with suppress(OSError):
+    free = os.statvfs(MEMORY)
+    if not free.f_flag & os.ST_NOEXEC and free.f_bavail * free.f_frsize >= ENOUGH_BYTES:
+        tempfile.tempdir = os.environ.setdefault("TMPDIR", MEMORY)
 
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]
