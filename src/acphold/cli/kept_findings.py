@@ -18,7 +18,7 @@ from acphold.cli.settings import agent_keys, snapshot_settings
 from acphold.cli.terminal_text import age, counted, folder, on_one_line, size, visible
 from acphold.errors import AcpholdError, SettingsError
 from acphold.history.times import now_ms
-from acphold.hub.kept_files import stores_of, tidy
+from acphold.hub.kept_files import relatives, stores_of, tidy
 from acphold.journal import Journal, SessionRow
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots.checkouts import checkout_of
@@ -146,6 +146,12 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], setting: Wanted)
         elif setting == "unset":
             text += "; `snapshots = false` and `acphold doctor --repair` remove them"
         findings.append(Diagnosis(text, is_past=setting != "on"))
+    for other in relatives(stores):
+        text = (
+            f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in; "
+            "remove the folder if that is gone"
+        )
+        findings.append(Diagnosis(text, is_past=True))
     elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
     if elsewhere:
         text = f"the files of {counted(len(elsewhere), 'session')} are not on this machine"

@@ -1,7 +1,8 @@
 """The files that are kept with the sessions of a journal: where, which of them, and for how long.
 
 The journal alone says what is kept. The stores are beside its file; for a journal without one, in
-the state folder of this user, under the identity of the journal.
+the state folder of this user, under the identity of the journal. A copy of it has its own, which
+begin with those of its original.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from acphold.history.times import now_ms
 from acphold.history.turn_spans import span_at, turn_spans
 from acphold.hub.forks import Forked, fork
 from acphold.journal import Journal, SessionRow, history
-from acphold.journal.identity import identity
+from acphold.journal.identity import family, identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.snapshots.included_files import Included, has_list, included
@@ -41,6 +42,9 @@ KEPT_BYTES = 2 << 30
 TIDY_SECONDS = 600.0
 """Seconds that the upkeep of one store may last."""
 
+COPY_SECONDS = 60.0
+"""Seconds that a journal that is a copy may take to link the stores of its original."""
+
 EVERY_SECONDS = 24 * 3600.0
 """Seconds between two times of upkeep, unless a store is full."""
 
@@ -52,8 +56,34 @@ async def stores_of(journal: Journal) -> Stores:
     """The stores of a journal on this machine."""
     if journal.file is not None:
         return Stores(f"{journal.file.path}{SUFFIX}")
-    name = await identity(journal) or "unknown"
-    return Stores(os.path.join(state_folder(), "files", name))
+    own = await identity(journal)
+    if own is None:
+        return Stores(os.path.join(state_folder(), "files", "unknown"))
+    name = f"{await family(journal)}-{own}"
+    stores = Stores(os.path.join(state_folder(), "files", name))
+    await Threads(1).run(lambda _: _made(stores))
+    return stores
+
+
+def _made(stores: Stores) -> None:
+    """Have the stores of a journal that is a copy begin with those of its family; blocks."""
+    if not os.path.isdir(stores.folder):
+        try:
+            stores.begin_with(relatives(stores), time.monotonic() + COPY_SECONDS)
+        except (OSError, TimeoutError) as error:
+            log.warning("%s: without the files that its original keeps: %s", stores.folder, error)
+
+
+def relatives(stores: Stores) -> list[Stores]:
+    """The stores of the copies of a journal, its original, and its earlier databases."""
+    above, own = os.path.split(stores.folder)
+    begin, mark, _ = own.rpartition("-")
+    if not mark or own.endswith(SUFFIX):  # beside a file
+        return []
+    with suppress(FileNotFoundError):
+        names = sorted(it for it in os.listdir(above) if it.startswith(f"{begin}-"))
+        return [Stores(os.path.join(above, it)) for it in names if it != own and "." not in it]
+    return []
 
 
 async def tidy(

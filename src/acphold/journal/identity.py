@@ -16,21 +16,30 @@ log = logging.getLogger(__name__)
 async def identity(journal: Journal) -> str | None:
     """The identity of a journal, in a few letters; None if it cannot be determined.
 
-    For a journal in a file it is the identity of the file, as a copy is another journal. Otherwise
-    it is derived from the journal's random secret, without revealing it.
+    A copy is another journal: in a file it is the identity of the file, otherwise it is derived
+    from the `family` and the place of the journal.
     """
     if journal.file is None:
-        from hashlib import blake2b  # late, for a quick start: most journals are in files
-
         try:
-            secret = await journal.cursor_secret()
+            return _digest(await journal.cursor_secret(), (await journal.place()).encode())
         except JournalError as exc:
             log.info("which journal this is cannot be told: %s", exc)
             return None
-        return blake2b(secret, digest_size=8, person=b"identity").hexdigest()
     try:
         found = os.stat(journal.file.path)
     except OSError:
         return None
     told = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
     return f"{crc32(told):08x}{adler32(told):08x}"
+
+
+async def family(journal: Journal) -> str:
+    """What a journal has in common with its copies, in a few letters: derived from its random
+    secret, without revealing it. Raises JournalError."""
+    return _digest(await journal.cursor_secret())
+
+
+def _digest(secret: bytes, place: bytes = b"") -> str:
+    from hashlib import blake2b  # late, for a quick start: most journals are in files
+
+    return blake2b(secret + place, digest_size=8, person=b"identity").hexdigest()

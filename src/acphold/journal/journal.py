@@ -672,6 +672,11 @@ class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
     def file(self) -> InFile | None:
         """The file of the journal; None for a store without one."""
 
+    async def place(self) -> str:
+        """Return a word for the database of the journal that a copy of it does not share; "" if
+        there is none, by default."""
+        return ""
+
     async def aclose(self) -> None:
         """Finish background work and close."""
 

@@ -21,7 +21,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -245,6 +245,25 @@ class Stores:
                 if STORE_ID.fullmatch(name) and self.find(name) is None:
                     shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
+    def begin_with(self, others: Iterable[Stores], deadline: float) -> None:
+        """Make this folder, with all that is in those of others; does nothing if it is there.
+
+        Files with content that never changes are linked, so that they take no room until one of
+        the folders drops them. Raises TimeoutError and OSError; then the folder is not made.
+        """
+        if not (stores := [store for one in others for store in one]):
+            return
+        with locked(f"{self.folder}.lock", deadline):
+            if os.path.isdir(self.folder):  # another process was quicker
+                return
+            made = f"{self.folder}.new"
+            shutil.rmtree(made, ignore_errors=True)  # of a killed process
+            os.mkdir(made, 0o700)
+            for store in stores:
+                with suppress(FileNotFoundError), store.used(deadline):  # it was removed just now
+                    _linked(store.path, os.path.join(made, store.id))
+            os.rename(made, self.folder)
+
     def of(self, project: str, deadline: float) -> SnapshotStore:
         """The store of the project whose work trees share this folder, made if there is none.
 
@@ -256,9 +275,7 @@ class Stores:
                 return store
             named = os.fsencode(project)
             path = os.path.join(self.folder, token_hex(8))
-            for folder in ("objects/info", "objects/pack", "refs", "info", "roots"):
-                os.makedirs(os.path.join(path, folder), 0o700)
-            os.chmod(path, 0o700)
+            _make_folders(path)
             for name, text in (
                 ("config", CONFIG.encode()),
                 ("info/attributes", ATTRIBUTES.encode()),
@@ -267,6 +284,29 @@ class Stores:
             ):
                 _write(os.path.join(path, name), text)
             return SnapshotStore(path)
+
+
+def _make_folders(path: str) -> None:
+    for folder in ("objects/info", "objects/pack", "refs", "info", "roots"):
+        os.makedirs(os.path.join(path, folder), 0o700, exist_ok=True)
+    os.chmod(path, 0o700)
+
+
+def _linked(store: str, path: str) -> None:
+    """Add the files of a store to the one at `path`, which is made: what is known of work trees is
+    left out, it is found out anew."""
+    _make_folders(path)
+    for name in ("config", "info/attributes", "project", "told", "packed-refs", "HEAD"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(os.path.join(store, name), os.path.join(path, name))
+    objects = os.path.join(store, "objects")
+    for folder, _, names in os.walk(objects):
+        there = os.path.join(path, "objects", os.path.relpath(folder, objects))
+        os.makedirs(there, 0o700, exist_ok=True)
+        for name in names:
+            if not name.startswith(("tmp_", ".tmp")):
+                with suppress(FileExistsError):
+                    os.link(os.path.join(folder, name), os.path.join(there, name))
 
 
 @contextmanager

@@ -196,6 +196,22 @@ def server(line: Line) -> bytes:
     return bytes(row[0])
 
 
+def database(line: Line) -> str:
+    """An identity of the database that a standby and a restarted server share with it, and neither
+    a restored dump nor a copy within the server does."""
+    number = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    row = line.execute(
+        f"SELECT {number}::text, has_function_privilege('pg_control_system()', 'execute')"
+    ).fetchone()
+    assert row is not None
+    told, may_ask = row
+    if may_ask:
+        row = line.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+        assert row is not None
+        told = f"{row[0]} {told}"
+    return str(told)
+
+
 def renew_era(line: Line) -> None:
     """End the era: the journal has gone back, and positions given out before are void."""
     line.execute("DELETE FROM acphold.meta WHERE name = 'era'")

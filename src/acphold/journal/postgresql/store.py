@@ -81,6 +81,7 @@ class PostgresqlJournal(SqlJournal):
         self._addresses: tuple[str, ...] = ()
         self._retired = False
         self._recent = RecentAppends()
+        self._place: str | None = None
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -357,6 +358,11 @@ class PostgresqlJournal(SqlJournal):
                 by = [it for it in now if isinstance(it, Lease)]
                 await self._write(lambda line, ids=ids, by=by: some(line, ids, *by), slow=True)  # type: ignore[misc]
         return [*gone]
+
+    async def place(self) -> str:
+        if self._place is None:
+            self._place = await self._look(leases.database)
+        return self._place
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()
