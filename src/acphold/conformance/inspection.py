@@ -15,13 +15,7 @@ from acphold.conformance.host import Shell
 from acphold.conformance.record import Record, WireLine
 from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.subject import Subject
-from acphold.conformance.verdicts import (
-    Finding,
-    NotApplied,
-    Reach,
-    Signal,
-    Verdict,
-)
+from acphold.conformance.verdicts import Finding, NotApplied, Reach, Signal, Verdict
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
 from acphold.tasks import TaskSet

@@ -23,20 +23,9 @@ from acphold.conformance.grammar import CAPABILITIES
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
 from acphold.conformance.record import Json, Record, WireLine
 from acphold.conformance.subject import RunningAgent, Subject
-from acphold.conformance.verdicts import (
-    NotAdvertised,
-    NotObservable,
-    Reach,
-    Signal,
-    Violation,
-)
+from acphold.conformance.verdicts import NotAdvertised, NotObservable, Reach, Signal, Violation
 from acphold.errors import AgentStartError
-from acphold.schema import (
-    AgentCapabilities,
-    InitializeResponse,
-    NewSessionResponse,
-    PromptResponse,
-)
+from acphold.schema import AgentCapabilities, InitializeResponse, NewSessionResponse, PromptResponse
 from acphold.schema.update_kinds import offered
 from acphold.version import __version__
 

@@ -36,15 +36,7 @@ from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import inner
 from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, counted
-from acphold.imports.values import (
-    UNREADABLE,
-    Object,
-    decoded,
-    looked_up,
-    milliseconds,
-    obj,
-    text,
-)
+from acphold.imports.values import UNREADABLE, Object, decoded, looked_up, milliseconds, obj, text
 from acphold.imports.values import objects as objects_of
 
 NAME: Final = "claude"

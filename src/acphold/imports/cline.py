@@ -23,15 +23,7 @@ from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import enclosed
 from acphold.imports.tellings import AgentTelling, counted, whole_document
-from acphold.imports.values import (
-    Object,
-    from_json,
-    milliseconds,
-    obj,
-    objects,
-    strings,
-    text,
-)
+from acphold.imports.values import Object, from_json, milliseconds, obj, objects, strings, text
 
 NAME: Final = "cline"
 KEY: Final = "cline"

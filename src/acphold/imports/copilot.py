@@ -10,14 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import (
-    content,
-    diff,
-    image,
-    resource,
-    resource_link,
-    text_block,
-)
+from acphold.imports.content_blocks import content, diff, image, resource, resource_link, text_block
 from acphold.imports.readers import Reader
 from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe

@@ -33,13 +33,7 @@ from acphold.imports.continuation import NOTHING, KnownPart, turns
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.readers import Reader
-from acphold.imports.session_writer import (
-    IMPORTED,
-    Marker,
-    SessionWriter,
-    is_as_it_was,
-    marker_in,
-)
+from acphold.imports.session_writer import IMPORTED, Marker, SessionWriter, is_as_it_was, marker_in
 from acphold.imports.sources import ExportedState, Facts, Manner, Source
 from acphold.journal import (
     Journal,

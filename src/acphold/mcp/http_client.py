@@ -17,13 +17,7 @@ from collections.abc import Callable
 
 import httpx2
 import msgspec
-from mcp_types import (
-    CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
-    JSONRPCError,
-    JSONRPCResponse,
-    RequestId,
-)
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, JSONRPCError, JSONRPCResponse, RequestId
 
 from acphold.mcp.faults import FaultRedaction
 from acphold.mcp.messages import FORGOTTEN, MARK, REFUSED, UNSENT, UnreadableError, decoded, encoded

@@ -12,13 +12,7 @@ import json
 
 import msgspec
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    RequestId,
-    jsonrpc_message_adapter,
-)
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from acphold.rpc.framing import HEAD, TAIL, Oversize, too_deep

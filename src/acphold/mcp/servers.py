@@ -13,13 +13,7 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.processes.program import on_path
-from acphold.schema import (
-    McpCapabilities,
-    McpServerHttp,
-    McpServerSse,
-    McpServerStdio,
-    decode,
-)
+from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import items, members, splice
 

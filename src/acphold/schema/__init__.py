@@ -150,11 +150,7 @@ from acphold.schema.session_requests import (
     SessionInfo as SessionInfo,
     UnknownMcpServer as UnknownMcpServer,
 )
-from acphold.schema.splice import (
-    items as items,
-    members as members,
-    splice as splice,
-)
+from acphold.schema.splice import items as items, members as members, splice as splice
 from acphold.schema.tool_calls import (
     CancelledPermissionOutcome as CancelledPermissionOutcome,
     Content as Content,

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from acphold.schema.shapes import (
-    Extensible,
-    GoodItems,
-    Int64,
-    OrDefault,
-    Otherwise,
-    UnknownVariant,
-)
+from acphold.schema.shapes import Extensible, GoodItems, Int64, OrDefault, Otherwise, UnknownVariant
 
 Role: TypeAlias = Literal["assistant", "user"]
 

@@ -7,11 +7,7 @@ import posixpath
 import re
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.grammar import (
-    NEEDS,
-    spoken,
-    told_capabilities,
-)
+from acphold.conformance.grammar import NEEDS, spoken, told_capabilities
 from acphold.conformance.record import (
     Json,
     Record,

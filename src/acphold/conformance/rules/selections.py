@@ -8,14 +8,7 @@ from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
-from acphold.conformance.record import (
-    Json,
-    Record,
-    RecordedExchange,
-    WireLine,
-    objects,
-    twice,
-)
+from acphold.conformance.record import Json, Record, RecordedExchange, WireLine, objects, twice
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation

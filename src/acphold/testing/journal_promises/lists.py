@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from acphold.errors import CursorError, UnknownSessionError
-from acphold.journal import (
-    Journal,
-    ListFilter,
-    ListKey,
-    RowChange,
-    cursor,
-)
+from acphold.journal import Journal, ListFilter, ListKey, RowChange, cursor
 from acphold.testing.journal_promises.promise import promised, raises
 from acphold.testing.journal_promises.scenes import put
 
