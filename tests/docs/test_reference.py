@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import acphold
 from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
 from acphold.cli.alert_settings import SECONDS, alert_rules
-from acphold.cli.command_line import MEANINGS
+from acphold.cli.command_line import Exit
 from acphold.cli.import_tally import Tally
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.settings import OWN_KEYS
@@ -124,7 +124,7 @@ def variables(path: Path) -> Iterator[str]:
 
 def test_every_exit_code_is_in_the_page() -> None:
     rows = section("Exit codes")
-    assert all(f"| {code.value} | {meaning} |" in rows for code, meaning in MEANINGS.items())
+    assert all(f"| {code.value} | {code.meaning} |" in rows for code in Exit)
 
 
 def test_every_field_of_the_json_output_is_in_the_page() -> None:

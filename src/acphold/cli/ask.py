@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import (
-    MEANINGS,
     Exit,
     Parser,
     UsageError,
@@ -119,7 +118,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         if launched is not None:
             launched.abandon()
         if isinstance(error, TimeoutError):
-            print(f"acphold ask: {MEANINGS[Exit.TIMEOUT]}: stdin is still open", file=sys.stderr)
+            print(f"acphold ask: {Exit.TIMEOUT.meaning}: stdin is still open", file=sys.stderr)
             return Exit.TIMEOUT
         raise
     with remembered(start):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from acphold.cli.command_line import MEANINGS
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.policy import chosen
 from acphold.client.turn_feed import typed
@@ -123,7 +122,7 @@ class Text:
         sys.stdout.flush()
         if code:
             how = f"({stop_reason})" if stop_reason else "before the turn had ended"
-            tell(visible(f"{MEANINGS[code]} {how}"))
+            tell(visible(f"{code.meaning} {how}"))
 
     def failed(self, error: AcpholdError) -> None:
         self._end_line()

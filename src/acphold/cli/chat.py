@@ -11,17 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
+from acphold.cli import continuation
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.continuation import (
-    fetched,
-    folder_of,
-    is_startable,
-    meant,
-    settled_in,
-    start_of,
-    title_of,
-    told,
-)
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
 from acphold.cli.screen_session import Left, Seat, join
@@ -169,7 +160,7 @@ async def _next(left: Left, journal: str | None) -> WantedConversation | None:
 async def _chosen(journal: str | None, words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
     with suppress(UnknownSessionError, AmbiguousIdError):
-        if words and (row := await meant(journal, words, "")) is not None:
+        if words and (row := await continuation.meant(journal, words, "")) is not None:
             return row.session_id
     choice = await picked(journal, words, acts=False)
     return None if choice is None else choice.session_id
@@ -186,7 +177,7 @@ async def _chat(
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
-        kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
+        kept = await continuation.meant(journal, wanted.resume, wanted.cwd or os.getcwd())
         if kept is not None and not wanted.anew:
             refuse_moved(kept)
         if kept is not None and not wanted.anew and await _is_running(journal, kept.session_id):
@@ -204,16 +195,16 @@ async def _chat(
                 "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
                 "`acphold chat -- gemini --acp`"
             )
-        start = start_of(kept)
+        start = continuation.start_of(kept)
     else:
         start = Start("wrap", agent or "", tuple(program))
-    start = fetched(start)
+    start = continuation.fetched(start)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.anew:
-        cwd = folder_of(kept, None)
+        cwd = continuation.folder_of(kept, None)
         kept = None
     elif kept is not None:
-        cwd = await settled_in(journal, kept, wanted.cwd)
+        cwd = await continuation.settled_in(journal, kept, wanted.cwd)
     wrap = ProgramEndpoint(
         ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command),
@@ -231,15 +222,19 @@ async def _chat(
         journal=journal,
     )
     if on_terminal():
-        where = "" if kept is None else f" in {folder(cwd)}, to continue with {title_of(kept)}"
-        print(f"Starting {told(start)}{where} …", file=sys.stderr)
+        where = (
+            ""
+            if kept is None
+            else f" in {folder(cwd)}, to continue with {continuation.title_of(kept)}"
+        )
+        print(f"Starting {continuation.told(start)}{where} …", file=sys.stderr)
 
     async def say_how_to_go_on(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
             return
         async with opened(journal) as found:
             short = on_one_line(await short_id(found, session.id))
-            is_known = is_startable(await found.session(session.id))
+            is_known = continuation.is_startable(await found.session(session.id))
         how = f"chat{host} --resume {short} {shlex.join(start.words)}"
         how = f"resume{host} {short}" if is_known else how
         runs_on = is_in_background and seat.chat.in_turn and seat.chat.error is None

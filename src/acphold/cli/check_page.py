@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -54,11 +55,12 @@ class _Page:
 
     def pieces(self) -> Iterator[str]:
         outcome, report = self._outcome, self._outcome.report
+        style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
         name = escape(on_one_line(outcome.name))
         yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        yield f"<title>acphold check: {name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        yield f"<title>acphold check: {name}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         yield f"<header>\n<h1>{name}</h1>\n"
         yield f"<p><code>{escape(on_one_line(report.subject))}</code></p>\n"
         kind, word = ("pass", "Good") if outcome.is_good else ("fail", "Failed")
@@ -202,66 +204,3 @@ def _stretches(outcome: CheckOutcome, finding: Finding) -> Iterator[_Stretch]:
                 parts.append(len(record.lines) - next_one)
             yield _Stretch(f"connection: {record.name}", record.lines[0].at, numbers, parts)
         left = [it for it in left if not any(it is other for other in alone)]
-
-
-STYLE = """
-:root {
-  --paper: #fdfdfc; --raised: #f4f3f0; --line: #dedcd6; --ink: #22211f; --faint: #6b6862;
-  --link: #1d5fa8; --good: #2c7a3f; --bad: #b3261e; --shown: #fce8e6;
-  color-scheme: light dark;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #191a1c; --raised: #222427; --line: #3a3d42; --ink: #e3e2de; --faint: #a09d96;
-    --link: #8dbdf0; --good: #7fca90; --bad: #f1948c; --shown: #3a1d1c;
-  }
-}
-* { box-sizing: border-box; }
-body {
-  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 90rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere;
-}
-h1 { font-size: 1.5rem; margin: 0; }
-h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 0 0 .5rem; }
-h4 { font-size: .8rem; margin: .75rem 0 .25rem; color: var(--faint); font-weight: normal; }
-p { margin: 0 0 .5rem; }
-a { color: var(--link); }
-h3 a { color: inherit; text-decoration: none; }
-small { color: var(--faint); font-weight: normal; }
-:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-code, pre, time, .wire b { font: .8125rem/1.5 ui-monospace, monospace; }
-pre {
-  margin: 0; padding: .5rem; background: var(--raised); white-space: pre-wrap; max-height: 16rem;
-  overflow: auto;
-}
-table { border-collapse: collapse; margin: .5rem 0 1rem; }
-th, td { padding: .2rem .75rem .2rem 0; text-align: left; }
-td { font-variant-numeric: tabular-nums; }
-thead th { color: var(--faint); font-weight: normal; }
-.pass { color: var(--good); }
-.fail, .why { color: var(--bad); }
-article { display: grid; gap: 1rem; padding: 1rem 0; border-top: 1px solid var(--line); }
-article > * { min-width: 0; }
-@media (min-width: 64rem) {
-  article { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 2rem; }
-}
-.wire {
-  max-height: 34rem; overflow: auto; padding: .25rem .5rem; background: var(--raised);
-  border: 1px solid var(--line); border-radius: .25rem;
-}
-.wire p { margin: 0; padding: .1rem .25rem; border-left: 3px solid transparent; }
-.wire .shown { background: var(--shown); border-left-color: var(--bad); }
-.wire time { color: var(--faint); margin-right: .5rem; }
-.wire .to b { color: var(--link); }
-.wire .from b { color: var(--good); }
-.gap { color: var(--faint); font-size: .8rem; text-align: center; }
-details { margin-top: 1.5rem; }
-summary { cursor: pointer; font-weight: bold; }
-dt { margin-top: .5rem; }
-dd { margin: 0 0 0 1rem; color: var(--faint); font-size: .875rem; }
-details h3 { margin: 1rem 0 .25rem; }
-ul { list-style: none; margin: 0; padding: 0; }
-li { display: grid; grid-template-columns: 1.5rem 1fr; padding: .1rem 0; }
-@media print { .wire, pre { max-height: none; } }
-"""

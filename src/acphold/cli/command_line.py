@@ -27,39 +27,29 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """The result of a command, as its exit code."""
+    """The result of a command, as its exit code, with its `meaning` for the help."""
 
-    OK = 0
-    ERROR = 1
-    USAGE = 2
-    NO_SESSION = 3
-    JOURNAL = 4
-    AGENT = 5
-    REFUSED = 6
-    LIMITED = 7
-    CANCELLED = 8
-    SIGN_IN = 9
-    INCOMPLETE = 10
-    TIMEOUT = 124
-    INTERRUPTED = 130
+    meaning: str
 
+    OK = 0, "done"
+    ERROR = 1, "something is wrong, as printed (`doctor`, `demo`, `check`)"
+    USAGE = 2, "a command line or a settings file that cannot be used"
+    NO_SESSION = 3, "no session has that id, or several do"
+    JOURNAL = 4, "the journal cannot be opened, read or written"
+    AGENT = 5, "the agent cannot be started, ended while needed, or gave an error"
+    REFUSED = 6, "the agent refused the prompt"
+    LIMITED = 7, "the turn ended at a limit: of tokens, or of requests to the model"
+    CANCELLED = 8, "the turn was cancelled"
+    SIGN_IN = 9, "the agent wants a person to sign in first"
+    INCOMPLETE = 10, "not all sessions were copied, as some are open; run it again for the rest"
+    TIMEOUT = 124, "not done within --timeout"
+    INTERRUPTED = 130, "interrupted from the keyboard"
 
-MEANINGS = {
-    Exit.OK: "done",
-    Exit.ERROR: "something is wrong, as printed (`doctor`, `demo`, `check`)",
-    Exit.USAGE: "a command line or a settings file that cannot be used",
-    Exit.NO_SESSION: "no session has that id, or several do",
-    Exit.JOURNAL: "the journal cannot be opened, read or written",
-    Exit.AGENT: "the agent cannot be started, ended while needed, or gave an error",
-    Exit.REFUSED: "the agent refused the prompt",
-    Exit.LIMITED: "the turn ended at a limit: of tokens, or of requests to the model",
-    Exit.CANCELLED: "the turn was cancelled",
-    Exit.SIGN_IN: "the agent wants a person to sign in first",
-    Exit.INCOMPLETE: "not all sessions were copied, as some are open; run it again for the rest",
-    Exit.TIMEOUT: "not done within --timeout",
-    Exit.INTERRUPTED: "interrupted from the keyboard",
-}
-"""The meaning of each exit code, for the help."""
+    def __new__(cls, code: int, meaning: str) -> Exit:
+        made = int.__new__(cls, code)
+        made._value_, made.meaning = code, meaning
+        return made
+
 
 HOST = "run_on"
 """The name of `--host` among the arguments."""

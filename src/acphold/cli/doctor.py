@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import msgspec
 
+from acphold import errors, schema
 from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
@@ -45,29 +46,12 @@ from acphold.cli.settings import (
 from acphold.cli.setup import written_command
 from acphold.cli.terminal_text import counted, folder, on_one_line
 from acphold.cli.wrap import START_SECONDS, options_of, settings_parser
-from acphold.errors import (
-    AcpholdError,
-    AgentStartError,
-    RemoteError,
-    RuntimeFolderError,
-    SettingsError,
-    TranscriptError,
-)
 from acphold.extras import EXTRAS, is_installed
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.program import launch, on_path
 from acphold.reading.neighbours import processes, silent_processes
-from acphold.schema import (
-    PROTOCOL_VERSION,
-    AgentCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    decode,
-    encode,
-)
 from acphold.transports.runtime_folder import runtime_folder, state_folder
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
@@ -129,7 +113,7 @@ def _start_timeout(agent: NamedAgent) -> float:
     which is reported among them."""
     try:
         return float(options_of(agent)["start_timeout"])
-    except SettingsError:
+    except errors.SettingsError:
         return START_SECONDS
 
 
@@ -156,7 +140,7 @@ async def checked_processes() -> list[Diagnosis]:
     """Find the processes that serve sessions, where they find each other, and where they log."""
     try:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
-    except RuntimeFolderError as exc:
+    except errors.RuntimeFolderError as exc:
         found = [Diagnosis("sessions are not shared", str(exc))]
     found.append(Diagnosis(f"logs of what runs in the background: {folder(state_folder())}"))
     answered = await processes()
@@ -244,7 +228,7 @@ def checked_settings() -> list[Diagnosis]:
         if settings is None:
             return [Diagnosis(f"no {folder(path)}: optional; it gives agents names")]
         agents = named_agents(settings, path)
-    except SettingsError as error:
+    except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
     return [
@@ -260,13 +244,13 @@ def checked_settings() -> list[Diagnosis]:
 _MEND = "fix the file; `acphold help settings` lists its keys"
 
 
-def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Diagnosis:
+def _named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
     """Check that `wrap` can start an agent of the file and takes its options."""
-    if isinstance(agent, SettingsError):
+    if isinstance(agent, errors.SettingsError):
         return Diagnosis(str(agent), _MEND)
     try:
         wrap_arguments(agent, reading)
-    except SettingsError as error:
+    except errors.SettingsError as error:
         return Diagnosis(str(error), _MEND)
     path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
     return _command(agent.name, agent.command, path)
@@ -276,12 +260,14 @@ def _defaults(settings: Mapping[str, object], path: str, reading: Parser) -> lis
     """Check the options of all agents, where `_named` has none to check them with."""
     try:
         wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
-    except SettingsError as error:
+    except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     return []
 
 
-def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> list[Diagnosis]:
+def _open_variables(
+    agents: Sequence[NamedAgent | errors.SettingsError], path: str
+) -> list[Diagnosis]:
     """Check that others cannot read variables that may be secrets."""
     names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
     mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -295,7 +281,7 @@ def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> 
 def _alerts(settings: Mapping[str, object], path: str) -> list[Diagnosis]:
     try:
         rules = alert_rules(settings, path)
-    except SettingsError as error:
+    except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     commands = {
         f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
@@ -347,7 +333,7 @@ def _version(program: str) -> str:
     """Return the version that the program prints; "" if it prints none in time."""
     try:
         started = launch([program, "--version"], merged=True)
-    except AgentStartError:
+    except errors.AgentStartError:
         return ""
     (output,) = started.fds
     told, deadline = b"", time.monotonic() + VERSION_SECONDS
@@ -402,7 +388,7 @@ async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
     left = 0
     for source in changed:
         outcome = await intake.expect(source, reading)
-        with suppress(OSError, TranscriptError):  # `import` reports these
+        with suppress(OSError, errors.TranscriptError):  # `import` reports these
             outcome = forecast(source, reading) if outcome == "new" else outcome
             left += outcome in ("new", "grown")
     return left
@@ -421,16 +407,18 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     began = time.monotonic()
     try:
         answer = await agent.initialize(_INTRODUCTION)
-    except AcpholdError as error:
-        refused = f"{command[0]} refused `initialize`: " if isinstance(error, RemoteError) else ""
+    except errors.AcpholdError as error:
+        refused = (
+            f"{command[0]} refused `initialize`: " if isinstance(error, errors.RemoteError) else ""
+        )
         return [Diagnosis(on_one_line(f"{refused}{error}"), _ADVICE)]
     finally:
         await agent.aclose()
     seconds = time.monotonic() - began
-    raw = decode(InitializeResponse, answer).value
+    raw = schema.decode(schema.InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
     shown = session_methods(
-        decode(InitializeResponse, told_client(answer)).value.agent_capabilities
+        schema.decode(schema.InitializeResponse, told_client(answer)).value.agent_capabilities
     )
     added = [method for method in shown if method not in own]
     info = raw.agent_info
@@ -451,7 +439,7 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     return findings
 
 
-def session_methods(can: AgentCapabilities) -> list[str]:
+def session_methods(can: schema.AgentCapabilities) -> list[str]:
     """Return the methods on existing sessions that an agent offers."""
     sessions = can.session_capabilities
     offered = {
@@ -470,9 +458,9 @@ _ADVICE = (
 )
 
 
-_INTRODUCTION = encode(
-    InitializeRequest(
-        protocol_version=PROTOCOL_VERSION,
-        client_info=Implementation(name="acphold-doctor", version=__version__),
+_INTRODUCTION = schema.encode(
+    schema.InitializeRequest(
+        protocol_version=schema.PROTOCOL_VERSION,
+        client_info=schema.Implementation(name="acphold-doctor", version=__version__),
     )
 )

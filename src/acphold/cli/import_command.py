@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
+from acphold import imports
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -27,26 +28,6 @@ from acphold.cli.index_beside import Indexing, finished
 from acphold.cli.journals import opened, opened_if_any, path_of, unread_remark
 from acphold.cli.terminal_text import counted, progress_bars, visible, visible_json
 from acphold.errors import TranscriptError
-from acphold.imports import (
-    NAMES,
-    WAVES,
-    WORTH_LISTING,
-    Home,
-    ImportSelection,
-    Intake,
-    Reader,
-    Source,
-    TakenSource,
-    Telling,
-    each,
-    fault,
-    forecast,
-    give_up_lost,
-    is_quiet,
-    noting_unreadable,
-    read_listed,
-    reader,
-)
 from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
 
@@ -71,10 +52,10 @@ def parser() -> Parser:
     made.add_value(
         "--agent",
         "NAME",
-        f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
+        f"only this agent's conversations; repeatable: {', '.join(imports.NAMES)}",
         dest="agents",
         action="append",
-        choices=NAMES,
+        choices=imports.NAMES,
         type=short_name,
     )
     made.add_value(
@@ -127,9 +108,9 @@ def import_conversations(
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
     run = _Run(
-        [name for name in NAMES if name in (agents or NAMES)],
+        [name for name in imports.NAMES if name in (agents or imports.NAMES)],
         _home(home),
-        ImportSelection(
+        imports.ImportSelection(
             cwd,
             whole_turns=watch,
             redact=redact,
@@ -185,17 +166,17 @@ async def _finish(journal: Journal) -> None:
 
 async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
     async with opened(location) as journal:
-        await read_listed(journal, session_id, redact=redact)
+        await imports.read_listed(journal, session_id, redact=redact)
     return Exit.OK
 
 
-def _home(given: str | None) -> Home:
+def _home(given: str | None) -> imports.Home:
     """Return the folder given as home folder, or the user's own; UsageError."""
     if given is None:
-        return Home(Path.home(), dict(os.environ))
+        return imports.Home(Path.home(), dict(os.environ))
     if not os.path.isdir(given):
         raise UsageError(f"--from {given}: there is no such folder; see `acphold import --help`")
-    return Home(Path(given).resolve())
+    return imports.Home(Path(given).resolve())
 
 
 class _Run:
@@ -204,8 +185,8 @@ class _Run:
     def __init__(
         self,
         names: list[str],
-        home: Home,
-        selection: ImportSelection,
+        home: imports.Home,
+        selection: imports.ImportSelection,
         *,
         name: str | None,
         since: int,
@@ -217,19 +198,19 @@ class _Run:
         self._since = since
         self._branches = branches
         self._tallies = {name: Tally() for name in names}
-        self._settled: dict[str, tuple[Source, bool]] = {}
+        self._settled: dict[str, tuple[imports.Source, bool]] = {}
 
     async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
         """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
         all is searchable."""
         journal = open_journal(location)
         try:
-            intake = Intake(journal, self._selection)
+            intake = imports.Intake(journal, self._selection)
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
                 with progress.bars:
                     await self._take_all(intake, progress, indexing, watch=watch)
-                    await give_up_lost(journal)
+                    await imports.give_up_lost(journal)
                 self.report(as_json=as_json)
                 if (
                     not as_json
@@ -270,69 +251,78 @@ class _Run:
         print(f"\nInterrupted. {kept or 'What was read is kept'}. {left}.", file=sys.stderr)
 
     async def _take_all(
-        self, intake: Intake, progress: _ImportBars, indexing: Indexing | None, *, watch: bool
+        self,
+        intake: imports.Intake,
+        progress: _ImportBars,
+        indexing: Indexing | None,
+        *,
+        watch: bool,
     ) -> None:
-        changed: dict[str, list[Source]] = {name: [] for name in self._tallies}
-        new: list[Source] = []
+        changed: dict[str, list[imports.Source]] = {name: [] for name in self._tallies}
+        new: list[imports.Source] = []
         for name, tally in self._tallies.items():
-            found = self._sources(reader(name))
+            found = self._sources(imports.reader(name))
             # A file that became quiet is read once more: its last turn may have been left out
             # before.
-            stands = {source.place: (source, is_quiet(source)) for source in found}
+            stands = {source.place: (source, imports.is_quiet(source)) for source in found}
             asked = [s for s in found if self._settled.get(s.place) != stands[s.place]]
-            news = await intake.changed(asked, reader(name))
+            news = await intake.changed(asked, imports.reader(name))
             tally.outcomes["same"] += len(found) - len(news)
             if watch:
                 places = {source.place for source in news}
                 self._settled |= {s.place: stands[s.place] for s in asked if s.place not in places}
             for source in news:
                 with tally.counting(source) as count:
-                    outcome = await intake.expect(source, reader(name))
+                    outcome = await intake.expect(source, imports.reader(name))
                     if outcome in ("new", "grown"):
                         changed[name].append(source)
                         progress.expect(name)
                     else:
-                        count(TakenSource(outcome))
+                        count(imports.TakenSource(outcome))
                     if outcome == "new":
                         new.append(source)
-        if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
+        if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
 
-        async def take(source: Source, telling: Telling) -> None:
+        async def take(source: imports.Source, telling: imports.Telling) -> None:
             tally = self._tallies[source.reader]
-            was_quiet = is_quiet(source)
+            was_quiet = imports.is_quiet(source)
             with tally.counting(source) as count:
-                taken = await intake.take(source, reader(source.reader), telling)
+                taken = await intake.take(source, imports.reader(source.reader), telling)
                 count(taken)
                 if taken.outcome != "busy":
                     self._settled[source.place] = source, was_quiet
             progress.advance(source.reader)
 
-        for wave in WAVES:
+        for wave in imports.WAVES:
             sources = [source for name in wave & changed.keys() for source in changed[name]]
             # People search mostly for recent conversations.
             sources.sort(key=lambda source: -source.changed_at)
-            await each(sources, take)
+            await imports.each(sources, take)
 
     async def dry(self, location: str) -> None:
         """Count what `real` would import."""
         async with opened_if_any(location) as journal:
-            intake = Intake(journal, self._selection) if journal else None
+            intake = imports.Intake(journal, self._selection) if journal else None
             for name, tally in self._tallies.items():
-                for source in self._sources(reader(name)):
+                for source in self._sources(imports.reader(name)):
                     with tally.counting(source) as count:
-                        outcome = await intake.expect(source, reader(name)) if intake else "new"
+                        outcome = (
+                            await intake.expect(source, imports.reader(name)) if intake else "new"
+                        )
                         if outcome == "new":
-                            outcome = forecast(source, reader(name), self._selection)
-                        count(TakenSource(outcome))
+                            outcome = imports.forecast(
+                                source, imports.reader(name), self._selection
+                            )
+                        count(imports.TakenSource(outcome))
 
-    def _sources(self, reading: Reader) -> list[Source]:
+    def _sources(self, reading: imports.Reader) -> list[imports.Source]:
         """Find the sources that were asked for."""
-        found: list[Source] = []
+        found: list[imports.Source] = []
         tally = self._tallies[reading.name]
         unreadable: list[OSError | TranscriptError] = []
-        with noting_unreadable() as noted:
+        with imports.noting_unreadable() as noted:
             try:
                 found.extend(
                     replace(source, agent=self._name or source.agent, given=self._home.is_given)
@@ -340,19 +330,19 @@ class _Run:
                     if source.changed_at >= self._since * 1_000_000
                 )
             except Exception as error:
-                unreadable.append(fault(error))
+                unreadable.append(imports.fault(error))
         for failure in [*noted, *unreadable]:
             tally.failed(failure, str(self._home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         if not self._branches or reading.branches is None:
             return found
-        whole: list[Source] = []
+        whole: list[imports.Source] = []
         for source in found:
             whole.append(source)
             try:
                 whole.extend(reading.branches(source))
             except Exception as error:
-                tally.failed(fault(error), source.paths[0])
+                tally.failed(imports.fault(error), source.paths[0])
         return whole
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:

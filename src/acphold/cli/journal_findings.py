@@ -8,16 +8,10 @@ import shutil
 import stat
 from pathlib import Path
 
+from acphold import errors
 from acphold.cli.findings import Diagnosis
 from acphold.cli.journals import file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
-from acphold.errors import (
-    AcpholdError,
-    NoJournalError,
-    NotAJournalError,
-    RewrittenError,
-    UnknownSessionError,
-)
 from acphold.journal import Journal, ListFilter, history, stores
 from acphold.journal.in_file import InFile, Repaired
 from acphold.journal.location import scheme_of
@@ -42,11 +36,11 @@ def checked_journal(location: str | None) -> list[Diagnosis]:
     """Check the journal: its place, its contents, and that it is whole and private."""
     try:
         inside, path = asyncio.run(_looked_inside(location))
-    except NoJournalError as none:
+    except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session makes it")
         is_file = scheme_of(path_of(location)) is None
         return [finding, *(_room(Path(none.place)) if is_file else ())]
-    except AcpholdError as error:
+    except errors.AcpholdError as error:
         return [_problem(error)]
     if path is None:
         return [Diagnosis(path_of(location).partition("?")[0]), *inside]
@@ -118,9 +112,9 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
                         f"session {row.session_id!r}: entry {segment.first_seq} follows {last_seq}"
                     )
                 last_seq = segment.last_seq
-        except NotAJournalError:
+        except errors.NotAJournalError:
             damaged.append(row.session_id)
-        except (UnknownSessionError, RewrittenError):
+        except (errors.UnknownSessionError, errors.RewrittenError):
             pass  # it was deleted or has gone on: so it can be read
     advice = "restore a backup of the database, or delete the session"
     gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
@@ -131,7 +125,7 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     return [*gaps, Diagnosis(what, "restore a backup of the database")]
 
 
-def _problem(error: AcpholdError) -> Diagnosis:
+def _problem(error: errors.AcpholdError) -> Diagnosis:
     """Split an error of the journal: the advice stands after its last semicolon."""
     what, _, advice = str(error).rpartition("; ")
     return (
@@ -218,9 +212,9 @@ def repaired_journal(location: str | None) -> list[Diagnosis]:
 
     try:
         done = asyncio.run(repaired())
-    except NoJournalError:
+    except errors.NoJournalError:
         return [Diagnosis("there is no journal yet, and nothing to repair")]
-    except AcpholdError as error:
+    except errors.AcpholdError as error:
         return [_problem(error)]
     wrong = ", ".join(map(on_one_line, done.miscounted))
     return [

@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
+from acphold import errors
 from acphold.cli.command_line import (
-    MEANINGS,
     Exit,
     NothingChosen,
     Parser,
@@ -24,16 +24,6 @@ from acphold.cli.command_line import (
     behind_command,
 )
 from acphold.cli.terminal_text import VisibleLines, visible
-from acphold.errors import (
-    AcpholdError,
-    AgentError,
-    AmbiguousIdError,
-    AuthRequiredError,
-    JournalError,
-    RemoteError,
-    SettingsError,
-    UnknownSessionError,
-)
 from acphold.version import __version__
 
 
@@ -121,24 +111,20 @@ SAME = {"ls": "list", "version": "--version"}
 """Other names that work, because people type them out of habit."""
 
 MEANT = {
-    "attach": "resume",
-    "cat": "show",
-    "config": "setup",
-    "grep": "search",
-    "history": "list",
-    "install": "setup",
-    "kill": "stop",
-    "log": "show",
-    "login": "sign-in",
-    "logout": "sign-out",
-    "open": "resume",
-    "ps": "list",
-    "rm": "delete",
-    "sessions": "list",
-    "start": "chat",
-    "status": "list",
-    "tail": "show",
-    "watch": "resume",
+    word: command
+    for command, words in {
+        "chat": "start",
+        "delete": "rm",
+        "list": "history ps sessions status",
+        "resume": "attach open watch",
+        "search": "grep",
+        "setup": "config install",
+        "show": "cat log tail",
+        "sign-in": "login",
+        "sign-out": "logout",
+        "stop": "kill",
+    }.items()
+    for word in words.split()
 }
 """Suggestions for words that are no command."""
 
@@ -159,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except AcpholdError as error:
+    except errors.AcpholdError as error:
         print(visible(f"acphold: {_told(error, arguments)}"), file=sys.stderr)
         return exit_code(error)
     except BrokenPipeError:
@@ -184,15 +170,15 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to a file that a shell has opened for us (`> FILE`)."""
 
 
-def _told(error: AcpholdError, arguments: Sequence[str]) -> str:
+def _told(error: errors.AcpholdError, arguments: Sequence[str]) -> str:
     """Return the message for a person; it may say more than the error on the wire."""
     match error:
-        case UnknownSessionError():
+        case errors.UnknownSessionError():
             from acphold.cli.servers import typed_server
 
             there = typed_server(arguments)
             return f"{error}; `acphold list{there} --all --archived` shows those that there are"
-        case RemoteError():
+        case errors.RemoteError():
             from acphold.cli.log import with_log
 
             return with_log(f"the agent answered with an error: {error}", patiently=True)
@@ -265,7 +251,7 @@ def overview() -> str:
         (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name, COMMANDS)}\n"
         for name in COMMANDS
     )
-    codes = "".join(f"  {code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
+    codes = "".join(f"  {code.value:>3}  {code.meaning}\n" for code in Exit)
     return f"{commands.lstrip()}\nexit codes:\n{codes}"
 
 
@@ -299,18 +285,18 @@ def _introduce() -> int:
     return Exit.USAGE
 
 
-def exit_code(error: AcpholdError) -> Exit:
+def exit_code(error: errors.AcpholdError) -> Exit:
     """Return the exit code for an error that ended a command."""
     match error:
-        case UnknownSessionError() | AmbiguousIdError():
+        case errors.UnknownSessionError() | errors.AmbiguousIdError():
             return Exit.NO_SESSION
-        case JournalError():
+        case errors.JournalError():
             return Exit.JOURNAL
-        case AgentError() | RemoteError():
+        case errors.AgentError() | errors.RemoteError():
             return Exit.AGENT
-        case AuthRequiredError():
+        case errors.AuthRequiredError():
             return Exit.SIGN_IN
-        case SettingsError():
+        case errors.SettingsError():
             return Exit.USAGE
     return Exit.ERROR
 

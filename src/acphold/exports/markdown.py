@@ -14,23 +14,8 @@ from html import escape
 from acphold.exports.session_head import Head
 from acphold.history import Entry
 from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
-from acphold.presentation.blocks import (
-    blocks_of,
-    described,
-    embedded_text,
-    headline,
-    indented,
-    unfenced,
-)
+from acphold.presentation import blocks, scenes
 from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import (
-    aside,
-    compacted,
-    speaker,
-    speaker_in_child,
-    step_mark,
-    sub_agent_stands,
-)
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
 from acphold.reports.transcript import Planned, Scene, ToldTurn, turns
 from acphold.schema import Content, Diff, TextContent, ToolCallContent
@@ -71,7 +56,7 @@ def _turn(turn: ToldTurn) -> Iterator[str]:
         if (
             isinstance(scene, Message)
             and scene.role != "thought"
-            and (who := speaker(scene)) != speaking
+            and (who := scenes.speaker(scene)) != speaking
         ):
             speaking = who
             yield f"\n{_label(speaking)}\n"
@@ -94,20 +79,22 @@ def _scene(scene: Scene) -> str:
         case Message():
             return _message(scene)
         case ToolCall():
-            return _fold(headline(scene), _tool(scene))
+            return _fold(blocks.headline(scene), _tool(scene))
         case ContextCompaction(summary=summary) if summary:
             kept = _quoted(_message(Message("agent", None, summary)))
-            return _fold(on_one_line(f"context {compacted(scene)}"), kept)
+            return _fold(on_one_line(f"context {scenes.compacted(scene)}"), kept)
         case SubAgent():
-            words, status = sub_agent_stands(scene)
+            words, status = scenes.sub_agent_stands(scene)
             about = ": ".join(filter(None, ("sub-agent", words)))
-            headed = f"{step_mark(status)} {on_one_line(scene.name)} ({about})"
+            headed = f"{scenes.step_mark(status)} {on_one_line(scene.name)} ({about})"
             return _fold(headed, "\n\n".join(map(_in_child, scene.timeline)) or "*no words*")
         case Planned():
-            steps = [f"- {step_mark(step.status)} {plain(step.text)}" for step in scene.steps]
+            steps = [
+                f"- {scenes.step_mark(step.status)} {plain(step.text)}" for step in scene.steps
+            ]
             return f"{_label('Plan')}\n\n" + "\n".join(steps)
         case _:
-            if (found := aside(scene)) is None:
+            if (found := scenes.aside(scene)) is None:
                 return ""
             _, what, words = found
             return f"{_label(what)} *{plain(words)}*"
@@ -117,7 +104,7 @@ def _in_child(item: Item) -> str:
     """Return an item of a sub-agent's session."""
     if not isinstance(item, Message):
         return _scene(item)
-    return f"{_label(speaker_in_child(item))}\n\n{_quoted(_message(item))}"
+    return f"{_label(scenes.speaker_in_child(item))}\n\n{_quoted(_message(item))}"
 
 
 # -- items ------------------------------------------------------------------------------------
@@ -125,12 +112,12 @@ def _in_child(item: Item) -> str:
 
 def _message(message: Message) -> str:
     parts: list[str] = []
-    for block in blocks_of(message.content):
+    for block in blocks.blocks_of(message.content):
         if isinstance(block, TextContent):
             parts.append(escaped(visible(block.text)))
             continue
-        parts.append(code(on_one_line(described(block))))
-        if (text := embedded_text(block)) is not None:
+        parts.append(code(on_one_line(blocks.described(block))))
+        if (text := blocks.embedded_text(block)) is not None:
             parts.append(fenced(visible(text)))
     return "\n\n".join(part.strip("\n") for part in parts)
 
@@ -138,18 +125,18 @@ def _message(message: Message) -> str:
 def _tool(call: ToolCall) -> str:
     parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, fenced(visible(indented(given or b"")), "json"))
+        parts.insert(0, fenced(visible(blocks.indented(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
-        parts.append(fenced(visible(indented(output or b""))))
+        parts.append(fenced(visible(blocks.indented(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 
 
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return fenced(visible(unfenced(text)))
+            return fenced(visible(blocks.unfenced(text)))
         case Content(content=block):
-            return code(on_one_line(described(block)))
+            return code(on_one_line(blocks.described(block)))
         case Diff():
             path = code(on_one_line(item.path))
             return f"{path}\n\n{fenced(chr(10).join(diff_lines(item)), 'diff')}"

@@ -15,39 +15,15 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
+from acphold import schema
 from acphold.exports.prose import diff_line, prose
 from acphold.exports.session_head import Head
 from acphold.history import Entry
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
-from acphold.presentation.blocks import (
-    blocks_of,
-    described,
-    embedded_text,
-    indented,
-    unfenced,
-)
+from acphold.presentation import blocks, scenes
 from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import (
-    STATUS_MARKS,
-    aside,
-    compacted,
-    is_told,
-    speaker,
-    speaker_in_child,
-    step_mark,
-    sub_agent_stands,
-)
 from acphold.presentation.visible_text import counted, iso, local, on_one_line, visible
 from acphold.reports.transcript import Planned, Scene, turns
-from acphold.schema import (
-    AudioContent,
-    Content,
-    ContentBlock,
-    Diff,
-    ImageContent,
-    TextContent,
-    ToolCallContent,
-)
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 SOUNDS = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "audio/mp4"})
@@ -173,21 +149,21 @@ def _scene(scene: Scene) -> str:
         case Message(role="thought"):
             return _fold("Thought", on_one_line(scene.text)[:120], _said(scene, markdown=False))
         case Message():
-            whose = "told" if is_told(scene) else scene.role
+            whose = "told" if scenes.is_told(scene) else scene.role
             inside = _said(scene, markdown=scene.role == "agent")
-            return _article(whose, speaker(scene), inside)
+            return _article(whose, scenes.speaker(scene), inside)
         case ToolCall():
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:
             said = _said(Message("agent", None, summary), markdown=True)
-            return _fold("context", compacted(scene), said)
+            return _fold("context", scenes.compacted(scene), said)
         case SubAgent():
-            words, status = sub_agent_stands(scene)
+            words, status = scenes.sub_agent_stands(scene)
             about = " · ".join(filter(None, ("sub-agent", words)))
             inside = "".join(
                 _article(
                     "told" if item.role == "user" else item.role,
-                    speaker_in_child(item),
+                    scenes.speaker_in_child(item),
                     _said(item, markdown=item.role == "agent"),
                 )
                 if isinstance(item, Message)
@@ -196,17 +172,18 @@ def _scene(scene: Scene) -> str:
             )
             return (
                 f'<details class="block tool {_status(status)}"><summary>'
-                f'<b class="mark">{step_mark(status)}</b> {_text(on_one_line(scene.name))} '
+                f'<b class="mark">{scenes.step_mark(status)}</b> {_text(on_one_line(scene.name))} '
                 f"<span>{about}</span></summary>{inside}</details>\n"
             )
         case Planned():
             steps = "".join(
-                f'<li class="{_status(step.status)}">{step_mark(step.status)} {_text(step.text)}'
+                f'<li class="{_status(step.status)}">{scenes.step_mark(step.status)} '
+                f"{_text(step.text)}"
                 for step in scene.steps
             )
             return f'<div class="block plan"><h2>Plan</h2><ul>{steps}</ul></div>\n'
         case _:
-            if (found := aside(scene)) is None:
+            if (found := scenes.aside(scene)) is None:
                 return ""
             kind, what, words = found
             return f'<p class="block beside {kind}"><b>{what}</b> {_text(words)}</p>\n'
@@ -225,27 +202,29 @@ def _fold(what: str, words: str, inside: str) -> str:
 
 
 def _said(message: Message, *, markdown: bool) -> str:
-    return "".join(_block(block, markdown=markdown) for block in blocks_of(message.content))
+    return "".join(_block(block, markdown=markdown) for block in blocks.blocks_of(message.content))
 
 
 def _status(status: str) -> str:
     """Return a status's CSS class: an agent chooses among ours, and adds none."""
-    return status if status in STATUS_MARKS else "unknown"
+    return status if status in scenes.STATUS_MARKS else "unknown"
 
 
 # -- content ------------------------------------------------------------------------------------
 
 
-def _block(block: ContentBlock, *, markdown: bool) -> str:
+def _block(block: schema.ContentBlock, *, markdown: bool) -> str:
     match block:
-        case TextContent(text=text):
+        case schema.TextContent(text=text):
             return prose(text) if markdown else f'<div class="text">{_text(text)}</div>'
-        case ImageContent(mime_type=kind, data=data) if kind in PICTURES and _is_base64(data):
-            return f'<img alt="{_text(described(block))}" src="data:{kind};base64,{data}">'
-        case AudioContent(mime_type=kind, data=data) if kind in SOUNDS and _is_base64(data):
+        case schema.ImageContent(mime_type=kind, data=data) if kind in PICTURES and _is_base64(
+            data
+        ):
+            return f'<img alt="{_text(blocks.described(block))}" src="data:{kind};base64,{data}">'
+        case schema.AudioContent(mime_type=kind, data=data) if kind in SOUNDS and _is_base64(data):
             return f'<audio controls src="data:{kind};base64,{data}"></audio>'
-    inside = embedded_text(block)
-    about = f'<p class="attached">{_text(on_one_line(described(block)))}</p>'
+    inside = blocks.embedded_text(block)
+    about = f'<p class="attached">{_text(on_one_line(blocks.described(block)))}</p>'
     return about if inside is None else about + _output(inside)
 
 
@@ -262,7 +241,7 @@ def _tool(call: ToolCall) -> str:
     about = _text(f"{call.kind} · {call.status.replace('_', ' ')}")
     return (
         f'<details class="block tool {_status(call.status)}"{" open" if is_open else ""}><summary>'
-        f'<b class="mark">{step_mark(call.status)}</b> {_text(title)} '
+        f'<b class="mark">{scenes.step_mark(call.status)}</b> {_text(title)} '
         f"<span>{about}</span>{_change(found)}</summary>"
         f"{''.join(parts)}</details>\n"
     )
@@ -271,7 +250,7 @@ def _tool(call: ToolCall) -> str:
 def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
     if raw in (None, b"null", b"{}", b'""'):
         return ""
-    text = indented(raw or b"")
+    text = blocks.indented(raw or b"")
     opened = " open" if is_open else ""
     return f"<details{opened}><summary>{name}</summary>{_output(text)}</details>"
 
@@ -281,13 +260,13 @@ def _output(text: str) -> str:
     return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
 
 
-def _produced(item: ToolCallContent) -> str:
+def _produced(item: schema.ToolCallContent) -> str:
     match item:
-        case Content(content=TextContent(text=text)):
-            return _output(unfenced(text))
-        case Content(content=block):
+        case schema.Content(content=schema.TextContent(text=text)):
+            return _output(blocks.unfenced(text))
+        case schema.Content(content=block):
             return _block(block, markdown=False)
-        case Diff():
+        case schema.Diff():
             lines = "".join(map(diff_line, diff_lines(item)))
             path = f'<p class="path">{_text(on_one_line(item.path))}</p>'
             return f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>'

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from acphold import schema
 from acphold.history.raw_update import string
 from acphold.history.timeline import (
     ContextCompaction,
@@ -20,19 +21,9 @@ from acphold.history.timeline import (
     TurnEnd,
     TurnOutcome,
 )
+from acphold.presentation import scenes
 from acphold.presentation.blocks import blocks_of, described, unfenced
 from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import (
-    TOLD,
-    compacted,
-    decided,
-    ended,
-    is_told,
-    noticed,
-    speaker_in_child,
-    step_mark,
-    sub_agent_stands,
-)
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.reports.transcript import (
     DecidedQuestion,
@@ -41,14 +32,6 @@ from acphold.reports.transcript import (
     Planned,
     Scene,
     TurnOpen,
-)
-from acphold.schema import (
-    Content,
-    Diff,
-    Terminal,
-    TextContent,
-    ToolCallContent,
-    UnknownToolContent,
 )
 from acphold.screen.markdown_layout import Prose, without_margins
 from acphold.screen.program_output import coloured
@@ -101,8 +84,8 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
     `brief` is for a person who looks on: a tool call is one line and the end of a command's output.
     """
     match scene:
-        case Message() if is_told(scene):
-            told = Text(f"{TOLD}:", "faint")
+        case Message() if scenes.is_told(scene):
+            told = Text(f"{scenes.TOLD}:", "faint")
             return Passage("user", "faint", [told, *_lines(block_text(scene.content))])
         case Message():
             label = LABELS[scene.role]
@@ -116,13 +99,13 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
             return Passage("child", "tool", list(_sub_agent(scene, full=full, more=more)))
         case ContextCompaction():
             kept = _lines(block_text(scene.summary), "faint")
-            return Passage("context", "faint", [*_lines(compacted(scene)), *kept])
+            return Passage("context", "faint", [*_lines(scenes.compacted(scene)), *kept])
         case Planned():
             return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
         case Noticed(is_ours=True):
-            return Passage("acphold", "acphold", _lines(noticed(scene)))
+            return Passage("acphold", "acphold", _lines(scenes.noticed(scene)))
         case Noticed():
-            first, *others = _lines(noticed(scene)) or [Text()]
+            first, *others = _lines(scenes.noticed(scene)) or [Text()]
             head = Text.assemble(("notice: ", "faint"), first)
             return Passage("agent", "agent", [head, *others])
         case ModeChanged():
@@ -130,9 +113,11 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
         case DecidedQuestion():
             return Passage("asked", "acphold", [_decision(scene)])
         case TurnEnd():
-            return Passage("turn", "faint", _lines(ended(scene), ENDING_STYLES[scene.outcome]))
+            return Passage(
+                "turn", "faint", _lines(scenes.ended(scene), ENDING_STYLES[scene.outcome])
+            )
         case TurnOpen():
-            return Passage("turn", "faint", _lines(ended(scene), "busy"))
+            return Passage("turn", "faint", _lines(scenes.ended(scene), "busy"))
         case _:
             assert_never(scene)
 
@@ -143,12 +128,14 @@ def _lines(text: str, style: str = "") -> list[Text]:
 
 def _decision(scene: DecidedQuestion) -> Text:
     said = "" if scene.came is None else scene.came.said
-    line = Text.assemble((f"{on_one_line(decided(scene))}: ", "faint"), on_one_line(scene.question))
+    line = Text.assemble(
+        (f"{on_one_line(scenes.decided(scene))}: ", "faint"), on_one_line(scene.question)
+    )
     return line.append(" → ", "faint").append(on_one_line(said)) if said else line
 
 
 def _step(status: str, text: str) -> Text:
-    mark = "✓" if status == "completed" else step_mark(status)  # a plan is ticked off
+    mark = "✓" if status == "completed" else scenes.step_mark(status)  # a plan is ticked off
     return Text.assemble((f"{mark} ", STATUS_STYLES.get(status, "faint")), on_one_line(text))
 
 
@@ -171,7 +158,7 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
         return
     for item in call.produced:
         lines = list(_output(item, whole=False))
-        if isinstance(item, Diff):
+        if isinstance(item, schema.Diff):
             yield from _inside(lines, full=False, more=more)
             continue
         above = len(lines) - COMMAND_LINES
@@ -182,7 +169,7 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
 
 def call_head(call: ToolCall, title: str) -> Text:
     """Return the first line of a tool call: its mark, this title, its kind and its status."""
-    mark, style = step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
+    mark, style = scenes.step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
     status = on_one_line(call.status.replace("_", " "))
     kind = f"{'  ' if title else ''}{on_one_line(call.kind)} · "
     return Text.assemble((f"{mark} ", style), title, (kind, "faint"), (status, style))
@@ -210,15 +197,17 @@ def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
 
 
 def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
-    words, status = sub_agent_stands(agent)
+    words, status = scenes.sub_agent_stands(agent)
     style = STATUS_STYLES.get(status, "faint")
     about = f"  sub-agent · {words}" if words else "  sub-agent"
-    yield Text.assemble((f"{step_mark(status)} ", style), on_one_line(agent.name), (about, "faint"))
+    yield Text.assemble(
+        (f"{scenes.step_mark(status)} ", style), on_one_line(agent.name), (about, "faint")
+    )
     lines: list[Text] = []
     for item in agent.timeline:
         if isinstance(item, Message):
             first, *rest = _lines(block_text(item.content)) or [Text()]
-            label = speaker_in_child(item).lower()
+            label = scenes.speaker_in_child(item).lower()
         else:
             inner = passage(item, full=full, more=more)
             label, (first, *rest) = inner.label, inner.lines or [Text()]
@@ -227,21 +216,21 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
     yield from _inside(lines, full=full, more=more)
 
 
-def _output(item: ToolCallContent, *, whole: bool) -> Iterable[Text]:
+def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterable[Text]:
     match item:
-        case Content(content=block):
+        case schema.Content(content=block):
             return coloured(unfenced(described(block)))
-        case Diff():
+        case schema.Diff():
             return _diff(item, whole=whole)
-        case Terminal(terminal_id=terminal):
+        case schema.Terminal(terminal_id=terminal):
             return _lines(f"[terminal {terminal}]", "faint")
-        case UnknownToolContent(kind=kind):
+        case schema.UnknownToolContent(kind=kind):
             return _lines(f"[{kind}]", "faint")
         case _:
             assert_never(item)
 
 
-def _diff(diff: Diff, *, whole: bool) -> Iterator[Text]:
+def _diff(diff: schema.Diff, *, whole: bool) -> Iterator[Text]:
     yield Text(on_one_line(diff.path), "heading")
     for line in diff_lines(diff, whole=whole):
         if not line.startswith("@@"):
@@ -260,10 +249,10 @@ def block_text(content: Sequence[bytes]) -> str:
     """Return the text of raw content blocks; each other block is named on its own line."""
     text = ""
     for block in blocks_of(content):
-        if not isinstance(block, TextContent) and text and not text.endswith("\n"):
+        if not isinstance(block, schema.TextContent) and text and not text.endswith("\n"):
             text += "\n"
         text += described(block)
-        if not isinstance(block, TextContent):
+        if not isinstance(block, schema.TextContent):
             text += "\n"
     return text.strip("\n")
 

@@ -19,20 +19,12 @@ from enum import Enum
 
 from msgspec import Struct
 
+from acphold import schema
 from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
 from acphold.presentation.permissions import offer
 from acphold.presentation.visible_text import on_one_line
 from acphold.reading.session_reader import OfferedRule
-from acphold.schema import (
-    BooleanPropertySchema,
-    ElicitationContentValue,
-    IntegerPropertySchema,
-    MultiSelectPropertySchema,
-    NumberPropertySchema,
-    PermissionOption,
-    StringPropertySchema,
-)
 from acphold.schema.elicitation import (
     ElicitationPropertySchema,
     StringMultiSelectItems,
@@ -199,7 +191,7 @@ def standing(offers: Sequence[OfferedRule]) -> Choice:
 # -- permission -----------------------------------------------------------------------------
 
 
-def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
+def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Choice:
     """Return the choice among a request's options, in their order, each with its effect."""
     left = dict(LETTERS)
     keys = []
@@ -225,40 +217,40 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
     default = _default(form)
     if not required:
         hints.append("may be left empty" if not default else "")
-    is_yes_no = isinstance(form, BooleanPropertySchema)
+    is_yes_no = isinstance(form, schema.BooleanPropertySchema)
     return Field(on_one_line(title), tuple(hint for hint in hints if hint), default, is_yes_no)
 
 
 def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
     """Return the allowed values of a field and their labels; empty if it is free."""
     match form:
-        case StringPropertySchema(one_of=tuple() as options):
+        case schema.StringPropertySchema(one_of=tuple() as options):
             return [(option.const, option.title) for option in options]
-        case StringPropertySchema(enum=tuple() as values):
+        case schema.StringPropertySchema(enum=tuple() as values):
             return [(value, value) for value in values]
-        case MultiSelectPropertySchema(items=StringMultiSelectItems(enum=values)):
+        case schema.MultiSelectPropertySchema(items=StringMultiSelectItems(enum=values)):
             return [(value, value) for value in values]
-        case MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
+        case schema.MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
             return [(option.const, option.title) for option in options]
     return []
 
 
 def _expected(form: ElicitationPropertySchema) -> str:
     match form:
-        case BooleanPropertySchema():
+        case schema.BooleanPropertySchema():
             return "y or n, then Enter"
-        case IntegerPropertySchema():
+        case schema.IntegerPropertySchema():
             return f"a whole number{_bounds(form)}"
-        case NumberPropertySchema():
+        case schema.NumberPropertySchema():
             return f"a number{_bounds(form)}"
-        case MultiSelectPropertySchema():
+        case schema.MultiSelectPropertySchema():
             return "numbers with spaces between them"
-        case StringPropertySchema(format=str() as known):
+        case schema.StringPropertySchema(format=str() as known):
             return known
     return ""
 
 
-def _bounds(form: IntegerPropertySchema | NumberPropertySchema) -> str:
+def _bounds(form: schema.IntegerPropertySchema | schema.NumberPropertySchema) -> str:
     least = "" if form.minimum is None else f", {form.minimum} at least"
     return least + ("" if form.maximum is None else f", {form.maximum} at most")
 
@@ -277,24 +269,26 @@ def _default(form: ElicitationPropertySchema) -> str:
 
 def value_of(
     text: str, form: ElicitationPropertySchema, *, required: bool
-) -> ElicitationContentValue | None:
+) -> schema.ElicitationContentValue | None:
     """Return the value typed into a field; None for nothing.
 
     Raises DeclarationError, which says what does not fit.
     """
     text = text.strip()
     if not text:
-        if required and not (isinstance(form, StringPropertySchema) and form.min_length == 0):
+        if required and not (
+            isinstance(form, schema.StringPropertySchema) and form.min_length == 0
+        ):
             raise DeclarationError("this is required")
         return "" if required else None
     match form:
-        case BooleanPropertySchema():
+        case schema.BooleanPropertySchema():
             return _truth(text)
-        case IntegerPropertySchema():
+        case schema.IntegerPropertySchema():
             return int(_number(text, form, whole=True))
-        case NumberPropertySchema():
+        case schema.NumberPropertySchema():
             return _number(text, form, whole=False)
-        case MultiSelectPropertySchema():
+        case schema.MultiSelectPropertySchema():
             return _several(text, form)
     return _text(text, form)
 
@@ -305,7 +299,9 @@ def _truth(text: str) -> bool:
     return text.lower() in ("y", "yes", "true")
 
 
-def _number(text: str, form: IntegerPropertySchema | NumberPropertySchema, *, whole: bool) -> float:
+def _number(
+    text: str, form: schema.IntegerPropertySchema | schema.NumberPropertySchema, *, whole: bool
+) -> float:
     try:
         number = int(text) if whole else float(text)
     except ValueError:
@@ -316,7 +312,7 @@ def _number(text: str, form: IntegerPropertySchema | NumberPropertySchema, *, wh
     return number
 
 
-def _several(text: str, form: MultiSelectPropertySchema) -> tuple[str, ...]:
+def _several(text: str, form: schema.MultiSelectPropertySchema) -> tuple[str, ...]:
     found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
     if form.min_items is not None and len(found) < form.min_items:
         raise DeclarationError(f"{form.min_items} at least")
@@ -328,7 +324,7 @@ def _several(text: str, form: MultiSelectPropertySchema) -> tuple[str, ...]:
 def _text(text: str, form: ElicitationPropertySchema) -> str:
     if choices(form):
         return _choice(text, form)
-    if isinstance(form, StringPropertySchema):
+    if isinstance(form, schema.StringPropertySchema):
         if len(text) < (form.min_length or 0):
             raise DeclarationError(f"{form.min_length} characters at least")
         if form.max_length is not None and len(text) > form.max_length:
