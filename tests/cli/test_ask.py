@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acphold.cli import ask_input, ask_turn
-from acphold.cli.ask_output import Text
+from acphold.cli.ask_output import TextOutput
 from acphold.cli.ask_turn import AskingTurn, Inquiry
 from acphold.cli.command_line import Exit
 from acphold.cli.session_setup import AS_IT_IS
@@ -212,7 +212,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     assert "not done within --timeout (cancelled)" in told.err
 
 
-class Stopping(Text):
+class Stopping(TextOutput):
     """Prints, and stops the turn when something was said."""
 
     asking: AskingTurn

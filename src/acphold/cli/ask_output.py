@@ -58,7 +58,7 @@ class Output(Protocol):
         """Show that the turn failed."""
 
 
-class Text:
+class TextOutput:
     """The agent's text as it comes; tool calls are named on stderr if that is a terminal."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Text:
         self._end_line()
 
 
-class JsonLines:
+class JsonOutput:
     """One JSON object per line, as things happen."""
 
     def __init__(self) -> None:

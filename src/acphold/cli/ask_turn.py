@@ -16,7 +16,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from acphold.cli.ask_input import prompt_and_stdin
-from acphold.cli.ask_output import JsonLines, Output, Text
+from acphold.cli.ask_output import JsonOutput, Output, TextOutput
 from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.continuation import settled_in
@@ -166,7 +166,7 @@ def _of_agent(agent: NamedAgent, start: Start) -> _OfAgent:
 
 def asked(question: Inquiry, launched: Program | None) -> int:
     """Ask the question; returns the exit code. Raises the AcpholdError that stopped the turn."""
-    output: Output = JsonLines() if question.json else Text()
+    output: Output = JsonOutput() if question.json else TextOutput()
     log = logging.getLogger("acphold")
     level = log.level
     # Errors that a server logs are raised here as well; only of incidents does the log say more.

@@ -15,7 +15,7 @@ from acphold.cli import continuation
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
-from acphold.cli.screen_session import Left, Seat, join
+from acphold.cli.screen_session import LeftSession, Seat, join
 from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of
@@ -148,7 +148,7 @@ def _talk(
         agent, program, wanted = None, (), following
 
 
-async def _next(left: Left, journal: str | None) -> WantedConversation | None:
+async def _next(left: LeftSession, journal: str | None) -> WantedConversation | None:
     """Return the conversation that the person wants after the one they left; None for none."""
     where, words = left.goes_to
     if where == "new":
@@ -173,7 +173,7 @@ async def _chat(
     permission: Rule | None,
     journal: str | None,
     host: str,
-) -> tuple[int, Left | None]:
+) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
@@ -255,7 +255,7 @@ async def _chat(
             code = await seat.sit(there, session)
     await say_how_to_go_on(session)
     goes_to = seat.chat.goes_to
-    return code, None if goes_to is None else Left(session.id, goes_to)
+    return code, None if goes_to is None else LeftSession(session.id, goes_to)
 
 
 async def _is_running(journal: str | None, session_id: str) -> bool:

@@ -126,7 +126,7 @@ TIMEOUT = 10.0
 """Default for how long each answer may take, in seconds."""
 
 
-class _Options(Struct, frozen=True):
+class _CheckOptions(Struct, frozen=True):
     """The options of the command line, without the agent; see the help."""
 
     server: str | None
@@ -186,7 +186,7 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     The exit code is 1 if a check of level MUST fails (--fail-on) that the baseline does not list,
     or if one passes that it lists.
     """
-    options = convert(given, _Options)
+    options = convert(given, _CheckOptions)
     catalogue = CLIENT_CHECKS if options.client else CHECKS
     patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
     for pattern in patterns:
@@ -246,7 +246,7 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
-def _server(given: str, options: _Options) -> ServerSubject:
+def _server(given: str, options: _CheckOptions) -> ServerSubject:
     there = server_of(given, ca=options.ca)
     assert there is not None, "it is given"
     from acphold.cli.remote import paired  # late: it brings HTTP

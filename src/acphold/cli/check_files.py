@@ -26,13 +26,13 @@ from acphold.version import __version__
 if TYPE_CHECKING:
     from acphold.conformance.record import Record
 
-Writer = Callable[[CheckOutcome], str]
+ReportWriter = Callable[[CheckOutcome], str]
 
 BADGE = "badge.json"
 """The end of the name of a file that gets a badge."""
 
 
-def report_writer(path: str) -> Writer:
+def report_writer(path: str) -> ReportWriter:
     """Return the writer of a file's format; raises UsageError for an unknown ending."""
     if path.endswith(BADGE):
         return badge_report
@@ -359,7 +359,7 @@ def _unseen(outcome: CheckOutcome) -> str:
     return "\n".join([*lines, "", "</details>", ""])
 
 
-WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, ReportWriter] = {
     "": text_report,
     ".txt": text_report,
     ".json": json_report,

@@ -45,10 +45,10 @@ PAGE_CHARS = 12 << 20
 
 def page_report(outcome: CheckOutcome) -> str:
     """Return the page."""
-    return "".join(_Page(outcome).pieces())
+    return "".join(_CheckPage(outcome).pieces())
 
 
-class _Page:
+class _CheckPage:
     def __init__(self, outcome: CheckOutcome) -> None:
         self._outcome = outcome
         self._left = PAGE_CHARS
@@ -126,7 +126,7 @@ class _Page:
                     return
                 yield self._line(stretch, part)
 
-    def _line(self, stretch: _Stretch, line: WireLine) -> str:
+    def _line(self, stretch: _WireStretch, line: WireLine) -> str:
         is_shown = line.number in stretch.accused
         most = WIRE_CHARS if is_shown and self._left > 0 else CONTEXT_CHARS
         text = visible(cut(line.text, most))
@@ -167,7 +167,7 @@ class _Page:
         yield "</details>\n"
 
 
-class _Stretch(Struct, frozen=True):
+class _WireStretch(Struct, frozen=True):
     """Lines of one connection: `parts` has lines, and the numbers of lines left out between."""
 
     title: str
@@ -176,14 +176,14 @@ class _Stretch(Struct, frozen=True):
     parts: Sequence[WireLine | int]
 
 
-def _stretches(outcome: CheckOutcome, finding: Finding) -> Iterator[_Stretch]:
+def _stretches(outcome: CheckOutcome, finding: Finding) -> Iterator[_WireStretch]:
     left = list(finding.lines)
     while left:
         record = record_of(outcome.report.records, left[0])
         if record is None:  # said over HTTP, beside all connections
             alone = [it for it in left if record_of(outcome.report.records, it) is None]
             numbers = frozenset(it.number for it in alone)
-            yield _Stretch("", alone[0].at, numbers, alone)
+            yield _WireStretch("", alone[0].at, numbers, alone)
         else:
             alone = [it for it in left if record_of([record], it) is not None]
             numbers = frozenset(it.number for it in alone)
@@ -202,5 +202,5 @@ def _stretches(outcome: CheckOutcome, finding: Finding) -> Iterator[_Stretch]:
                 next_one = number + 1
             if next_one < len(record.lines):
                 parts.append(len(record.lines) - next_one)
-            yield _Stretch(f"connection: {record.name}", record.lines[0].at, numbers, parts)
+            yield _WireStretch(f"connection: {record.name}", record.lines[0].at, numbers, parts)
         left = [it for it in left if not any(it is other for other in alone)]

@@ -62,7 +62,7 @@ async def _copy(source: str, target: str) -> Counter[Became]:
             paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
             if len(paths) == 1 and read.file and written.file:
                 raise UsageError("FROM and TO are the same journal")
-            progress = _Progress()
+            progress = _CopyProgress()
             with progress.bar:
                 became = await copy_all(read, written, progress.told, progress.expect)
             for session_id, told in [*progress.not_copied.items()][:MOST_NAMED]:
@@ -76,7 +76,7 @@ async def _copy(source: str, target: str) -> Counter[Became]:
         await read.aclose()
 
 
-class _Progress:
+class _CopyProgress:
     """A bar on a terminal; also keeps why sessions were not copied."""
 
     def __init__(self) -> None:

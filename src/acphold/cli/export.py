@@ -116,7 +116,7 @@ async def export(
     wanted = Wanted(fitting, since=since)
     async with reading(server_of(server, journal), journal) as reader:
         rows = await _rows(reader, names, wanted)
-        writing = _Writing(reader.entries, place.form, redaction, passes_over=everything)
+        writing = _ExportWriter(reader.entries, place.form, redaction, passes_over=everything)
         if place.path is None:
             await writing.print(rows)
         elif place.is_folder:
@@ -132,7 +132,7 @@ async def export(
     return Exit.OK
 
 
-class _Place(Struct, frozen=True):
+class _Destination(Struct, frozen=True):
     """The destination: a form, and a file, a folder, or stdout if there is no path."""
 
     form: Form
@@ -140,7 +140,7 @@ class _Place(Struct, frozen=True):
     is_folder: bool
 
 
-def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
+def _place(output: str | None, form: str | None, *, several: bool) -> _Destination:
     path = None if output in (None, "-") else os.path.expanduser(output or "")
     told = form_of(path) if path else None
     is_folder = path is not None and (
@@ -152,7 +152,7 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     chosen = FORMS[form] if form else told or FORMS["markdown"]
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
-    return _Place(chosen, path, is_folder)
+    return _Destination(chosen, path, is_folder)
 
 
 async def _rows(
@@ -170,7 +170,7 @@ async def _rows(
 # -- writing ------------------------------------------------------------------------------------
 
 
-class _Writing:
+class _ExportWriter:
     """Writes sessions in one form.
 
     With `passes_over`, sessions that are deleted meanwhile are skipped.

@@ -49,7 +49,7 @@ async def follow(
     """
     from acphold.screen.plain import is_unread
 
-    put = _put_json if as_json else _Told().put
+    put = _put_json if as_json else _PrintedSession().put
     after: int | None = None
     was_live = False
     async with source as reader:
@@ -101,7 +101,7 @@ def _put_json(fresh: list[Entry] | None) -> None:
         sys.stdout.flush()
 
 
-class _Told:
+class _PrintedSession:
     """Prints entries as the screen of `chat` shows them."""
 
     def __init__(self) -> None:

@@ -107,7 +107,7 @@ def import_conversations(
         raise UsageError("--wait goes without --watch, --dry-run and --session")
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
-    run = _Run(
+    run = _ImportRun(
         [name for name in imports.NAMES if name in (agents or imports.NAMES)],
         _home(home),
         imports.ImportSelection(
@@ -179,7 +179,7 @@ def _home(given: str | None) -> imports.Home:
     return imports.Home(Path(given).resolve())
 
 
-class _Run:
+class _ImportRun:
     """One call of the command: its options and its results."""
 
     def __init__(

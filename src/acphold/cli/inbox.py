@@ -131,14 +131,14 @@ async def _printed(
         queues = {it.row.session_id: it for it in await held_sessions(reader)}
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
-            show(_Waiting(questions, queues, reader.origin), None, follow=False)
+            show(_InboxState(questions, queues, reader.origin), None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
         from acphold.cli.followed_list import follow as followed  # late: few follow it
 
         known: dict[str, Sequence[InboxQuestion]] = {}
-        told: _Waiting | None = None
+        told: _InboxState | None = None
 
         def tell(news: News) -> None:
             nonlocal told
@@ -153,14 +153,14 @@ async def _printed(
                 known.pop(session_id, None)
                 queues.pop(session_id, None)
             found = sorted(chain(*known.values()), key=lambda it: it.at)
-            now = _Waiting({it.question.id: it for it in found}, {**queues}, reader.origin)
+            now = _InboxState({it.question.id: it for it in found}, {**queues}, reader.origin)
             show(now, told, follow=True)
             told = now
 
         await followed(reader, tell)
 
 
-class _Waiting(NamedTuple):
+class _InboxState(NamedTuple):
     """The open questions by their ids, the sessions whose prompts are held by theirs, and the
     address of their server."""
 
@@ -168,13 +168,13 @@ class _Waiting(NamedTuple):
     queues: Mapping[str, ListedSession] = {}
     origin: str = ""
 
-    def is_new(self, session_id: str, told: _Waiting) -> bool:
+    def is_new(self, session_id: str, told: _InboxState) -> bool:
         """Return True if the prompts of a session are held in another way than was told."""
         before = told.queues.get(session_id)
         return before is None or held(before.row) != held(self.queues[session_id].row)
 
 
-def _print_json(found: _Waiting, told: _Waiting | None, *, follow: bool) -> None:
+def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
     if not follow:
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found.questions.values())
         sys.stdout.writelines(f'{{"held":{held_json(it)}}}\n' for it in found.queues.values())
@@ -194,13 +194,13 @@ def _print_json(found: _Waiting, told: _Waiting | None, *, follow: bool) -> None
             sys.stdout.write(f'{{"goesOn":{msgspec.json.encode(id_).decode()}}}\n')
 
 
-def _print_words(found: _Waiting, told: _Waiting | None, *, follow: bool) -> None:
+def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
     from rich.text import Text
 
     from acphold.screen.layout import Gutter, LabelledText, Passage
 
     layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
-    told = told or _Waiting()
+    told = told or _InboxState()
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
         layout.head(on_one_line(it.asks), [where(it.row), age(it)])
         layout.put(shown(it))

@@ -39,7 +39,7 @@ T = TypeVar("T")
 LATER: Final = Key("l", "later: it stays open", "acphold/later")
 
 
-class _Later(Exception):
+class _LeftForLater(Exception):
     """The person leaves the question for later."""
 
 
@@ -51,13 +51,13 @@ class InboxPerson(TerminalPerson):
             return await super().choose(choice)
         answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))
         if answer in (None, LATER.value):
-            raise _Later
+            raise _LeftForLater
         return answer
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         line = await super().enter(field, wrong)
         if line is None:
-            raise _Later
+            raise _LeftForLater
         return line
 
     def status(self) -> Sequence[str]:
@@ -227,7 +227,7 @@ class InboxVisit:
         """Return the answer. A question left for later stays open, for anybody to answer."""
         try:
             return await ask()
-        except _Later:
+        except _LeftForLater:
             self._later += 1
             self._changed.set()
             try:

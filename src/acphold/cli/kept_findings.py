@@ -26,7 +26,7 @@ from acphold.snapshots.git import program
 from acphold.snapshots.snapshot import is_too_high
 from acphold.snapshots.store import Stores
 
-Wanted: TypeAlias = Literal["on", "off", "unset"]
+SnapshotSetting: TypeAlias = Literal["on", "off", "unset"]
 
 SECONDS = 20.0
 """Seconds that a command waits for files to be removed from the disk."""
@@ -37,7 +37,7 @@ REFUSALS = 3
 """Reasons for missing snapshots that are named."""
 
 
-def wanted() -> Wanted:
+def wanted() -> SnapshotSetting:
     """Return the setting of the file; see the module."""
     try:
         values = snapshot_settings()
@@ -119,7 +119,7 @@ async def _checked(location: str | None) -> list[Diagnosis]:
     return [*findings, *_kept(stores, rows, setting), *_refused(rows)]
 
 
-def _setting(setting: Wanted) -> Diagnosis:
+def _setting(setting: SnapshotSetting) -> Diagnosis:
     match setting:
         case "on":
             values = snapshot_settings()
@@ -135,7 +135,9 @@ def _setting(setting: Wanted) -> Diagnosis:
     return Diagnosis(text)
 
 
-def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], setting: Wanted) -> list[Diagnosis]:
+def _kept(
+    stores: Stores, rows: list[tuple[str, TurnSnapshot]], setting: SnapshotSetting
+) -> list[Diagnosis]:
     here = {store.id: store for store in stores}
     findings = []
     if here:

@@ -28,7 +28,7 @@ def start_log(level: str, file: str | None) -> str | None:
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
-    handler: logging.Handler = _Stderr()
+    handler: logging.Handler = _StderrLog()
     if path is not None:
         try:
             # Created here, because FileHandler would let others read it.
@@ -84,7 +84,7 @@ class _LogLines(VisibleLines):
         return f"{line} ({where})"
 
 
-class _Stderr(logging.Handler):
+class _StderrLog(logging.Handler):
     """Logs to stderr, which editors keep with the agent's own; if nobody reads, lines are lost."""
 
     def __init__(self) -> None:

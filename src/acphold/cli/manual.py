@@ -20,7 +20,7 @@ SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
 """Pages whose headings are looked through before those of the others, in this order."""
 
 
-class Part(NamedTuple):
+class PageSection(NamedTuple):
     """A section of a page, with its subsections."""
 
     page: str
@@ -108,7 +108,7 @@ def _topics() -> str:
     return "\n".join(lines)
 
 
-def _parts(page: str) -> Iterator[Part]:
+def _parts(page: str) -> Iterator[PageSection]:
     """Yield each section of a page, subsections too."""
     text = pages()[page].read_text(encoding="utf-8")
     fences = [match.start() for match in re.finditer(r"^(```|~~~)", text, re.MULTILINE)]
@@ -119,7 +119,7 @@ def _parts(page: str) -> Iterator[Part]:
     ]
     for place, head in enumerate(heads):
         behind = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
-        yield Part(page, head[2].strip(), text[head.start() : next(behind, len(text))])
+        yield PageSection(page, head[2].strip(), text[head.start() : next(behind, len(text))])
 
 
 def _has(heading: str, words: str) -> bool:

@@ -65,7 +65,7 @@ def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 
-Answer = Callable[[Journal, Any, str | None], Awaitable[str]]
+ToolAnswer = Callable[[Journal, Any, str | None], Awaitable[str]]
 """Answers a call of a tool: takes the journal, the arguments, and the folder that bounds it."""
 
 
@@ -75,7 +75,7 @@ class _McpTool(NamedTuple):
     description: str
     schema: dict[str, Any]
     request: type[msgspec.Struct]
-    answer: Answer
+    answer: ToolAnswer
 
 
 TOOLS = {

@@ -101,7 +101,7 @@ async def queue(
 def ask_later(arguments: Mapping[str, object]) -> int:
     """Put the prompt of `ask` into the queue of the session that it continues; returns the exit
     code. Files go as links. Raises UsageError."""
-    asked = msgspec.convert(arguments, _Later)
+    asked = msgspec.convert(arguments, _LaterPrompt)
     content: list[str | Path] = [*prompt_and_stdin(asked.prompt, None), *map(Path, asked.file)]
     blocks = content_blocks(content, PromptCapabilities(), "the agent")
     when: int | UnsetType = UNSET if asked.at is None else asked.at
@@ -118,7 +118,7 @@ def ask_later(arguments: Mapping[str, object]) -> int:
     return asyncio.run(put())
 
 
-class _Later(msgspec.Struct):
+class _LaterPrompt(msgspec.Struct):
     prompt: str
     file: list[str]
     session: str | None

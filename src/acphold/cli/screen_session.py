@@ -302,7 +302,7 @@ class Seat:
             face.require_written()
 
 
-class Left(NamedTuple):
+class LeftSession(NamedTuple):
     """The session that a person left for another one: `new`, or `resume` with words."""
 
     session_id: str
@@ -316,8 +316,9 @@ async def join(
     *,
     watch: bool = False,
     setup: SessionSetup = AS_IT_IS,
-) -> tuple[int, Left | None]:
-    """Attach to a session, or say what to do if it is not live; returns the exit code, and Left.
+) -> tuple[int, LeftSession | None]:
+    """Attach to a session, or say what to do if it is not live; returns the exit code, and where
+    the person went.
 
     `host` is put into the commands that are printed: how the person came to this machine.
     """
@@ -342,7 +343,7 @@ async def join(
     elif seat.chat.error is not None:
         _say_how_to_go_on("To continue", session_id, host)
     goes_to = seat.chat.goes_to
-    return code, None if goes_to is None else Left(session_id, goes_to)
+    return code, None if goes_to is None else LeftSession(session_id, goes_to)
 
 
 def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:

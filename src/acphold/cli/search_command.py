@@ -130,7 +130,7 @@ async def search(
 
 def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
     """Print hits; consecutive hits of one session stand under its title."""
-    page = _Coloured() if sys.stdout.isatty() else _Plain()
+    page = _ColouredHits() if sys.stdout.isatty() else _PlainHits()
     now = now_ms()
     for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
         first, *more = group
@@ -151,11 +151,11 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
             page.line(*marked(hit), indent=4)
 
 
-Piece = tuple[str, str]
+StyledText = tuple[str, str]
 """Visible text and its style."""
 
 
-def marked(hit: SearchHit) -> list[Piece]:
+def marked(hit: SearchHit) -> list[StyledText]:
     """Return the excerpt of a hit, with the found words in a style of their own."""
     pieces = []
     done = 0
@@ -166,7 +166,7 @@ def marked(hit: SearchHit) -> list[Piece]:
     return [(visible(text), style) for text, style in pieces]
 
 
-class _Plain:
+class _PlainHits:
     """Prints to a pipe or a file: nothing is cut or wrapped."""
 
     def where(self, hit: SearchHit) -> str:
@@ -175,11 +175,11 @@ class _Plain:
     def fitting(self, text: str, beside: int) -> str:
         return text
 
-    def line(self, *pieces: Piece, indent: int = 0) -> None:
+    def line(self, *pieces: StyledText, indent: int = 0) -> None:
         print(" " * indent + "".join(text for text, _ in pieces))
 
 
-class _Coloured:
+class _ColouredHits:
     """Prints on a terminal: heads are cut to a line, excerpts are wrapped and indented."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class _Coloured:
     def fitting(self, text: str, beside: int) -> str:
         return cut(text, max(LEAST_TITLE, self._console.width - beside))
 
-    def line(self, *pieces: Piece, indent: int = 0) -> None:
+    def line(self, *pieces: StyledText, indent: int = 0) -> None:
         from rich.padding import Padding
         from rich.text import Text
 

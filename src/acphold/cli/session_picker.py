@@ -51,7 +51,7 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
                 "there is no session yet: `acphold import` imports the conversations on this "
                 "disk, `acphold chat AGENT` starts one"
             )
-        return await Picker(_Sessions(LocalReader(kept)), words=words, acts=acts).run()
+        return await Picker(_ReadSessions(LocalReader(kept)), words=words, acts=acts).run()
 
 
 async def chosen(
@@ -61,7 +61,7 @@ async def chosen(
 
     `does` says what will be done with it.
     """
-    picker = Picker(_Sessions(reader, among), words=words, does=does, acts=False)
+    picker = Picker(_ReadSessions(reader, among), words=words, does=does, acts=False)
     choice = await picker.run()
     return None if choice is None else choice.session_id
 
@@ -73,7 +73,7 @@ async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
     return None if choice is None else source.infos[choice.session_id]
 
 
-class _Lines:
+class _LineMaker:
     """Makes the lines of the list."""
 
     def __init__(self) -> None:
@@ -132,13 +132,13 @@ def _told(found: Sequence[Entry]) -> Sequence[str]:
     return told.getvalue().splitlines() or ["This session is empty."]
 
 
-class _Sessions:
+class _ReadSessions:
     """The sessions that a reader has, all or those in `among`, as the picker shows them."""
 
     def __init__(self, reader: SessionReader, among: Collection[str] | None = None) -> None:
         self._reader = reader
         self._among = among
-        self._lines = _Lines()
+        self._lines = _LineMaker()
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         passes = [Wanted()]

@@ -27,7 +27,7 @@ from acphold.workspace.regular_files import contents
 if TYPE_CHECKING:
     from acphold.client import RemoteSession
 
-Server = McpServerStdio | McpServerHttp | McpServerSse
+SessionServer = McpServerStdio | McpServerHttp | McpServerSse
 
 SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 """The words for a boolean option."""
@@ -46,7 +46,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 class SessionSetup(Struct, frozen=True):
     """The MCP servers to open a session with, and its mode and options, by name, to set first."""
 
-    servers: tuple[Server, ...] = ()
+    servers: tuple[SessionServer, ...] = ()
     mode: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
@@ -88,7 +88,7 @@ def _lacks(option: str, given: str, known: Sequence[tuple[str, str]]) -> UsageEr
 
 def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str]) -> SessionSetup:
     """Return the setup for these arguments; reads files. Raises UsageError."""
-    servers: dict[str, Server] = {}
+    servers: dict[str, SessionServer] = {}
     for given in mcp_config:
         for server in _servers(given):
             servers[server.name] = server
@@ -117,7 +117,7 @@ class _Config(Struct):
     servers: dict[str, _ServerEntry] = {}
 
 
-def _servers(given: str) -> Iterator[Server]:
+def _servers(given: str) -> Iterator[SessionServer]:
     """Yield the servers of one `--mcp-config`."""
     text, told = given, "--mcp-config"
     if not given.lstrip().startswith("{"):
@@ -139,7 +139,7 @@ def _servers(given: str) -> Iterator[Server]:
         yield _server(name, server, f"{told}: {name}")
 
 
-def _server(name: str, given: _ServerEntry, told: str) -> Server:
+def _server(name: str, given: _ServerEntry, told: str) -> SessionServer:
     """Return a server in the form of the protocol; UsageError if it cannot be reached."""
 
     def filled(text: str) -> str:

@@ -331,7 +331,7 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
         return _written([change], sure=sure)
 
 
-class _FileChange(NamedTuple):
+class _SettingsEdit(NamedTuple):
     """A file, its text or None if there is none, and the new text."""
 
     path: str
@@ -339,7 +339,7 @@ class _FileChange(NamedTuple):
     after: str
 
 
-def _planned(path: str, edited: Callable[[str], str]) -> _FileChange | None:
+def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
     """Show the changes of the file; returns None if there are none. Raises SettingsError."""
     before = _read(path)
     try:
@@ -358,10 +358,10 @@ def _planned(path: str, edited: Callable[[str], str]) -> _FileChange | None:
     ):
         style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
         screen.print(Text(visible(line), style), soft_wrap=True)
-    return _FileChange(path, before, after)
+    return _SettingsEdit(path, before, after)
 
 
-def _written(changes: Sequence[_FileChange], *, sure: bool) -> Exit:
+def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
     """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
     if not sure and not _confirmed([change.path for change in changes]):
         return Exit.ERROR

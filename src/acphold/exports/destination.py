@@ -15,7 +15,7 @@ from msgspec import Struct
 from acphold.errors import ExportError
 from acphold.exports.session_head import Head, Writer
 
-Index = Callable[[Iterable[Head], str], str]
+IndexWriter = Callable[[Iterable[Head], str], str]
 """Makes the index file for others, given their suffix."""
 
 
@@ -40,7 +40,7 @@ class Form(Struct, frozen=True):
         """Return the text of the index file for all of these; None if the form has none."""
         if not self.has_index:
             return None
-        found: Index = self._module().index
+        found: IndexWriter = self._module().index
         return found(heads, self.suffix)
 
     def _module(self) -> ModuleType:

@@ -47,7 +47,7 @@ DECIDED: Final = {
 TOLD: Final = "as reported by the agent"
 """Added to a speaker known only from the agent."""
 
-Beside = Noticed | ModeChanged | DecidedQuestion | ContextCompaction | TurnEnd | TurnOpen
+AsideScene = Noticed | ModeChanged | DecidedQuestion | ContextCompaction | TurnEnd | TurnOpen
 """Scenes beside the conversation."""
 
 
@@ -138,7 +138,7 @@ def ended(scene: TurnEnd | TurnOpen) -> str:
     return f"{words}: {why}" if why else words
 
 
-def aside(scene: Beside) -> tuple[str, str, str] | None:
+def aside(scene: AsideScene) -> tuple[str, str, str] | None:
     """Return a scene beside a conversation for documents: its kind, its label, and the words.
 
     There are a handful of kinds. None for the plain end of a turn.

@@ -94,7 +94,7 @@ class RuleMaker(Protocol):
         """Make one; return what to tell the person. Raises AcpholdError."""
 
 
-class _Left(Exception):
+class _FormLeft(Exception):
     """The person has left a form."""
 
 
@@ -220,7 +220,7 @@ class PersonAnswers:
                     if answer != "change":
                         self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
                         return values if answer == "send" else None
-            except _Left:
+            except _FormLeft:
                 return "dismissed"
 
     @asynccontextmanager
@@ -247,7 +247,7 @@ class PersonAnswers:
             shown = field(name, form, required=required)
             line = await self._waited(self.face.enter(shown, wrong), shown.title)
             if line is None:
-                raise _Left
+                raise _FormLeft
             try:
                 return value_of(line, form, required=required)
             except DeclarationError as error:

@@ -43,7 +43,13 @@ from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.local_commands import Local, TypedCommand, TypedPrompt, help_page, meant
 from acphold.screen.panels import Choice, Key
-from acphold.screen.queued_prompts import LocalQueue, Waiting, change_by_words, page, prompt_at
+from acphold.screen.queued_prompts import (
+    LocalQueue,
+    WaitingPrompts,
+    change_by_words,
+    page,
+    prompt_at,
+)
 from acphold.screen.session_options import SessionOptions, attributes
 from acphold.screen.typed import is_picture, links, path_of
 from acphold.tasks import TaskSet
@@ -70,7 +76,7 @@ IDLE_LOOK_SECONDS = 5.0
 """Seconds between two checks of who else is connected, while nothing happens."""
 
 
-Export = Callable[[str, str], Awaitable[str]]
+SessionAction = Callable[[str, str], Awaitable[str]]
 """Exports the session with this id to a file, "" for a default name; returns a message."""
 
 
@@ -107,8 +113,8 @@ class Chat:
         leaving: str = "leaves",
         sign_in: TerminalSignIn | None = None,
         goes: Collection[str] = (),
-        export: Export | None = None,
-        fork: Export | None = None,
+        export: SessionAction | None = None,
+        fork: SessionAction | None = None,
         stderr: Callable[[], str] | None = None,
         with_log: Callable[[str], str] = str,
         is_far: bool = False,
@@ -135,7 +141,7 @@ class Chat:
         self._leaving = leaving
         self._early: list[tuple[str, bytes]] = []
         self._tasks = TaskSet()
-        self._queue: Waiting = LocalQueue(self.queue_changed)
+        self._queue: WaitingPrompts = LocalQueue(self.queue_changed)
         self._in_queued_turn = False
         self._is_taking_back = False
         self._waking: asyncio.TimerHandle | None = None

@@ -32,7 +32,7 @@ MOST_SHOWN = 4
 """Prompts that are shown above the input."""
 
 
-class Waiting(Protocol):
+class WaitingPrompts(Protocol):
     """The prompts that wait in a session; see `acphold.client.RemoteQueue`."""
 
     @property
@@ -138,7 +138,7 @@ def prompt_at(queue: PromptQueue, number: str) -> WaitingPrompt:
 QUEUE_USAGE = "/queue lists them; /queue go, hold, drop N, move N M, back N"
 
 
-async def change_by_words(waiting: Waiting, words: str) -> str | None:
+async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
     """Carry out `hold`, `go`, `drop N` or `move N M`; return what is to be said of it, None if the
     change shows. ValueError for other words."""
     queue = waiting.state
