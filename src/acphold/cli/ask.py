@@ -30,14 +30,7 @@ def parser() -> Parser:
     made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
     made.add_value("prompt", "PROMPT", "the prompt; `-` reads it from stdin", type=a_text)
     made.add_agent()
-    made.add_argument(
-        "--file",
-        "-f",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="attach a file; repeatable",
-    )
+    made.add_repeatable("--file -f", "PATH", "attach a file")
     made.add_value("--session", "ID", "continue this session")
     made.add_flag("--continue", "continue the newest session of the folder", dest="newest")
     made.add_cwd(

@@ -55,25 +55,19 @@ def parser() -> Parser:
         "the same path",
     )
     made.add_flag("--json", "print JSON", dest="as_json")
-    made.add_value(
+    made.add_repeatable(
         "--report",
         "FILE",
         "also write a report; the ending is its format: .html, .md (fits a comment on a pull "
-        "request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt; repeatable",
-        action="append",
-        default=[],
+        "request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt",
     )
     made.add_value(
         "--trace",
         "FILE",
         "write the whole wire, and stderr, as JSON lines; secrets that are in it stay in it",
     )
-    made.add_value(
-        "--only",
-        "ID",
-        "only checks with this id or of this group; `*` matches anything; repeatable",
-        action="append",
-        default=[],
+    made.add_repeatable(
+        "--only", "ID", "only checks with this id or of this group; `*` matches anything"
     )
     made.add_flag("--quick", "only what the protocol says: MUST and SHOULD")
     made.add_value(

@@ -112,8 +112,11 @@ class Parser(argparse.ArgumentParser):
             self.add_flag("--no-pager", "print without a pager")
 
     def add_value(self, name: str, metavar: str, help: str, **how: Any) -> None:
-        """Add an argument, or an option with a value: `how` is what argparse takes besides."""
-        self.add_argument(name, metavar=metavar, help=help, **how)
+        """Add an argument, or an option with a value, `--output -o` for one with two names.
+
+        `how` is what argparse takes besides.
+        """
+        self.add_argument(*name.split(), metavar=metavar, help=help, **how)
 
     def add_repeatable(self, name: str, metavar: str, help: str, **how: Any) -> None:
         """Add an option that may be given several times: a list of its values."""
@@ -121,7 +124,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_flag(self, name: str, help: str, dest: str | None = None) -> None:
         """Add an option without a value: True if it is given."""
-        self.add_argument(name, action="store_true", help=help, dest=dest)
+        self.add_argument(*name.split(), action="store_true", help=help, dest=dest)
 
     def add_agent(self) -> None:
         """Take an agent's name here, after the arguments that were added before."""
@@ -270,7 +273,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_sure(self) -> None:
         """Add `--yes`, as `sure`."""
-        self.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+        self.add_flag("--yes -y", "do not ask", dest="sure")
 
     def add_setup(self) -> None:
         """Add `--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""

@@ -27,27 +27,19 @@ from acphold.reports.session_diff import FileDiff
 def parser() -> Parser:
     """The arguments of `diff`."""
     made = Parser(diff, "diff", "[OPTIONS] [ID]", is_read=True)
-    made.add_argument(
-        "session_id",
-        metavar="ID",
-        nargs="?",
-        help="the session's id, or a prefix of it; with @SEQ, one turn",
+    made.add_value(
+        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one turn", nargs="?"
     )
-    made.add_argument(
-        "--turn",
-        metavar="N",
-        type=int,
-        help="only this turn: 1 is the first, -1 the last [default: all turns]",
+    made.add_value(
+        "--turn", "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
     )
-    made.add_argument(
-        "--by-turn",
-        action="store_true",
-        help="a patch for each turn, and for the time between two of them, in order",
+    made.add_flag(
+        "--by-turn", "a patch for each turn, and for the time between two of them, in order"
     )
-    made.add_argument(
+    made.add_value(
         "--root",
-        metavar="FOLDER",
-        help="the changes in this folder [default: the repository of the session's folder]",
+        "FOLDER",
+        "the changes in this folder [default: the repository of the session's folder]",
     )
     made.add_json()
     made.add_machines()

@@ -55,11 +55,8 @@ def parser() -> Parser:
         dest="form",
         choices=FORMS,
     )
-    made.add_argument(
-        "--output",
-        "-o",
-        metavar="PATH",
-        help="a file, or a folder for one file per session [default: stdout]",
+    made.add_value(
+        "--output -o", "PATH", "a file, or a folder for one file per session [default: stdout]"
     )
     made.add_flag(
         "--redact", "remove secrets, home paths, mail and network addresses, and report how many"

@@ -31,29 +31,22 @@ from acphold.reading.local_reader import LocalReader
 def parser() -> Parser:
     """The arguments of `fork`."""
     made = Parser(fork, "fork", "[OPTIONS] [ID]")
-    made.add_argument(
-        "session_id",
-        metavar="ID",
-        nargs="?",
-        help="the session's id, or a prefix of it; with @SEQ, one entry",
+    made.add_value(
+        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one entry", nargs="?"
     )
-    made.add_argument(
+    made.add_value(
         "--files",
-        metavar="FOLDER",
+        "FOLDER",
+        "experimental: put the files of that moment into this new folder, or one beside the "
+        "project, for the new session",
         nargs="?",
         const=BESIDE,
-        help="experimental: put the files of that moment into this new folder, or one beside the "
-        "project, for the new session",
     )
-    made.add_argument(
-        "--before",
-        action="store_true",
-        help="stop before the turn with that entry; without SEQ, before the last turn",
+    made.add_flag(
+        "--before", "stop before the turn with that entry; without SEQ, before the last turn"
     )
-    made.add_argument(
-        "--include",
-        action="store_true",
-        help="with --files: also copy the ignored files that `.worktreeinclude` names",
+    made.add_flag(
+        "--include", "with --files: also copy the ignored files that `.worktreeinclude` names"
     )
     made.add_cwd("the folder of the new session [default: the original's]")
     made.add_journal()

@@ -50,10 +50,10 @@ def parser() -> Parser:
 
 def add_place(made: Parser) -> None:
     """Add the options for the place of a session on the machine that takes it."""
-    made.add_argument(
+    made.add_value(
         "--files",
-        metavar="FOLDER",
-        help="put its files into this new folder there [default: one beside the project]",
+        "FOLDER",
+        "put its files into this new folder there [default: one beside the project]",
     )
     made.add_argument(
         "--no-files",
@@ -62,9 +62,7 @@ def add_place(made: Parser) -> None:
         help="leave its files here, and continue in the project's folder there",
     )
     if "--cwd" not in {flag for action in made.actions for flag in action.option_strings}:
-        made.add_argument(
-            "--cwd", metavar="DIR", help="the folder of its project there [default: found]"
-        )
+        made.add_value("--cwd", "DIR", "the folder of its project there [default: found]")
 
 
 def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:

@@ -38,21 +38,15 @@ from acphold.transports.urls import is_url, origin_of
 def parser() -> Parser:
     """The arguments of `resume`."""
     made = Parser(resume, "resume", "[OPTIONS] [ID | WORDS...]")
-    made.add_argument(
-        "words", metavar="WORDS", nargs="*", help="a session's id, or words that filter the list"
-    )
-    made.add_argument(
-        "--watch",
-        action="store_true",
-        help="only look on at a running session: send, answer and cancel nothing",
-    )
-    made.add_argument(
+    made.add_value("words", "WORDS", "a session's id, or words that filter the list", nargs="*")
+    made.add_flag("--watch", "only look on at a running session: send, answer and cancel nothing")
+    made.add_value(
         "--from",
-        dest="source",
-        metavar="HOST|URL",
-        type=a_host,
-        help="first bring the session ID here, with its files: from that machine over ssh, or from "
+        "HOST|URL",
+        "first bring the session ID here, with its files: from that machine over ssh, or from "
         "the `acphold serve` at this URL",
+        dest="source",
+        type=a_host,
     )
     made.add_cwd("continue in this folder; the session moves there [default: its own]")
     add_place(made)

@@ -54,10 +54,10 @@ Facts = Mapping[tuple[str, int], TurnFacts]
 def parser() -> Parser:
     """The arguments of `why`."""
     made = Parser(why, "why", "[OPTIONS] FILE:LINE | COMMIT", is_read=True)
-    made.add_argument(
+    made.add_value(
         "target",
-        metavar="FILE:LINE | COMMIT",
-        help="a line of a file, or lines: FILE:3-9; or a commit of the repository here",
+        "FILE:LINE | COMMIT",
+        "a line of a file, or lines: FILE:3-9; or a commit of the repository here",
     )
     made.add_argument(
         "--format",
@@ -66,11 +66,7 @@ def parser() -> Parser:
         default="text",
         help="text, JSON with one object per line, or a record of Agent Trace [default: text]",
     )
-    made.add_argument(
-        "--pr",
-        action="store_true",
-        help="Markdown for a pull request, without secrets, home paths and addresses",
-    )
+    made.add_flag("--pr", "Markdown for a pull request, without secrets, home paths and addresses")
     made.add_server()
     made.add_journal()
     return made
