@@ -11,7 +11,7 @@ from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
-from acphold.journal import At, Silent
+from acphold.journal.owners import other_owner
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import tell_owner
 
@@ -55,9 +55,8 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
         for row in rows.values():
             facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
             line = f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(row.session_id)}  "
-            match await journal.owner(row.session_id):
-                case At(owner) | Silent(owner):
-                    facts += f"\n  it is live, in {on_one_line(str(owner))}"
+            if (owner := other_owner(await journal.owner(row.session_id))) is not None:
+                facts += f"\n  it is live, in {on_one_line(str(owner))}"
             print(line + facts, file=sys.stderr)
     return list(rows)
 

@@ -10,7 +10,6 @@ from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted
 from acphold.errors import NoJournalError
 from acphold.journal import (
-    Free,
     Journal,
     ListFilter,
     ListKey,
@@ -20,6 +19,7 @@ from acphold.journal import (
     stores,
 )
 from acphold.journal.in_file import InFile
+from acphold.journal.owners import is_owned
 from acphold.journal.stores import open_journal
 
 PAGE = 200
@@ -91,7 +91,7 @@ async def sessions(
 
 async def is_live(journal: Owners, session_id: str) -> bool:
     """Return True if a living process has the session."""
-    return not isinstance(await journal.owner(session_id), Free)
+    return is_owned(await journal.owner(session_id))
 
 
 UNREAD = ListFilter(archived="include", unread=True)

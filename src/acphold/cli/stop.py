@@ -17,8 +17,7 @@ from acphold.cli.places import named
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import JournalError
-from acphold.journal import At, Silent
-from acphold.journal.owners import Owner
+from acphold.journal.owners import Owner, other_owner
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
@@ -90,22 +89,20 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
             )
             return Exit.ERROR
         return await _end([process])
-    match whose:
-        case At(owner) | Silent(owner):
-            number = pid_at(owner.addresses)
-            how = (
-                f"`kill -9 {number}` ends it, and nothing that was shown is lost"
-                if number is not None
-                else "nobody here can say which one it is: end it where it runs"
-            )
-            print(
-                visible(
-                    f"acphold stop: session {wanted} is held by {owner}, which does not answer; "
-                    f"{how}"
-                ),
-                file=sys.stderr,
-            )
-            return Exit.ERROR
+    if (owner := other_owner(whose)) is not None:
+        number = pid_at(owner.addresses)
+        how = (
+            f"`kill -9 {number}` ends it, and nothing that was shown is lost"
+            if number is not None
+            else "nobody here can say which one it is: end it where it runs"
+        )
+        print(
+            visible(
+                f"acphold stop: session {wanted} is held by {owner}, which does not answer; {how}"
+            ),
+            file=sys.stderr,
+        )
+        return Exit.ERROR
     print(visible(f"Session {wanted} is not running: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
 

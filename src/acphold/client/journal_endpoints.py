@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
-from acphold.journal import At, Silent
+from acphold.journal.owners import other_owner
 from acphold.journal.stores import named, open_journal
 from acphold.rpc import Peer, Transport
 from acphold.serve_options import ServeOptions
@@ -151,16 +151,15 @@ class OwnerEndpoint:
             whose = await journal.owner(self._session_id)
         finally:
             await journal.aclose()
-        match whose:
-            case At(owner) | Silent(owner) if owner.addresses:
-                self._transport = await connect(owner.addresses, REACH_SECONDS)
-                return self._transport
-            case At(owner) | Silent(owner):
-                raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
-        raise ConnectionLostError(
-            f"session {self._session_id!r} is not live in any process; connect with the "
-            "command of its agent, and load it"
-        )
+        if (owner := other_owner(whose)) is None:
+            raise ConnectionLostError(
+                f"session {self._session_id!r} is not live in any process; connect with the "
+                "command of its agent, and load it"
+            )
+        if not owner.addresses:
+            raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
+        self._transport = await connect(owner.addresses, REACH_SECONDS)
+        return self._transport
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])

@@ -33,8 +33,6 @@ from acphold.hub.conversation import Conversation
 from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.journal import (
-    Free,
-    Here,
     Journal,
     Lease,
     NewSession,
@@ -42,6 +40,7 @@ from acphold.journal import (
     is_forgotten,
     session_of,
 )
+from acphold.journal.owners import other_owner
 from acphold.schema import LOAD_SESSION, RESUME_SESSION
 
 log = logging.getLogger(__name__)
@@ -174,7 +173,7 @@ class Adoption:
             whose = await self._journal.owner(session_id)
             # Remains of our own are at rest: we adopt a session only once at a time.
             late = asyncio.get_running_loop().time() > deadline
-            if late or isinstance(whose, Free | Here):
+            if late or other_owner(whose) is None:
                 return whose.epoch
             await asyncio.sleep(LOOK_SECONDS)
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")

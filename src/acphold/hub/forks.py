@@ -17,8 +17,9 @@ from msgspec import Struct
 from acphold.agents import HubAgent
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.history.turn_spans import span_at, turn_spans
-from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
+from acphold.journal import Journal, NewSession, SessionRow, history, session_of
 from acphold.journal.copies import copy
+from acphold.journal.owners import is_owned
 
 MARK = " (fork)"
 """The end of a fork's title, which tells it from the original in a list."""
@@ -57,7 +58,7 @@ async def fork(
         wanted = wanted[:-1]
     runs = bool(wanted) and wanted[-1].is_open
     if runs:  # an open turn runs only if its process does
-        runs = not isinstance(await journal.owner(row.session_id), Free)
+        runs = is_owned(await journal.owner(row.session_id))
     taken = wanted[:-1] if runs else wanted
     if not taken:
         what = "no turn that is over" if at is None or runs else f"no turn up to entry {at}"

@@ -51,7 +51,6 @@ from msgspec import UNSET, Raw, Struct
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
-    HeldElsewhereError,
     LeaseLostError,
     MoveRefusedError,
     UnknownSessionError,
@@ -101,10 +100,9 @@ from acphold.journal import (
 )
 from acphold.journal.copies import PIECE_BYTES
 from acphold.journal.identity import identity
-from acphold.journal.kept_queue import is_free
 from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
-from acphold.journal.owners import At, Silent
+from acphold.journal.owners import is_free, refuse_held
 from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of
@@ -267,9 +265,8 @@ async def _leased(journal: Journal, session_id: str) -> Lease:
     Raises HeldElsewhereError if a process has it.
     """
     whose = await journal.owner(session_id)
-    match whose:
-        case At(owner, epoch) | Silent(owner, epoch) if not is_free(whose):
-            raise HeldElsewhereError(session_id, str(owner), epoch, owner.id, owner.addresses)
+    if not is_free(whose):
+        refuse_held(session_id, whose)
     return await journal.acquire(session_id, whose.epoch, yields=True)
 
 

@@ -21,7 +21,6 @@ from typing import Final
 
 from acphold.errors import (
     AcpholdError,
-    HeldElsewhereError,
     JournalError,
     JournalUnavailableError,
     LeaseLostError,
@@ -31,9 +30,9 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
 from acphold.hub.unfinished import close_children
-from acphold.journal import At, Gone, Lease, Silent, Whose
+from acphold.journal import Lease, Whose
 from acphold.journal.moves import refuse_moved, require_here
-from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
+from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside
 
 log = logging.getLogger(__name__)
@@ -94,17 +93,7 @@ class Ownership:
         """Return the last owner of a session that may be acquired, as in `acquire`;
         HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
-        match whose:
-            case At(owner, epoch) | Silent(owner, epoch) if not whose.yields and epoch != over:
-                raise HeldElsewhereError(
-                    session_id,
-                    str(owner),
-                    epoch,
-                    owner.id,
-                    owner.addresses,
-                    is_silent=isinstance(whose, Silent),
-                    is_gone=isinstance(whose, Gone),
-                )
+        refuse_held(session_id, whose, over)
         return whose
 
     async def enter(self, lease: Lease, setup: Setup) -> Conversation:

@@ -10,7 +10,8 @@ from acphold.errors import UnknownSessionError
 from acphold.history.decisions import closed_question
 from acphold.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry
 from acphold.history.entries import sent_id as id_in
-from acphold.journal import At, Free, Owners, Readable, SessionRow, Silent, Whose
+from acphold.journal import Free, Owners, Readable, SessionRow, Whose
+from acphold.journal.owners import other_owner
 
 
 class Seen(Owners, Readable, Protocol):
@@ -49,10 +50,8 @@ class Whereabouts:
     async def can_be_followed(self, session_id: str) -> bool:
         """Return True if a session that was lost can be opened without taking it from its new
         owner."""
-        match await self._journal.owner(session_id):
-            case At(owner) | Silent(owner):
-                return bool(owner.addresses)
-        return True
+        owner = other_owner(await self._journal.owner(session_id))
+        return owner is None or bool(owner.addresses)
 
     async def end_of_sent(self, session_id: str, sent_id: str, after: int) -> Entry | None:
         """Return the `turn_end` of the prompt that its client sent under this id.

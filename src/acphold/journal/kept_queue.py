@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from acphold.errors import HeldElsewhereError
 from acphold.history.entries import QUEUE
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
 from acphold.history.times import now_ms
 from acphold.journal.journal import Journal, RowChange
 from acphold.journal.moves import require_here
-from acphold.journal.owners import At, Free, Gone, Silent, Whose
+from acphold.journal.owners import is_free, refuse_held
 
 
 def queue_change(queue: PromptQueue) -> RowChange:
     """Return what the list shows of the prompts that wait."""
     return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until)
-
-
-def is_free(whose: Whose) -> bool:
-    """Return True if a session may be taken for a moment: nobody has it, or has ended."""
-    return isinstance(whose, Free | Gone) or whose.yields
 
 
 async def change_queue(journal: Journal, session_id: str, change: QueueChange) -> PromptQueue:
@@ -29,9 +23,8 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
     JournalError.
     """
     whose = await journal.owner(session_id)
-    match whose:
-        case At(owner, epoch) | Silent(owner, epoch) if not is_free(whose):
-            raise HeldElsewhereError(session_id, str(owner), epoch, owner.id, owner.addresses)
+    if not is_free(whose):
+        refuse_held(session_id, whose)
     lease = await journal.acquire(session_id, seen=whose.epoch)
     await require_here(journal, lease)
     try:

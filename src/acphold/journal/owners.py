@@ -28,6 +28,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from acphold.errors import HeldElsewhereError
+
 RENEW_SECONDS: Final = 10.0
 """Time between two reports of an owner that it is alive."""
 
@@ -91,3 +93,36 @@ class Silent(Struct, frozen=True):
 
 Whose: TypeAlias = Free | Here | At | Silent
 """The owner of a session: see the module."""
+
+
+def is_owned(whose: Whose) -> bool:
+    """Return True if a process, this or another one, owns the session."""
+    return not isinstance(whose, Free)
+
+
+def other_owner(whose: Whose) -> Owner | None:
+    """Return the other process that owns the session; None if nobody does, or this one."""
+    return whose.owner if isinstance(whose, At | Silent) else None
+
+
+def is_free(whose: Whose) -> bool:
+    """Return True if a session may be taken for a moment: nobody has it, or has ended."""
+    return isinstance(whose, Free | Gone) or whose.yields
+
+
+def refuse_held(session_id: str, whose: Whose, over: int | None = None) -> None:
+    """Raise HeldElsewhereError if another process has the session and does not yield it.
+
+    `over` is the epoch of an owner that may be replaced all the same.
+    """
+    match whose:
+        case At(owner, epoch) | Silent(owner, epoch) if not whose.yields and epoch != over:
+            raise HeldElsewhereError(
+                session_id,
+                str(owner),
+                epoch,
+                owner.id,
+                owner.addresses,
+                is_silent=isinstance(whose, Silent),
+                is_gone=isinstance(whose, Gone),
+            )

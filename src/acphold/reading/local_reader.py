@@ -15,7 +15,6 @@ from acphold.history import Entry
 from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.history.times import now_ms
 from acphold.journal import (
-    Free,
     Index,
     Journal,
     ListKey,
@@ -27,6 +26,7 @@ from acphold.journal import (
     history,
 )
 from acphold.journal.access import Deed
+from acphold.journal.owners import is_owned
 from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
@@ -158,7 +158,7 @@ class LocalReader:
         return await self.journal.session(row.session_id, counted=True)
 
     async def is_live(self, session_id: str) -> bool:
-        return not isinstance(await self.journal.owner(session_id), Free)
+        return is_owned(await self.journal.owner(session_id))
 
     async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
         return await self.journal.short_ids(session_ids, SHORT_ID)

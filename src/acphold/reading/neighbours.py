@@ -24,8 +24,8 @@ from acphold.errors import (
     RuntimeFolderError,
     SilentPeerError,
 )
-from acphold.journal import At, Owners, Silent, Whose
-from acphold.journal.owners import Owner
+from acphold.journal import Owner, Owners, Whose
+from acphold.journal.owners import other_owner
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
@@ -198,12 +198,10 @@ async def presence_of(path: str, seconds: float) -> Process | None:
 
 async def tell_owner(whose: Whose, session_id: str) -> bool:
     """Tell the other process that owns a session, if any; return True if it was told."""
-    match whose:
-        case At(owner) | Silent(owner):
-            params = encode({"sessionId": session_id})
-            answer = await _answer_of(owner.addresses, CHANGED, params, ANSWER_SECONDS)
-            return answer is not None
-    return False
+    if (owner := other_owner(whose)) is None:
+        return False
+    params = encode({"sessionId": session_id})
+    return await _answer_of(owner.addresses, CHANGED, params, ANSWER_SECONDS) is not None
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
@@ -249,14 +247,15 @@ async def asked_as(name: str, addresses: Sequence[str], method: str, params: byt
 async def let_go(journal: Owners, session_id: str) -> None:
     """Have the process that holds a session close it, if no client has it open there, no turn runs
     and no question is open. Otherwise, and if it does not answer, it keeps the session."""
-    whose = await journal.owner(session_id)
-    process = await _presence_at(whose.owner) if isinstance(whose, At) else None
+    if (owner := other_owner(await journal.owner(session_id))) is None:
+        return
+    process = await _presence_at(owner)
     for live in [] if process is None else process.sessions:
         is_used = live.clients or live.running or live.waiting
-        if live.session_id == session_id and not is_used and isinstance(whose, At):
+        if live.session_id == session_id and not is_used:
             params = encode({"sessionId": session_id})
             with suppress(AcpholdError):
-                await asked_as("acphold", whose.owner.addresses, CLOSE_SESSION.name, params)
+                await asked_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
 
 
 async def asked_over(

@@ -8,8 +8,9 @@ from msgspec import Raw, Struct
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import InvalidParamsError
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, content_in
-from acphold.journal import At, Journal, Silent
-from acphold.journal.kept_queue import change_queue, is_free
+from acphold.journal import Journal
+from acphold.journal.kept_queue import change_queue
+from acphold.journal.owners import is_free, other_owner
 from acphold.reading.neighbours import asked_as
 from acphold.schema import encode
 
@@ -36,12 +37,12 @@ async def ask_queue(
     InvalidParamsError if the change does not fit, ConnectionLostError if the process that has the
     session cannot be reached, and JournalError.
     """
-    match await journal.owner(session_id):
-        case At(owner, _) | Silent(owner, _) as whose if not is_free(whose):
-            asked = {"sessionId": session_id, "change": change, "read": read}
-            params = encode({name: value for name, value in asked.items() if value})
-            raw = await asked_as(NAME, owner.addresses, QUEUE_METHOD, params)
-            return msgspec.json.decode(raw, type=QueueAnswer)
+    whose = await journal.owner(session_id)
+    if (owner := other_owner(whose)) is not None and not is_free(whose):
+        asked = {"sessionId": session_id, "change": change, "read": read}
+        params = encode({name: value for name, value in asked.items() if value})
+        raw = await asked_as(NAME, owner.addresses, QUEUE_METHOD, params)
+        return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:
         named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))
         queue = await change_queue(journal, session_id, named)

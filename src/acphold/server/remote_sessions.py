@@ -41,8 +41,8 @@ from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
-from acphold.journal import At, Silent
-from acphold.journal.owners import SILENT_SECONDS
+from acphold.journal import Silent
+from acphold.journal.owners import SILENT_SECONDS, other_owner
 from acphold.lines.open_sessions import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
@@ -362,8 +362,9 @@ class RemoteSessions:
         for session_id in (*line.opened, line.made_for):
             try:
                 whose = await self._hub.whereabouts.owner(session_id)
-                if isinstance(whose, At | Silent) and whose.owner.id == owner_id:
-                    return await self._is_silent(owner_id, session_id, whose.owner.addresses)
+                owner = other_owner(whose)
+                if owner is not None and owner.id == owner_id:
+                    return await self._is_silent(owner_id, session_id, owner.addresses)
             except AcpholdError as exc:
                 log.info("who owns session %s is not known: %s", session_id, exc)
         return False

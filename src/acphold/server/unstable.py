@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
-from acphold.journal import Archived, At, Silent
+from acphold.journal import Archived
+from acphold.journal.owners import other_owner
 from acphold.reading.neighbours import tell_owner
 from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, decode, encode
@@ -118,7 +119,7 @@ class UnstableMethods:
         hub = self._hub
         is_open = hub.holds(session_id)
         try:
-            is_open = is_open or isinstance(await hub.whereabouts.owner(session_id), At | Silent)
+            is_open = is_open or other_owner(await hub.whereabouts.owner(session_id)) is not None
         except UnknownSessionError:
             if await hub.sessions.look_up(session_id) is None:
                 raise

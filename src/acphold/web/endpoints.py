@@ -24,9 +24,8 @@ from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.history.prompt_queue import REOPENED
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import At, Here, Journal, ListFilter, ListKey, SessionRow, Silent
-from acphold.journal.kept_queue import is_free
-from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
+from acphold.journal import Here, Journal, ListFilter, ListKey, SessionRow, Silent
+from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, is_free, other_owner
 from acphold.reading.neighbours import asked_over
 from acphold.rpc import Transport
 from acphold.schema import RESUME_SESSION, encode
@@ -224,7 +223,7 @@ class Endpoints:
         except UnknownSessionError:
             return None
         owner = await self._journal.owner(session_id)
-        if isinstance(owner, At | Silent) or "prompt" not in principal.scopes_in(row):
+        if other_owner(owner) is not None or "prompt" not in principal.scopes_in(row):
             return None
         return row.agent
 
