@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
 from acphold.journal.access import new_token
-from acphold.web.list_feed import FEED
+from acphold.reading.requests import FEED
 from acphold.web.server import Listening
 from tests.web.certificates import new_authority
 from tests.web.conftest import Served, until_closed

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
-from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
@@ -22,6 +21,7 @@ from acphold.origins.agent_trace import TracedRun, runs
 from acphold.origins.kept_changes import KeptChanges, kept_changes
 from acphold.origins.versions import Claim
 from acphold.origins.why import Lines, Origin, TurnFacts, origins, turn_facts
+from acphold.reading.requests import CHANGES, ChangesQuery, place_of
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, on_disk, session_diff
 from acphold.snapshots.checkouts import Checkout
@@ -139,15 +139,15 @@ class ServerOrigins:
 
     async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
         turn = wanted.turn or 0
-        asked = {
-            "whole": "true",
-            "turn": str(turn) if turn > 0 else "",
-            "last": str(-turn) if turn < 0 else "",
-            "entry": str(wanted.seq or ""),
-            "steps": "true" if wanted.by_turn else "",
-            "root": wanted.root or "",
-        }
-        where = f"/sessions/{quote(row.session_id, safe='')}/changes"
+        asked = ChangesQuery(
+            turn=str(turn) if turn > 0 else None,
+            whole=True,
+            last=-turn if turn < 0 else None,
+            entry=wanted.seq,
+            steps=wanted.by_turn,
+            root=wanted.root,
+        )
+        where = f"{place_of(row.session_id)}{CHANGES}"
         return await self._server.get(where, asked, FoundChanges)
 
     async def origins(self, checkout: Checkout, asked: Sequence[Lines]) -> FoundOrigins:

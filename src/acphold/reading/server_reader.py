@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Final, Literal, TypeVar
-from urllib.parse import quote
 
 import httpx2
-from msgspec import MsgspecError, Raw, Struct, json
+from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
 from acphold.errors import (
@@ -42,6 +40,27 @@ from acphold.journal.moves import MoveMark, mark_text
 from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.reading.inbox import Decided, InboxQuestion
 from acphold.reading.neighbours import LiveSession
+from acphold.reading.requests import (
+    DECISIONS,
+    ENTRIES,
+    FEED,
+    INBOX,
+    LARGEST_GROUPS,
+    OFFERS,
+    RULES,
+    SEARCH,
+    SESSIONS,
+    USAGE,
+    AcceptedOffer,
+    DecisionsQuery,
+    EntriesQuery,
+    ListQuery,
+    NoQuery,
+    OffersQuery,
+    SearchQuery,
+    UsageQuery,
+    place_of,
+)
 from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
@@ -63,11 +82,6 @@ from acphold.transports.route import Route
 from acphold.transports.urls import origin_of
 
 T = TypeVar("T")
-
-FEED: Final = "/sessions/feed"
-
-MOST_SUMS: Final = 100_000
-"""Most groups of usage that are asked for."""
 
 SILENCE_SECONDS: Final = 40.0
 """Seconds without data after which the connection is lost: an idle server sends something every
@@ -262,32 +276,24 @@ class ServerReader:
         self._http = http_client(self._route)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
     ) -> SessionPage:
         filter = wanted.filter
-        page = await self.get(
-            "/sessions",
-            {
-                "agent": filter.agents[0] if filter.agents else "",
-                "cwd": filter.cwd or "",
-                "archived": filter.archived,
-                "unprompted": _flag(filter.include_unprompted or wanted.only_live),
-                "queued": _flag(filter.queued),
-                "q": " ".join(wanted.words),
-                "limit": str(limit),
-                "cursor": cursor or "",
-            },
-            _Rows,
+        asked = ListQuery(
+            q=" ".join(wanted.words),
+            agent=filter.agents[0] if filter.agents else "",
+            cwd=filter.cwd,
+            archived=filter.archived,
+            unprompted=filter.include_unprompted or wanted.only_live,
+            queued=filter.queued,
+            limit=limit,
+            cursor=cursor,
         )
+        page = await self.get(SESSIONS, asked, _Rows)
         sessions = [_session(row) for row in page.sessions]
         self._known |= {it.row.session_id for it in sessions}
         is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
@@ -300,9 +306,9 @@ class ServerReader:
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(UnknownSessionError):
-            if f"/sessions/{given}" == FEED:
+            if f"{SESSIONS}/{given}" == FEED:
                 raise UnknownSessionError(given)
-            return _row(await self.get(f"/sessions/{quote(given, safe='')}", {}, _RemoteRow))
+            return _row(await self.get(place_of(given), NoQuery(), _RemoteRow))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
         found: list[SessionRow] = []
         async for page in session_pages(self, all_):
@@ -317,7 +323,7 @@ class ServerReader:
         return row
 
     async def is_live(self, session_id: str) -> bool:
-        row = await self.get(f"/sessions/{quote(session_id, safe='')}", {}, _RemoteRow)
+        row = await self.get(place_of(session_id), NoQuery(), _RemoteRow)
         return row.live is not None
 
     async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
@@ -336,42 +342,36 @@ class ServerReader:
             yield entry
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
-        asked = {"limit": str(limit), "before": "" if before is None else str(before)}
-        path = f"/sessions/{quote(session_id, safe='')}/entries"
-        page = await self.get(path, asked, _Entries)
+        asked = EntriesQuery(before=before, limit=limit)
+        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, _Entries)
         return PageBack([_entry(it) for it in page.entries], page.before, is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
-        asked = {
-            "q": sought.words,
-            "agent": sought.agents[0] if sought.agents else "",
-            "cwd": sought.cwd or "",
-            "since": _iso(sought.since) if sought.since else "",
-            "in": sought.part or "",
-            "rank": _flag(sought.rank),
-        }
+        asked = SearchQuery(
+            sought.words,
+            part=sought.part,
+            agent=sought.agents[0] if sought.agents else "",
+            cwd=sought.cwd,
+            since=_iso(sought.since),
+            rank=sought.rank,
+        )
         found: list[SearchHit] = []
         while len(found) < sought.limit:
-            asked["limit"] = str(min(sought.limit - len(found), AT_ONCE))
-            page = await self.get("/search", asked, _Hits)
+            asked.limit = min(sought.limit - len(found), AT_ONCE)
+            page = await self.get(SEARCH, asked, _Hits)
             found += map(_hit, page.hits)
             if page.next_cursor is None:
                 break
-            asked["cursor"] = page.next_cursor
+            asked.cursor = page.next_cursor
         self._known |= {hit.session_id for hit in found}
         return found
 
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
     ) -> UsageSums:
-        asked = {
-            "by": by,
-            "agent": agents[0] if agents else "",
-            "cwd": cwd or "",
-            "since": _iso(since) if since else "",
-            "limit": str(MOST_SUMS),
-        }
-        found = await self.get("/usage", asked, _Sums)
+        agent = agents[0] if agents else ""
+        asked = UsageQuery(by, agent, cwd, _iso(since), LARGEST_GROUPS)
+        found = await self.get(USAGE, asked, _Sums)
         key = "sessionId" if by == "session" else by
         groups = [self._sum(raw, key) for raw in found.sums]
         if by == "session":
@@ -392,22 +392,22 @@ class ServerReader:
         return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
 
     async def questions(self) -> list[InboxQuestion]:
-        return [_question(it) for it in (await self.get("/inbox", {}, _Inbox)).questions]
+        return [_question(it) for it in (await self.get(INBOX, NoQuery(), _Inbox)).questions]
 
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
-        asked = {"limit": str(min(limit, AT_ONCE)), "cursor": "" if before is None else str(before)}
-        page = await self.get("/inbox/history", asked, _Decisions)
+        asked = DecisionsQuery(limit=min(limit, AT_ONCE), cursor=before)
+        page = await self.get(DECISIONS, asked, _Decisions)
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [_question(it) for it in page.decisions], following
 
     # -- standing answers ---------------------------------------------------------------------
 
     async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
-        asked = {"session": session_id, "question": question_id}
         try:
-            return (await self.get("/rules/offers", asked, _RuleOffers)).offers
+            asked = OffersQuery(session_id, question_id)
+            return (await self.get(OFFERS, asked, _RuleOffers)).offers
         except RemoteRefusalError:  # a token that may make none, or an older server
             return []
 
@@ -416,19 +416,14 @@ class ServerReader:
     ) -> str:
         from acphold.standing.rules import revoke_words
 
-        said = {
-            "sessionId": session_id,
-            "questionId": question_id,
-            "text": text,
-            "allAgents": all_agents,
-        }
-        made = (await self.post("/rules", said, _MadeRules)).rules
+        said = AcceptedOffer(session_id, question_id, text, all_agents)
+        made = (await self.post(RULES, said, _MadeRules)).rules
         return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
         try:
-            found = (await self.get("/rules", {}, _RemoteRules)).rules
+            found = (await self.get(RULES, NoQuery(), _RemoteRules)).rules
         except RemoteRefusalError:  # a token that has none, or an older server
             return []
         return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
@@ -487,12 +482,18 @@ class ServerReader:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         timeout = httpx2.Timeout(self._route.seconds, read=SILENCE_SECONDS, pool=None)
         url = f"{self.origin}{FEED}"
-        try:
+        with self._reached():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
                     head, said = answer.headers, await beginning(answer)
                     raise self._route.refused(answer.status_code, head, said, url)
                 yield aiter(httpx2.EventSource(answer, max_event_size=LARGEST))
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """A block that talks to the server; raises SilentPeerError and ConnectionLostError."""
+        try:
+            yield
         except httpx2.TimeoutException:
             raise SilentPeerError(f"{self.origin} does not answer") from None
         except httpx2.HTTPError as exc:
@@ -503,32 +504,22 @@ class ServerReader:
         with what is there, and as SessionReader says."""
         where = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
-        try:
-            body, timeout = (
-                json.encode(said),
-                httpx2.Timeout(self._route.seconds, read=LONGEST_WORK),
+        timeout = httpx2.Timeout(self._route.seconds, read=LONGEST_WORK)
+        with self._reached():
+            answer = await self._http.post(
+                where, content=json.encode(said), headers=head, timeout=timeout
             )
-            answer = await self._http.post(where, content=body, headers=head, timeout=timeout)
-        except httpx2.TimeoutException:
-            raise SilentPeerError(f"{self.origin} does not answer") from None
-        except httpx2.HTTPError as exc:
-            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
         if answer.status_code == 409:
             raise RuleError(said_in(answer.headers, answer.content) or "this rule cannot be made")
         if not answer.is_success:
             raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
         return self._read(answer.content, kind)
 
-    async def get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
-        """Return the answer to a request for a path, with these parameters that are not empty;
-        raises as SessionReader says."""
-        try:
-            given = {name: value for name, value in asked.items() if value}
-            answer = await self._http.get(f"{self.origin}{path}", params=given)
-        except httpx2.TimeoutException:
-            raise SilentPeerError(f"{self.origin} does not answer") from None
-        except httpx2.HTTPError as exc:
-            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+    async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
+        """Return the answer to a request for a path, with this query; raises as SessionReader
+        says."""
+        with self._reached():
+            answer = await self._http.get(f"{self.origin}{path}", params=to_builtins(asked))
         status, asked_at = answer.status_code, f"{self.origin}{path}"
         if status == 404 and path.count("/") > 1:
             raise UnknownSessionError(path.split("/")[2])
@@ -552,12 +543,9 @@ class ServerReader:
             raise ConnectionLostError(told) from None
 
 
-def _flag(is_set: bool) -> str:
-    return "true" if is_set else ""
-
-
 def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+    """Return a time (ms since the epoch) as a query has it; "" for 0."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else ""
 
 
 def _session(row: _RemoteRow) -> ListedSession:

@@ -31,11 +31,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from msgspec import Meta, MsgspecError, Struct
-from msgspec.json import Decoder
+from msgspec import Meta, Struct
 
 from acphold.journal.access import NODE, SCOPES
 from acphold.journal.access import Scope as Access
+from acphold.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.tasks import END_SECONDS, TaskSet, end
@@ -46,10 +46,10 @@ from acphold.web import pairing_codes
 from acphold.web.devices import LARGEST_PAIRING, NAME_LENGTH, Devices
 from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, RefusedError
+from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, RefusedError, refusing
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
-from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
-from acphold.web.list_feed import FEED, ListFeed
+from acphold.web.journal_pages import JournalPages
+from acphold.web.list_feed import ListFeed
 from acphold.web.long_texts import in_pieces, takes_long_messages
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.moves import ServedMoves
@@ -95,7 +95,8 @@ class Application(Struct, frozen=True, kw_only=True):
                 await self._attend(exchange)
             elif scope["type"] == "http":
                 self.gate.check_place(exchange.headers)
-                await self._answer(exchange)
+                with refusing():
+                    await self._answer(exchange)
         except RefusedError as exc:
             self.metrics.refused[exc.status] += 1
             self.gate.note_refusal(exc, exchange.headers, exchange.came)
@@ -158,17 +159,13 @@ class Application(Struct, frozen=True, kw_only=True):
         )
 
     async def _new_code(self, exchange: HttpExchange) -> None:
-        if not exchange.is_json:
-            raise RefusedError(415, "application/json is wanted")
         admitted = await self._admitted(exchange)
         who = admitted.principal
         if "manage" not in who.scopes or who.session_id is not None:
             who.refused("code", None)
             raise RefusedError(403, "a code is for who may manage; this token may not")
-        try:
-            asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
+        wanted = 'scopes are wanted, as {"scopes": ["watch"]}, or {}'
+        asked = await exchange.said(CodeRequest, LARGEST_PAIRING, wanted)
         if NODE in asked.scopes:
             raise RefusedError(400, "a device is a person's, and no node")
         scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))

@@ -19,8 +19,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from msgspec import MsgspecError, Struct
-from msgspec.json import Decoder
+from msgspec import Struct
 
 from acphold.journal.access import BROWSER_MS, SCOPES, Scope, token_id
 from acphold.web.exchange import HttpExchange
@@ -88,14 +87,8 @@ class Devices:
         await exchange.answer(200, {"token": token, "scopes": worth.scopes})
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
-        # A form of another site cannot send this type without a preflight.
-        if not exchange.is_json:
-            raise RefusedError(415, "application/json is wanted")
-        body = await exchange.body(LARGEST_PAIRING)
-        try:
-            asked = Decoder(PairRequest).decode(body)
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            raise RefusedError(400, 'a code is wanted, as {"code": "…", "name": "…"}') from None
+        wanted = 'a code is wanted, as {"code": "…", "name": "…"}'
+        asked = await exchange.said(PairRequest, LARGEST_PAIRING, wanted)
         worth = self._pairing.redeem(asked.code)
         asker = None
         if worth is not None and worth.asker is not None:

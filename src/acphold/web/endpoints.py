@@ -14,7 +14,6 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from operator import attrgetter
-from types import TracebackType
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -123,12 +122,7 @@ class Endpoints:
     async def __aenter__(self) -> Endpoints:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._ending.set()
         await self._tasks.aclose(END_SECONDS)
 

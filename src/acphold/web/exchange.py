@@ -6,8 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
 
-from msgspec.json import encode
+from msgspec import MsgspecError, Struct, ValidationError, convert
+from msgspec.json import decode, encode
 
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.tasks import end, first
@@ -17,6 +20,15 @@ from acphold.web.gate import Headers, RefusedError, RequestOrigin
 from acphold.web.sockets import POLICY, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Struct)
+
+LONGEST_QUERY: Final = 8192
+"""Longest query, in bytes."""
+
+PARAMETERS: Final = 20
+"""Most parameters of a query."""
 
 
 class HttpExchange:
@@ -60,6 +72,41 @@ class HttpExchange:
     def is_json(self) -> bool:
         """True if the content type is JSON."""
         return self.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+
+    def require_read(self) -> None:
+        """Refuse a method that does not only read."""
+        if self.method not in ("GET", "HEAD"):
+            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+
+    def query(self, kind: type[Q]) -> Q:
+        """Return the query: each parameter once, none unknown; raises RefusedError."""
+        query: bytes = self.scope.get("query_string", b"")
+        try:
+            if len(query) > LONGEST_QUERY:
+                raise ValueError(f"it is longer than {LONGEST_QUERY} bytes")
+            text = query.decode("ascii")
+            pairs = parse_qsl(
+                text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS
+            )
+            given = {name: value for name, value in pairs if value}
+            if len(dict(pairs)) < len(pairs):
+                raise ValueError("a parameter is given twice")
+            if unknown := dict(pairs).keys() - kind.__struct_encode_fields__:
+                names = ", ".join(kind.__struct_encode_fields__) or "no parameter"
+                raise ValueError(f"{min(unknown)[:40]!r} is none of {names}")
+            return convert(given, kind, strict=False)
+        except (ValueError, ValidationError) as exc:  # of UTF-8, too
+            raise RefusedError(400, f"what stands behind the ? cannot be read: {exc}") from None
+
+    async def said(self, kind: type[T], limit: int, wanted: str) -> T:
+        """Return the body, which is JSON; raises RefusedError with what is `wanted`."""
+        # A form of another site cannot send this type without a preflight.
+        if not self.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        try:
+            return decode(await self.body(limit), type=kind)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RefusedError(400, wanted) from None
 
     async def body(self, limit: int) -> bytes:
         """Return the whole body; raises RefusedError above `limit` bytes."""

@@ -22,8 +22,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,7 +31,16 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import AcpholdError, JournalError
+from acphold.errors import (
+    AcpholdError,
+    CursorError,
+    ForbiddenError,
+    IllegibleNameError,
+    JournalError,
+    RewrittenError,
+    RuleError,
+    UnknownSessionError,
+)
 from acphold.history.times import now_ms
 from acphold.journal.access import (
     BROWSER,
@@ -106,6 +115,31 @@ class RefusedError(AcpholdError):
         self.realm = realm
         self.attempt = attempt
         self.token = token
+
+
+STATUSES: Final = (
+    (ForbiddenError, 403),
+    (UnknownSessionError, 404),
+    (CursorError, 400),
+    (IllegibleNameError, 400),
+    (RewrittenError, 409),
+    (RuleError, 409),
+    (JournalError, 503),
+)
+"""The HTTP status for each error of a request; the first that fits."""
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Refuse a request that ends with one of these errors: raises RefusedError for it."""
+    try:
+        yield
+    except AcpholdError as exc:
+        for kind, status in STATUSES:
+            if isinstance(exc, kind):
+                told = "there is no such session" if status == 404 else str(exc)
+                raise RefusedError(status, told) from None
+        raise
 
 
 class OtherOriginError(RefusedError):

@@ -15,7 +15,9 @@ not for this principal are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -32,10 +34,14 @@ from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.journal.journal import history
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
-from acphold.schema import LOAD_SESSION
+from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
-from acphold.web.parameters import Parameters
+from acphold.web.journal_reader import JournalReader
+
+GLANCES: Final = "/glances"
+CONTEXTS: Final = "/contexts"
 
 MOST: Final = 20
 """Most sessions, or places, of one request."""
@@ -64,15 +70,33 @@ class Glance(Struct, rename="camel"):
     is_all: bool
 
 
-async def glances(journal: Journal, principal: Principal, query: bytes) -> bytes:
+class GlancesQuery(Struct):
+    """The query of GLANCES: ids of sessions."""
+
+    sessions: str = "[]"
+
+
+class ContextsQuery(Struct):
+    """The query of CONTEXTS: the words that were searched for, and places of hits."""
+
+    q: str = ""
+    places: str = "[]"
+
+
+async def glances(reader: JournalReader, principal: Principal, exchange: HttpExchange) -> bytes:
     """Return the body of an answer; raises RefusedError."""
-    ids = _listed(Parameters(query, ("sessions",)), "sessions")
+    asked = exchange.query(GlancesQuery)
+    principal.check(LIST_SESSIONS.name, b"{}")
     found = list[Glance]()
-    for session_id in ids:
-        if await _seen(journal, principal, session_id) is not None:
-            page = await journal.read_back(session_id, None, ENTRIES, ENTRY_BYTES)
-            found.append(glance(session_id, page.entries, is_all=page.before is None))
+    for row in [await _seen(reader, principal, it) for it in _listed(asked.sessions, "sessions")]:
+        if row is not None:
+            found.append(await reader.ask(partial(_glance, row.session_id)))
     return _json({"glances": found})
+
+
+async def _glance(session_id: str, journal: Journal) -> Glance:
+    page = await journal.read_back(session_id, None, ENTRIES, ENTRY_BYTES)
+    return glance(session_id, page.entries, is_all=page.before is None)
 
 
 def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance:
@@ -103,45 +127,52 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
     return Glance(session_id, short, problem and problem[:WORDS], len(paths), is_all)
 
 
-async def contexts(journal: Journal, principal: Principal, query: bytes) -> bytes:
+async def contexts(reader: JournalReader, principal: Principal, exchange: HttpExchange) -> bytes:
     """Return the body of an answer; raises RefusedError."""
-    asked = Parameters(query, ("q", "places"))
-    patterns = patterns_of(terms(asked.text("q") or ""))
+    asked = exchange.query(ContextsQuery)
+    principal.check(LIST_SESSIONS.name, b"{}")
+    patterns = patterns_of(terms(asked.q))
     if not patterns:
         raise RefusedError(400, "q has no word to search for")
     found = list[dict[str, object]]()
-    for place in _listed(asked, "places"):
+    for place in _listed(asked.places, "places"):
         session_id, _, number = place.rpartition("@")
         if not (number.isascii() and number.isdecimal() and 0 < len(number) < 11):
             raise RefusedError(400, "places are like those of hits: ID@SEQ")
-        seq = int(number)
-        row = await _seen(journal, principal, session_id)
+        row = await _seen(reader, principal, session_id)
         if row is None:
             continue
-        try:
-            before = await journal.read_back(session_id, seq, AROUND, ENTRY_BYTES)
-        except RewrittenError:  # merged since: the next search has another place
-            continue
-        following = [
-            entry
-            async for segment in history(journal, session_id, seq - 1, seq + AROUND)
-            for entry in segment.entries()
-            if entry.raw and entry.seq >= seq
-        ]
-        if not following or following[0].seq != seq:
-            continue
-        held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
-        its = hit(held, following[0], patterns, None, EXCERPT)
-        found.append(
-            {
-                "place": place_name(session_id, seq),
-                "excerpt": its.excerpt,
-                "marks": its.marks,
-                "before": _message(before.entries, is_end=True),
-                "after": _message(following[1:], is_end=False),
-            }
-        )
+        its = await reader.ask(partial(_context, row, int(number), patterns))
+        if its is not None:
+            found.append(its)
     return _json({"contexts": found})
+
+
+async def _context(
+    row: SessionRow, seq: int, patterns: Sequence[re.Pattern[str]], journal: Journal
+) -> dict[str, object] | None:
+    """Return a hit with what is around it; None if it was merged with others since."""
+    try:
+        before = await journal.read_back(row.session_id, seq, AROUND, ENTRY_BYTES)
+    except RewrittenError:
+        return None
+    following = [
+        entry
+        async for segment in history(journal, row.session_id, seq - 1, seq + AROUND)
+        for entry in segment.entries()
+        if entry.raw and entry.seq >= seq
+    ]
+    if not following or following[0].seq != seq:
+        return None
+    held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
+    its = hit(held, following[0], patterns, None, EXCERPT)
+    return {
+        "place": place_name(row.session_id, seq),
+        "excerpt": its.excerpt,
+        "marks": its.marks,
+        "before": _message(before.entries, is_end=True),
+        "after": _message(following[1:], is_end=False),
+    }
 
 
 def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None:
@@ -155,21 +186,18 @@ def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None
     return None
 
 
-async def _seen(journal: Journal, principal: Principal, session_id: str) -> SessionRow | None:
+async def _seen(reader: JournalReader, principal: Principal, session_id: str) -> SessionRow | None:
     """Return the row of a session that this principal may read, else None."""
     try:
-        principal.check(LOAD_SESSION.name, msgspec.json.encode({"sessionId": session_id}))
-        row = await journal.session(session_id)
-        principal.check_in(row, LOAD_SESSION.name)
+        return await reader.session(principal, session_id, LOAD_SESSION.name)
     except (ForbiddenError, UnknownSessionError):
         return None
-    return row
 
 
-def _listed(asked: Parameters, name: str) -> Sequence[str]:
+def _listed(given: str, name: str) -> Sequence[str]:
     """Return a parameter that is a list of texts in JSON."""
     try:
-        found = msgspec.json.decode(asked.text(name) or "[]", type=list[str])
+        found = msgspec.json.decode(given, type=list[str])
     except (msgspec.MsgspecError, RecursionError):
         raise RefusedError(400, f'{name} is a list such as ["a", "b"]') from None
     if len(found) > MOST:

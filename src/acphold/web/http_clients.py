@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import TracebackType
 from typing import Final
 
 from msgspec import MsgspecError
@@ -54,12 +53,7 @@ class HttpClients:
         self._looking = asyncio.create_task(self._look(), name="look at connections")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for transport in tuple(self._transports.values()):
             transport.end()
         await end(self._looking)

@@ -19,28 +19,14 @@ answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from hashlib import blake2b
-from typing import Final, get_args
+from typing import Final
 
 from msgspec.json import encode
 
-from acphold.errors import (
-    CursorError,
-    ForbiddenError,
-    IllegibleNameError,
-    JournalError,
-    RewrittenError,
-    UnknownSessionError,
-)
-from acphold.journal import (
-    Archived,
-    Journal,
-    ListFilter,
-    PageBack,
-    Part,
-    SessionRow,
-    Sought,
-)
+from acphold.errors import RewrittenError
+from acphold.journal import Journal, ListFilter, Sought
 from acphold.journal.hits import terms
 from acphold.known_agents import keys_of
 from acphold.presentation.json_facts import (
@@ -53,33 +39,27 @@ from acphold.presentation.json_facts import (
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Live
+from acphold.reading.requests import (
+    DECISIONS,
+    ENTRIES,
+    INBOX,
+    SEARCH,
+    SESSIONS,
+    DecisionsQuery,
+    EntriesQuery,
+    ListQuery,
+    NoQuery,
+    SearchQuery,
+)
 from acphold.reading.session_reader import Wanted
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 from acphold.web.journal_reader import JournalReader
-from acphold.web.parameters import Parameters
-
-SESSIONS: Final = "/sessions"
-SEARCH: Final = "/search"
-INBOX: Final = "/inbox"
-DECISIONS: Final = "/inbox/history"
-ENTRIES: Final = "/entries"
-"""The end of the address of a session's entries."""
-
-ROWS: Final = 50
-MOST_ROWS: Final = 500
-"""Most sessions, entries or hits of a page; the first is the default."""
 
 MOST_HITS: Final = 1000
 """Most hits of one search, over all of its pages."""
-
-LAST_SEQ: Final = (1 << 32) - 1
-"""Highest entry number."""
-
-LAST_MOMENT: Final = 1 << 53
-"""Highest time in a cursor, in ms."""
 
 FOR_GOOD: Final = "private, max-age=31536000, immutable"
 ASK_AGAIN: Final = "private, no-cache"
@@ -93,9 +73,9 @@ class JournalPages:
         self._reader = reader
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
-        """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError."""
-        if exchange.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+        """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError,
+        ForbiddenError and JournalError."""
+        exchange.require_read()
         body, keeping = await self._body(exchange, principal)
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         head = [
@@ -114,98 +94,65 @@ class JournalPages:
 
     async def _body(self, exchange: HttpExchange, principal: Principal) -> tuple[bytes, str]:
         """Return the body of the answer and its Cache-Control."""
-        path, query = exchange.path, exchange.scope.get("query_string", b"")
-        try:
-            if path == SESSIONS:
-                return await self._sessions(query, principal), ASK_AGAIN
-            if path == SEARCH:
-                return await self._search(query, principal), ASK_AGAIN
-            if path == INBOX:
-                return await self._inbox(query, principal), ASK_AGAIN
-            if path == DECISIONS:
-                return await self._decisions(query, principal), ASK_AGAIN
-            session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
-            if len(session_id) + len(SESSIONS) + 1 + len(ENTRIES) == len(path) and session_id:
-                return await self._entries(session_id, query, principal)
-            if len(session_id) + len(SESSIONS) + 1 == len(path) and session_id:
-                return await self._row(session_id, query, principal), ASK_AGAIN
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
-        except UnknownSessionError:
-            raise RefusedError(404, "there is no such session") from None
-        except CursorError as exc:
-            raise RefusedError(400, str(exc)) from None
-        except RewrittenError as exc:
-            raise RefusedError(409, str(exc)) from None
-        except IllegibleNameError as exc:
-            raise RefusedError(400, str(exc)) from None
-        except JournalError as exc:
-            raise RefusedError(503, str(exc)) from None
+        path = exchange.path
+        if path == SESSIONS:
+            return await self._sessions(exchange.query(ListQuery), principal), ASK_AGAIN
+        if path == SEARCH:
+            return await self._search(exchange.query(SearchQuery), principal), ASK_AGAIN
+        if path == INBOX:
+            exchange.query(NoQuery)
+            return await self._inbox(principal), ASK_AGAIN
+        if path == DECISIONS:
+            return await self._decisions(exchange.query(DecisionsQuery), principal), ASK_AGAIN
+        session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
+        if session_id and path == f"{SESSIONS}/{session_id}{ENTRIES}":
+            return await self._entries(session_id, exchange.query(EntriesQuery), principal)
+        if session_id and path == f"{SESSIONS}/{session_id}":
+            exchange.query(NoQuery)
+            return await self._row(session_id, principal), ASK_AGAIN
         raise RefusedError(404, "there is nothing at this address")
 
     # -- the list -------------------------------------------------------------------------
 
-    async def _sessions(self, query: bytes, principal: Principal) -> bytes:
-        asked = Parameters(
-            query, ("q", "agent", "cwd", "archived", "unprompted", "queued", "limit", "cursor")
-        )
+    async def _sessions(self, asked: ListQuery, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
-        archived = asked.one_of("archived", get_args(Archived))
-        wanted = ListFilter(
-            agents=_agents(asked),
-            cwd=asked.text("cwd"),
-            include_unprompted=asked.is_true("unprompted"),
-            queued=asked.is_true("queued"),
-            archived=archived or "exclude",  # type: ignore[arg-type]
+        wanted = Wanted(
+            ListFilter(
+                agents=agents_of(asked.agent),
+                cwd=asked.cwd,
+                include_unprompted=asked.unprompted,
+                queued=asked.queued,
+                archived=asked.archived,
+            ),
+            tuple(asked.q.casefold().split()),
         )
-        words = tuple((asked.text("q") or "").casefold().split())
-        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        cursor = asked.text("cursor")
         live = await self._reader.live()
 
         async def listed(journal: Journal) -> bytes:
-            page = await _reader(journal, principal, live).page(
-                Wanted(wanted, words), cursor, limit
-            )
+            page = await _reader(journal, principal, live).page(wanted, asked.cursor, asked.limit)
             return _page("sessions", map(session_json, page.sessions), page.cursor)
 
         return await self._reader.ask(listed)
 
-    async def _row(self, session_id: str, query: bytes, principal: Principal) -> bytes:
-        Parameters(query, ())
-        principal.check(LIST_SESSIONS.name, b"{}")
+    async def _row(self, session_id: str, principal: Principal) -> bytes:
+        row = await self._reader.session(principal, session_id, LIST_SESSIONS.name, counted=True)
         live = await self._reader.live()
-
-        async def found(journal: Journal) -> str:
-            row = await journal.session(session_id, counted=True)
-            principal.check_in(row, LIST_SESSIONS.name)
-            [session] = await _reader(journal, principal, live).listed([row])
-            return session_json(session)
-
-        return (await self._reader.ask(found)).encode()
+        [session] = await self._reader.ask(lambda it: _reader(it, principal, live).listed([row]))
+        return session_json(session).encode()
 
     # -- a session ------------------------------------------------------------------------
 
     async def _entries(
-        self, session_id: str, query: bytes, principal: Principal
+        self, session_id: str, asked: EntriesQuery, principal: Principal
     ) -> tuple[bytes, str]:
-        asked = Parameters(query, ("before", "limit", "lineage"))
-        principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
-        before = asked.number("before", 1, LAST_SEQ)
-        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        wanted = asked.text("lineage")
-
-        async def read(journal: Journal) -> tuple[SessionRow, PageBack]:
-            row = await journal.session(session_id)
-            principal.check_in(row, LOAD_SESSION.name)
-            if wanted not in (None, row.lineage):
-                raise RewrittenError(
-                    f"the journal has gone back since session {session_id!r} was read; begin at "
-                    "its end"
-                )
-            return row, await LocalReader(journal).read_back(session_id, before, limit)
-
-        row, page = await self._reader.ask(read)
+        row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
+        if asked.lineage not in (None, row.lineage):
+            raise RewrittenError(
+                f"the journal has gone back since session {session_id!r} was read; begin at its end"
+            )
+        page = await self._reader.ask(
+            lambda it: it.read_back(session_id, asked.before, asked.limit)
+        )
         entries = ",".join(map(entry_json, page.entries))
         following = "null" if page.before is None else page.before
         lineage = encode(row.lineage).decode()
@@ -214,53 +161,43 @@ class JournalPages:
 
     # -- the search -----------------------------------------------------------------------
 
-    async def _search(self, query: bytes, principal: Principal) -> bytes:
-        asked = Parameters(query, ("q", "in", "agent", "cwd", "since", "rank", "limit", "cursor"))
+    async def _search(self, asked: SearchQuery, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
-        words = asked.text("q") or ""
-        if not terms(words):
+        if not terms(asked.q):
             raise RefusedError(400, "q has no word to search for")
-        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        done, last = _place_in(asked.text("cursor"))
+        done, last = _place_in(asked.cursor)
         sought = Sought(
-            words,
-            agents=_agents(asked),
-            cwd=asked.text("cwd"),
-            since=asked.moment("since"),
-            part=asked.one_of("in", get_args(Part)),  # type: ignore[arg-type]
-            rank=asked.is_true("rank"),
-            limit=MOST_HITS if done else limit + 1,
+            asked.q,
+            agents=agents_of(asked.agent),
+            cwd=asked.cwd,
+            since=moment_of(asked.since),
+            part=asked.part,
+            rank=asked.rank,
+            limit=MOST_HITS if done else asked.limit + 1,
         )
         hits = await self._reader.ask(lambda it: _reader(it, principal).search(sought))
         # Newer hits may have come in before those already shown.
         places = [place_name(hit.session_id, hit.seq) for hit in hits]
         start = places.index(last) + 1 if last in places else done
-        shown = hits[start : start + limit]
-        following = None
-        if start + limit < len(hits):
-            following = f"{start + limit}.{places[start + limit - 1]}"
-        return _page("hits", map(hit_json, shown), following)
+        end = start + asked.limit
+        following = f"{end}.{places[end - 1]}" if end < len(hits) else None
+        return _page("hits", map(hit_json, hits[start:end]), following)
 
     # -- the inbox ------------------------------------------------------------------------
 
-    async def _inbox(self, query: bytes, principal: Principal) -> bytes:
-        Parameters(query, ())
+    async def _inbox(self, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
         live = await self._reader.live_now()
         found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
         return _page("questions", map(question_json, found), None)
 
-    async def _decisions(self, query: bytes, principal: Principal) -> bytes:
-        asked = Parameters(query, ("session", "limit", "cursor"))
-        session_id = asked.text("session")
-        about = {} if session_id is None else {"sessionId": session_id}
+    async def _decisions(self, asked: DecisionsQuery, principal: Principal) -> bytes:
+        about = {} if asked.session is None else {"sessionId": asked.session}
         principal.check(LIST_SESSIONS.name, encode(about))
-        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        before = asked.number("cursor", 1, LAST_MOMENT)
         live = await self._reader.live()
-        whose = Whose(principal.tenant, session_id or principal.session_id)
+        whose = Whose(principal.tenant, asked.session or principal.session_id)
         found, following = await self._reader.ask(
-            lambda it: LocalReader(it, whose=whose, live=live).decisions(limit, before)
+            lambda it: LocalReader(it, whose=whose, live=live).decisions(asked.limit, asked.cursor)
         )
         lines = map(question_json, found)
         return _page("decisions", lines, None if following is None else str(following))
@@ -271,15 +208,22 @@ def _reader(journal: Journal, principal: Principal, live: Live | None = None) ->
     return LocalReader(journal, whose=Whose(principal.tenant, principal.session_id), live=live)
 
 
-def _agents(asked: Parameters) -> tuple[str, ...]:
-    """Return the keys of the agents asked for; none means all."""
-    name = asked.text("agent")
-    return () if name is None else keys_of(name)
+def agents_of(name: str) -> tuple[str, ...]:
+    """Return the keys of the agents asked for; "" means all."""
+    return keys_of(name) if name else ()
 
 
-def _place_in(cursor: str | None) -> tuple[int, str]:
+def moment_of(given: str) -> int:
+    """Return a time in ISO 8601 as ms since the epoch, 0 for ""; raises RefusedError."""
+    try:
+        return max(0, round(datetime.fromisoformat(given).timestamp() * 1000)) if given else 0
+    except (ValueError, OverflowError, OSError):
+        raise RefusedError(400, "since is a time such as 2026-01-31T12:00:00Z") from None
+
+
+def _place_in(cursor: str) -> tuple[int, str]:
     """Return the number of hits shown and the place of the last; raises RefusedError."""
-    if cursor is None:
+    if not cursor:
         return 0, ""
     done, _, last = cursor.partition(".")
     if not (done.isascii() and done.isdecimal() and last and len(done) <= len(str(MOST_HITS))):

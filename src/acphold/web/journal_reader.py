@@ -10,12 +10,14 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal import Journal
+from acphold.journal import Journal, SessionRow
 from acphold.reading.neighbours import Live, live_at_nodes, live_sessions
+from acphold.schema import encode
+from acphold.schema.splice import splice
+from acphold.server.principals import Principal
 from acphold.server.service import served_journal
 from acphold.web.gate import RefusedError
 
@@ -50,12 +52,7 @@ class JournalReader:
         self._loop, self._stop = await asyncio.wrap_future(started)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.wrap_future(self._ended)
 
@@ -74,6 +71,22 @@ class JournalReader:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None
         finally:
             self._asked -= 1
+
+    async def session(
+        self,
+        principal: Principal,
+        session_id: str,
+        method: str,
+        params: bytes = b"{}",
+        *,
+        counted: bool = False,
+    ) -> SessionRow:
+        """Return a session in which a principal may make this request; raises ForbiddenError and
+        UnknownSessionError."""
+        principal.check(method, splice(params, {"sessionId": encode(session_id)}))
+        row = await self.ask(lambda journal: journal.session(session_id, counted=counted))
+        principal.check_in(row, method, params)
+        return row
 
     async def live(self) -> Live:
         """Return the sessions held in the memory of a process, at most a second old.

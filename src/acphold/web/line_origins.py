@@ -12,10 +12,8 @@ import asyncio
 import os
 from typing import Final
 
-from msgspec import MsgspecError
-from msgspec.json import Decoder, encode
+from msgspec.json import encode
 
-from acphold.errors import ForbiddenError, JournalError
 from acphold.journal import Journal
 from acphold.origins.agent_trace import runs
 from acphold.origins.origin_readers import (
@@ -50,15 +48,10 @@ class LineOrigins:
         self._threads = Threads(1)
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
-        """Answer a request; raises RefusedError."""
+        """Answer a request; raises RefusedError, ForbiddenError and JournalError."""
         if exchange.method != "POST":
             raise RefusedError(405, "this is asked with POST")
-        if not exchange.is_json:
-            raise RefusedError(415, "application/json is wanted")
-        try:
-            principal.check(LOAD_SESSION.name, b"{}")
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
+        principal.check(LOAD_SESSION.name, b"{}")
         if not principal.sees_all:
             principal.refused(LOAD_SESSION.name, None)
             raise RefusedError(403, "where lines came from is for who may see all sessions")
@@ -72,8 +65,6 @@ class LineOrigins:
 
             try:
                 answer = await self._reader.ask(found)
-            except JournalError as exc:
-                raise RefusedError(503, str(exc)) from None
             except (GitError, TimeoutError, BufferError, OSError) as exc:
                 raise RefusedError(503, f"the kept files cannot be read: {exc}") from None
         await exchange.answer(200, raw=encode(answer))
@@ -92,10 +83,7 @@ class LineOrigins:
 
 
 async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
-    try:
-        asked = Decoder(AskedOrigins).decode(await exchange.body(LARGEST))
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        raise RefusedError(400, "the request cannot be read") from None
+    asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
     lines: list[Lines] = []
     for file in asked.files:
         numbers: list[int] = []

@@ -24,15 +24,15 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from itertools import islice
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from msgspec.json import encode
 
-from acphold.errors import AmbiguousIdError, ForbiddenError, JournalError, UnknownSessionError
+from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
 from acphold.reading.local_reader import LocalReader
+from acphold.reading.requests import NoQuery
 from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
@@ -42,11 +42,8 @@ from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
 from acphold.web.journal_reader import JournalReader
-from acphold.web.parameters import Parameters
 
 log = logging.getLogger(__name__)
-
-FEED: Final = "/sessions/feed"
 
 NEWEST: Final = 200
 """Sessions of a snapshot, beside the live ones."""
@@ -122,12 +119,7 @@ class ListFeed:
     async def __aenter__(self) -> ListFeed:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
@@ -140,14 +132,12 @@ class ListFeed:
     # -- one client ------------------------------------------------------------------------
 
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
-        """Serve one client until it goes or its token is revoked; raises RefusedError."""
+        """Serve one client until it goes or its token is revoked; raises RefusedError and
+        ForbiddenError."""
         if exchange.method != "GET":
             raise RefusedError(405, "GET is wanted")
-        Parameters(exchange.scope.get("query_string", b""), ())
-        try:
-            admitted.principal.check(LIST_SESSIONS.name, b"{}")
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
+        exchange.query(NoQuery)
+        admitted.principal.check(LIST_SESSIONS.name, b"{}")
         token = admitted.token
         if self.watchers >= WATCHERS or self._watchers[token] >= OF_A_TOKEN:
             raise RefusedError(429, "too many streams")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
-from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
+from acphold.errors import UnknownSessionError
 from acphold.journal import Journal
 from acphold.journal.latency import APPENDS, BOUNDS, Durations
 from acphold.reading.neighbours import LiveSession
@@ -62,13 +62,10 @@ class Metrics:
         return receiving, sending
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
-        """Answer a request for the metrics; raises RefusedError."""
-        if exchange.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
-        try:
-            principal.check(LIST_SESSIONS.name, b"{}")
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
+        """Answer a request for the metrics; raises RefusedError, ForbiddenError and
+        JournalError."""
+        exchange.require_read()
+        principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:
             raise RefusedError(403, "this is about all sessions; the token is for some of them")
         anywhere = await self._reader.live()
@@ -81,10 +78,7 @@ class Metrics:
                     live.append(session)
             return await journal.count()
 
-        try:
-            sessions = await self._reader.ask(count)
-        except JournalError as exc:
-            raise RefusedError(503, str(exc)) from None
+        sessions = await self._reader.ask(count)
         text = "".join(
             [
                 _one("acphold_sessions", "gauge", "Sessions in the journal.", sessions),

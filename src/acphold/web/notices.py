@@ -30,13 +30,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Annotated, Final, Protocol
 
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
-from acphold.errors import ForbiddenError, JournalError
+from acphold.errors import JournalError
 from acphold.history.queue_words import held_prompts
 from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
@@ -172,23 +171,16 @@ class Notices:
         self._watching = asyncio.create_task(self._watch(), name="notices")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await end(self._watching, *self._sending.values())
 
     # -- the addresses --------------------------------------------------------------------
 
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
-        """Answer a request to an address below NOTICES; raises RefusedError."""
+        """Answer a request to an address below NOTICES; raises RefusedError and
+        ForbiddenError."""
         who = admitted.principal
-        try:
-            who.check(LIST_SESSIONS.name, b"{}")
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
+        who.check(LIST_SESSIONS.name, b"{}")
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
                 try:
@@ -222,13 +214,10 @@ class Notices:
             raise RefusedError(503, f"the key for notices cannot be kept: {exc.strerror}") from None
 
     async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
-        if not exchange.is_json:
-            raise RefusedError(415, "application/json is wanted")
+        wanted = "a subscription is wanted, as a browser gives it"
+        asked = await exchange.said(_Subscription, LARGEST, wanted)
         try:
-            asked = Decoder(_Subscription).decode(await exchange.body(LARGEST))
             found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            raise RefusedError(400, "a subscription is wanted, as a browser gives it") from None
         except WrongSubscriptionError as exc:
             raise RefusedError(400, str(exc)) from None
         try:

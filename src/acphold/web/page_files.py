@@ -120,8 +120,7 @@ class PageFiles:
 
     async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request for the page; raises RefusedError."""
-        if exchange.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+        exchange.require_read()
         file = self._files.get(AT_ROOT.get(exchange.path) or exchange.path.removeprefix(PAGE))
         if file is None:
             if exchange.path != "/":

@@ -16,42 +16,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from msgspec.json import encode
 
 from acphold.agents.capabilities import FORK_METHOD
-from acphold.errors import ForbiddenError, IllegibleNameError, JournalError, UnknownSessionError
 from acphold.history import Entry
 from acphold.hub.kept_files import kept_turns
 from acphold.journal import Journal, SessionRow
-from acphold.journal.journal import Grouping, history
-from acphold.known_agents import keys_of
 from acphold.origins.origin_readers import ORIGINS, WantedChanges
 from acphold.presentation.json_facts import usage_json
-from acphold.reading.local_reader import LocalReader
+from acphold.reading.local_reader import LocalReader, entries_of
+from acphold.reading.requests import CHANGES, SESSIONS, USAGE, ChangesQuery, NoQuery, UsageQuery
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
-from acphold.web.glances import contexts, glances
-from acphold.web.journal_pages import LAST_SEQ, SESSIONS
+from acphold.web.glances import CONTEXTS, GLANCES, contexts, glances
+from acphold.web.journal_pages import agents_of, moment_of
 from acphold.web.journal_reader import JournalReader
 from acphold.web.line_origins import LineOrigins
-from acphold.web.parameters import Parameters
 from acphold.web.session_changes import SessionChanges
 
-USAGE: Final = "/usage"
-GLANCES: Final = "/glances"
-CONTEXTS: Final = "/contexts"
 EXPORT: Final = "/export"
-CHANGES: Final = "/changes"
 KEPT: Final = "/kept"
-"""The ends of the addresses of a session's export, changes and kept files."""
-
-MOST_GROUPS: Final = 400
-LARGEST_GROUPS: Final = 100_000
-"""Groups of usage in an answer, unless asked for up to the second."""
+"""The ends of the addresses of a session's export and kept files."""
 
 LARGEST_FILE: Final = 64 * 1024 * 1024
 """Characters of a file; use `acphold export` for longer sessions."""
@@ -78,117 +67,73 @@ class Reports:
         )
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
-        """Answer a request for a report; raises RefusedError."""
-        if exchange.path == ORIGINS:
+        """Answer a request for a report; raises RefusedError, ForbiddenError and JournalError."""
+        path = exchange.path
+        if path == ORIGINS:
             await self._origins.answer(exchange, principal)
             return
-        if exchange.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
-        try:
-            if exchange.path == USAGE:
-                await self._usage(exchange, principal)
-            elif exchange.path in (GLANCES, CONTEXTS):
-                await self._glances(exchange, principal)
-            elif exchange.path.endswith(CHANGES):
-                await self._changes(exchange, principal)
-            elif exchange.path.endswith(KEPT):
-                await self._kept(exchange, principal)
-            else:
-                await self._export(exchange, principal)
-        except ForbiddenError as exc:
-            raise RefusedError(403, str(exc)) from None
-        except UnknownSessionError:
-            raise RefusedError(404, "there is no such session") from None
-        except IllegibleNameError as exc:
-            raise RefusedError(400, str(exc)) from None
-        except JournalError as exc:
-            raise RefusedError(503, str(exc)) from None
+        exchange.require_read()
+        session_id, _, report = path.removeprefix(f"{SESSIONS}/").rpartition("/")
+        if path == USAGE:
+            await exchange.answer(200, raw=await self._usage(exchange, principal))
+        elif path == GLANCES:
+            await exchange.answer(200, raw=await glances(self._reader, principal, exchange))
+        elif path == CONTEXTS:
+            await exchange.answer(200, raw=await contexts(self._reader, principal, exchange))
+        elif f"/{report}" == CHANGES:
+            await exchange.answer(200, raw=await self._changes(exchange, session_id, principal))
+        elif f"/{report}" == KEPT:
+            exchange.query(NoQuery)
+            wanted = encode({"files": True})
+            row = await self._reader.session(principal, session_id, FORK_METHOD, wanted)
+            turns = await self._reader.ask(lambda journal: kept_turns(journal, row))
+            await exchange.answer(200, {"turns": turns})
+        else:
+            await self._export(exchange, session_id, principal)
 
-    async def _usage(self, exchange: HttpExchange, principal: Principal) -> None:
-        asked = Parameters(
-            exchange.scope.get("query_string", b""), ("by", "agent", "cwd", "since", "limit")
-        )
-        principal.check(LIST_SESSIONS.name, encode({}))
+    async def _usage(self, exchange: HttpExchange, principal: Principal) -> bytes:
+        asked = exchange.query(UsageQuery)
+        principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:  # sums cover all sessions together
             raise RefusedError(403, "what was used is for who may see all sessions")
-        grouping = asked.one_of("by", get_args(Grouping)) or "day"
-        name, cwd, since = asked.text("agent"), asked.text("cwd"), asked.moment("since")
-        agents = () if name is None else keys_of(name)
-        limit = asked.number("limit", 1, LARGEST_GROUPS) or MOST_GROUPS
+        agents, since = agents_of(asked.agent), moment_of(asked.since)
 
         async def sums(journal: Journal) -> str:
             found = await LocalReader(journal).usage(
-                grouping,  # type: ignore[arg-type]
-                agents=agents,
-                cwd=cwd,
-                since=since,
+                asked.by, agents=agents, cwd=asked.cwd, since=since
             )
-            groups = ",".join(usage_json(each, grouping) for each in found.groups[:limit])
-            total, last = (
-                usage_json(found.total, grouping),
-                encode(sorted(found.by_request)).decode(),
+            groups = ",".join(usage_json(each, asked.by) for each in found.groups[: asked.limit])
+            total, last = usage_json(found.total, asked.by), encode(sorted(found.by_request))
+            return f'{{"sums":[{groups}],"total":{total},"byRequest":{last.decode()}}}'
+
+        return (await self._reader.ask(sums)).encode()
+
+    async def _changes(
+        self, exchange: HttpExchange, session_id: str, principal: Principal
+    ) -> bytes:
+        asked = exchange.query(ChangesQuery)
+        turn = None if asked.turn is None else -1 if asked.turn == "last" else int(asked.turn)
+        turn = turn if asked.last is None else -asked.last
+        row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
+        # Edits that an agent made up may quote a file. Only who sees everything sees that.
+        reads_disk = principal.sees_all
+        if asked.whole:
+            wanted = WantedChanges(turn, asked.entry, asked.steps, asked.root)
+            return await self._reader.ask(
+                lambda it: self._changed.whole(it, row, wanted, reads_disk=reads_disk)
             )
-            return f'{{"sums":[{groups}],"total":{total},"byRequest":{last}}}'
+        return await self._reader.ask(
+            lambda it: self._changed.body(it, row, turn, asked.path, reads_disk=reads_disk)
+        )
 
-        await exchange.answer(200, raw=(await self._reader.ask(sums)).encode())
-
-    async def _glances(self, exchange: HttpExchange, principal: Principal) -> None:
-        principal.check(LIST_SESSIONS.name, b"{}")
-        query = exchange.scope.get("query_string", b"")
-        look = glances if exchange.path == GLANCES else contexts
-        found = await self._reader.ask(lambda journal: look(journal, principal, query))
-        await exchange.answer(200, raw=found)
-
-    async def _changes(self, exchange: HttpExchange, principal: Principal) -> None:
-        names = ("turn", "path", "whole", "last", "entry", "steps", "root")
-        asked = Parameters(exchange.scope.get("query_string", b""), names)
-        session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(CHANGES)
-        principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
-        is_last = asked.text("turn") == "last"
-        turn = -1 if is_last else asked.number("turn", 1, LAST_SEQ)
-        if last := asked.number("last", 1, LAST_SEQ):
-            turn = -last
-        path = asked.text("path")
-        wanted = None
-        if asked.is_true("whole"):
-            entry = asked.number("entry", 1, LAST_SEQ)
-            wanted = WantedChanges(turn, entry, asked.is_true("steps"), asked.text("root"))
-
-        async def found(journal: Journal) -> bytes:
-            row = await journal.session(session_id)
-            principal.check_in(row, LOAD_SESSION.name)
-            # Edits that an agent made up may quote a file. Only who sees everything sees that.
-            reads_disk = principal.sees_all
-            if wanted is not None:
-                return await self._changed.whole(journal, row, wanted, reads_disk=reads_disk)
-            return await self._changed.body(journal, row, turn, path, reads_disk=reads_disk)
-
-        await exchange.answer(200, raw=await self._reader.ask(found))
-
-    async def _kept(self, exchange: HttpExchange, principal: Principal) -> None:
-        Parameters(exchange.scope.get("query_string", b""), ())
-        session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(KEPT)
-        wanted = encode({"sessionId": session_id, "files": True})
-        principal.check(FORK_METHOD, wanted)
-
-        async def found(journal: Journal) -> bytes:
-            row = await journal.session(session_id)
-            principal.check_in(row, FORK_METHOD, wanted)
-            return encode({"turns": await kept_turns(journal, row)})
-
-        await exchange.answer(200, raw=await self._reader.ask(found))
-
-    async def _export(self, exchange: HttpExchange, principal: Principal) -> None:
-        Parameters(exchange.scope.get("query_string", b""), ())
-        session_id = exchange.path.removeprefix(f"{SESSIONS}/").removesuffix(EXPORT)
-        principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
+    async def _export(self, exchange: HttpExchange, session_id: str, principal: Principal) -> None:
+        exchange.query(NoQuery)
         if (write := self._write) is None:
             raise RefusedError(404, "no session is a file at this server")
+        row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
 
         async def written(journal: Journal) -> tuple[str, bytes]:
-            row = await journal.session(session_id)
-            principal.check_in(row, LOAD_SESSION.name)
-            name, found = write(row, _entries(journal, session_id))
+            name, found = write(row, entries_of(journal, session_id))
             texts, size = list[str](), 0
             async for text in found:
                 texts.append(text)
@@ -205,11 +150,3 @@ class Reports:
             (b"content-security-policy", b"sandbox; default-src 'none'"),
         ]
         await exchange.answer(200, headers=head, raw=raw)
-
-
-async def _entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
-    """Yield all entries that are not void, oldest first."""
-    async for segment in history(journal, session_id):
-        for entry in segment.entries():
-            if entry.raw:
-                yield entry

@@ -20,27 +20,21 @@ revoke a rule that asks gives permission back, and needs rules, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
-from msgspec import Meta, MsgspecError, Struct
-from msgspec.json import Decoder
+from msgspec import Meta, Struct
 
-from acphold.errors import JournalError, RuleError, UnknownSessionError
 from acphold.history.times import now_ms
 from acphold.journal import Journal
 from acphold.journal.access import Scope
 from acphold.presentation.json_facts import offer_json, rule_json
+from acphold.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.reading.rule_offers import accept_offer, rule_offers
 from acphold.standing import RuleChange, StandingRule
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.journal_reader import JournalReader
-from acphold.web.parameters import Parameters
 
-T = TypeVar("T")
-
-RULES: Final = "/rules"
-OFFERS: Final = "/rules/offers"
 OFF: Final = "/rules/off"
 ON: Final = "/rules/on"
 SEEN: Final = "/rules/seen"
@@ -51,15 +45,7 @@ LARGEST: Final = 65_536
 MOST_NUMBERS: Final = 1000
 
 NO_RULE: Final = "you have no such rule"
-
-
-class AcceptedOffer(Struct, frozen=True, rename="camel"):
-    """The offer that a person accepts, by its text."""
-
-    session_id: str
-    question_id: str
-    text: str
-    all_agents: bool = False
+UNREADABLE: Final = "the request cannot be read; see docs/serve.md"
 
 
 class SeenRules(Struct, frozen=True):
@@ -80,17 +66,8 @@ class RuleRequests:
         return path == RULES or path.startswith(f"{RULES}/")
 
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
-        """Answer a request to an address below RULES; raises RefusedError."""
-        try:
-            await self._answer(exchange, admitted)
-        except UnknownSessionError:
-            raise RefusedError(404, "there is no such session") from None
-        except RuleError as exc:
-            raise RefusedError(409, str(exc)) from None
-        except JournalError as exc:
-            raise RefusedError(503, str(exc)) from None
-
-    async def _answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        """Answer a request to an address below RULES; raises RefusedError, JournalError and
+        RuleError."""
         match exchange.method, exchange.path:
             case (("GET" | "HEAD"), path) if path == RULES:
                 person = _person(admitted, "watch", "list rules")
@@ -102,8 +79,8 @@ class RuleRequests:
                 await self._add(exchange, admitted, _person(admitted, "rules", "add rule"))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
-                numbers = (await _said(exchange, SeenRules)).numbers
-                await self._see(person, numbers, device_of(admitted))
+                seen = await exchange.said(SeenRules, LARGEST, UNREADABLE)
+                await self._see(person, seen.numbers, device_of(admitted))
                 await exchange.answer(200, {})
             case "POST", path if path in (OFF, ON):
                 is_off = path == OFF
@@ -128,14 +105,15 @@ class RuleRequests:
                 raise RefusedError(404, "there is nothing at this address")
 
     async def _offers(self, exchange: HttpExchange, person: str) -> None:
-        asked = Parameters(exchange.scope.get("query_string", b""), ("session", "question"))
-        session, question = asked.text("session") or "", asked.text("question") or ""
-        found = await self._reader.ask(lambda it: rule_offers(it, session, question, person))
+        asked = exchange.query(OffersQuery)
+        found = await self._reader.ask(
+            lambda it: rule_offers(it, asked.session, asked.question, person)
+        )
         offers = ",".join(map(offer_json, found))
         await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
 
     async def _add(self, exchange: HttpExchange, admitted: Admitted, person: str) -> None:
-        said = await _said(exchange, AcceptedOffer)
+        said = await exchange.said(AcceptedOffer, LARGEST, UNREADABLE)
 
         async def accept(journal: Journal) -> Sequence[StandingRule]:
             return await accept_offer(
@@ -188,15 +166,6 @@ def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
         lacking = "a token for all sessions" if person is None else f"the scope {scope}"
         raise RefusedError(403, f"this needs {lacking}, which this token does not have")
     return person
-
-
-async def _said(exchange: HttpExchange, kind: type[T]) -> T:
-    if not exchange.is_json:
-        raise RefusedError(415, "application/json is wanted")
-    try:
-        return Decoder(kind).decode(await exchange.body(LARGEST))
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        raise RefusedError(400, "the request cannot be read; see docs/serve.md") from None
 
 
 def _number_in(path: str) -> int:
