@@ -18,8 +18,8 @@ from acphold.history.times import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
+from acphold.reading.followed_list import Stirrings
 from acphold.server.service import Service
-from acphold.server.stirrings import Stirrings
 from acphold.web.application import Application
 from acphold.web.devices import Devices
 from acphold.web.endpoints import Endpoints

@@ -304,7 +304,7 @@ async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
         "/sessions?cursor=none",
         "/sessions?cursor=1.s1",
         "/sessions?archived=yes",
-        "/sessions?unprompted=1",
+        "/sessions?unprompted=perhaps",
         "/sessions?nothing=1",
         "/sessions?limit=1&limit=2",
         "/sessions?q=%FF",

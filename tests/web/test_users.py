@@ -21,6 +21,7 @@ from acphold.errors import RemoteError
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import SCOPES, Share, new_token
+from acphold.reading import requests
 from acphold.transports.addresses import OWNERS
 from acphold.transports.urls import ENDPOINT
 from tests.cli.command_line import CommandLine
@@ -123,7 +124,8 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
 
 def _addresses() -> Iterator[str]:
     """Each that stands in the code of what serves."""
-    for path in Path(web_room.__file__).parent.glob("*.py"):
+    served = Path(web_room.__file__).parent.glob("*.py")
+    for path in (*served, Path(requests.__file__)):
         for node in ast.walk(ast.parse(path.read_text())):
             told = node.value if isinstance(node, ast.Constant) else None
             if isinstance(told, str) and re.fullmatch(r"/[\w./-]*", told):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
-from acphold.agents import AgentRequest, HubAgent, Notified, Updates
+from acphold.agents import AgentRequest, Notified, Updates
 from acphold.errors import (
     HistoryLostError,
     InvalidParamsError,
@@ -25,7 +24,7 @@ from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
 from acphold.history.raw_update import members as members_of
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
-from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
+from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_words, title_update
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.children import Children
@@ -40,34 +39,26 @@ from acphold.hub.choices import (
     with_all_options,
 )
 from acphold.hub.client_request import SERVICES, can_answer, covers, unanswerable
-from acphold.hub.common_commit import CommonRelease
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import own_words, without_its_title
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
-from acphold.hub.prompt_turn import PromptTurn, TurnStage
 from acphold.hub.publication import Publication, speech
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import Routes
 from acphold.hub.services import Services
 from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import StandingAnswers
 from acphold.hub.terminal_texts import TerminalTexts
-from acphold.hub.turn_files import FileKeeper, TurnFiles
-from acphold.hub.turns import Turns
+from acphold.hub.turns import SharedParts, Turns
 from acphold.hub.unfinished import close_open
 from acphold.hub.waiting_prompts import WaitingPrompts
-from acphold.journal import Journal
-from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
-    ClientCapabilities,
     encode,
 )
 from acphold.schema.splice import array, members, splice
 from acphold.schema.update_kinds import OPENCODE_CHILD, kinds_about
-from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 
@@ -79,59 +70,37 @@ REPEATED = kinds_about("choices", "commands", "cost")
 
 
 class Conversation:
-    """See the module. `offered` returns the client capabilities that the agent was told; `stirred`
-    is called when a question or a turn begins or ends."""
+    """See the module. `cut_off`: a crash ended its last turn."""
 
     def __init__(
-        self,
-        session: HubSession,
-        agent: HubAgent,
-        journal: Journal,
-        routes: Routes,
-        setup: Setup,
-        release: CommonRelease,
-        tasks: EagerTasks,
-        options: ServeOptions,
-        files: FileKeeper,
-        *,
-        offered: Callable[[], ClientCapabilities] = ClientCapabilities,
-        alerts: Alerts = NO_ALERTS,
-        stirred: Callable[[], object] = lambda: None,
-        cut_off: bool = False,
+        self, session: HubSession, shared: SharedParts, setup: Setup, *, cut_off: bool = False
     ) -> None:
+        agent, journal, routes = shared.agent, shared.journal, shared.routes
         self.session = session
-        self.side = AgentSession(agent, routes, session.id, setup)
-        self.children = Children(session, self.side, routes, journal)
+        self.side = side = AgentSession(agent, routes, session.id, setup)
+        self.children = Children(session, side, routes, journal)
 
         def stir() -> None:
-            stirred()
+            shared.stirred()
             self.waiting.look()
 
-        self._alerts = told_outside = SessionAlerts(alerts, session, agent, stir)
+        self._shared = shared
+        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, stir)
         self.standing = StandingAnswers(
             session, lambda: agent.key, journal, lambda: self.turns.running
         )
-        self.questions = Questions(session, self.side, options, told_outside, tasks, self.standing)
-        self.interjections = Interjections()
-        self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
-        self.terminals = TerminalTexts(session)
-        self.services = Services(session, self.questions, self.terminals, offered)
-        self._offered = offered
-        self.title = GivenTitle(session, journal)
-        self.turns = turns = Turns(
-            session,
-            self.side,
-            self.restoration,
-            self.questions,
-            self.terminals,
-            routes,
-            told_outside,
-            release,
-            tasks,
-            options,
-            TurnFiles(files, session.id, partial(session.publish, "update")),
+        self.questions = questions = Questions(
+            session, side, shared.options, alerts, shared.tasks, self.standing
         )
-        self.waiting = WaitingPrompts(session, turns, self.questions)
+        self.interjections = Interjections()
+        self.restoration = Restoration(session, side, journal, cut_off=cut_off)
+        self.terminals = TerminalTexts(session)
+        self.services = Services(session, questions, self.terminals, lambda: shared.offered)
+        self.title = GivenTitle(session, journal)
+        self.turns = Turns(
+            session, side, self.restoration, questions, self.terminals, alerts, shared
+        )
+        self.waiting = WaitingPrompts(session, self.turns, questions)
 
     @property
     def id(self) -> str:
@@ -301,11 +270,11 @@ class Conversation:
                 if self.turns.is_cancelling:
                     return refusal(asked, "cancelled")  # nobody is asked in a cancelled turn
                 clients = [attachment.client for attachment in self.session.attachments]
-                if not covers(self._offered(), asked) and not any(
+                if not covers(self._shared.offered, asked) and not any(
                     can_answer(client, asked, self.id) for client in clients
                 ):
                     offers = [client.offer.capabilities for client in clients]
-                    raise unanswerable(asked, (self._offered(), *offers))
+                    raise unanswerable(asked, (self._shared.offered, *offers))
                 self.turns.story("a person is asked: %s", asked.method)
                 answer = await self.questions.decide(asked)
                 self.turns.story("answered: %s", asked.method)
@@ -350,12 +319,6 @@ class Conversation:
         """Give the client back its former attachment: the session could not be opened."""
         if not self.session.attachments.put_back(attachment):
             self.detach(attachment)
-
-    def prompt(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
-        """Begin one turn; a cancelled one never reaches the agent."""
-        if is_cancelled:
-            turn.stage = TurnStage.CANCELLED
-        self.turns.begin(turn)
 
     async def set_mode(
         self, params: bytes, author: Attachment, reply: Callable[[bytes], None]

@@ -25,7 +25,6 @@ from acphold.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
-from acphold.history.fold import Summary
 from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
@@ -37,12 +36,11 @@ from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.ownership import Ownership
 from acphold.hub.readiness import Readiness
-from acphold.hub.relay import Relay
 from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
-from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.turn_files import FileKeeper
+from acphold.hub.turns import SharedParts
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession, session_of
 from acphold.journal.identity import identity
@@ -52,7 +50,6 @@ from acphold.schema import (
     CLOSE_SESSION,
     DELETE_SESSION,
     NEW_SESSION,
-    ClientCapabilities,
     InitializeRequest,
     decode,
     encode,
@@ -99,15 +96,19 @@ class Hub:
         self.agent = self._routes.agent = make_agent(self.router)
         self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
         self._journal = journal
-        self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
-        self._release = CommonRelease(journal, self._tasks)
-        self._options = options
-        self._files = FileKeeper(journal, options.snapshots)
-        self._alerts = alerts
-        self._stirred = stirred
-        self._offered = ClientCapabilities()
-        self._ownership = ownership = Ownership(self._live, journal, self._conversation)
+        self._shared = SharedParts(
+            self.agent,
+            journal,
+            self._routes,
+            CommonRelease(journal, self._tasks),
+            self._tasks,
+            options,
+            FileKeeper(journal, options.snapshots),
+            alerts,
+            stirred,
+        )
+        self._ownership = ownership = Ownership(self._live, journal, self._shared)
         self._adoption = Adoption(
             journal, self.agent, self.sessions, ownership.enter, ownership.abandon
         )
@@ -153,8 +154,8 @@ class Hub:
             for conversation, result in zip(conversations, results, strict=True):
                 if isinstance(result, Exception):
                     log.error("session %s was not closed well", conversation.id, exc_info=result)
-            await self._files.aclose()
-            await self._release.aclose()
+            await self._shared.files.aclose()
+            await self._shared.release.aclose()
             await self._ownership.aclose()
             self._tasks.close()
             await self._undoing.aclose(CLOSE_SECONDS)
@@ -167,7 +168,7 @@ class Hub:
         """
         conversations = tuple(self._live.values())
         for conversation in conversations:
-            if self._options.keep_prompts:
+            if self._shared.options.keep_prompts:
                 for attachment in conversation.session.attachments:
                     conversation.waiting.keep(attachment.client)
             conversation.waiting.process_ends()
@@ -198,7 +199,7 @@ class Hub:
                     if self._introduced is None:
                         self.start_failed.set()
                     raise
-                self._offered = decode(InitializeRequest, params).value.client_capabilities
+                self._shared.offered = decode(InitializeRequest, params).value.client_capabilities
             return self._introduced
 
     async def kept_in(self) -> str | None:
@@ -243,7 +244,7 @@ class Hub:
             for attachment in conversation.session.attachments:
                 if attachment.client is client:
                     in_turn = conversation.turns.running is not None
-                    if self._options.keep_prompts:
+                    if self._shared.options.keep_prompts:
                         conversation.waiting.keep(client)
                     conversation.session.keep_position(attachment, in_turn=in_turn)
                     conversation.detach(attachment)
@@ -480,23 +481,6 @@ class Hub:
         await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
         return conversation
 
-    def _conversation(self, session: HubSession, setup: Setup, summary: Summary) -> Conversation:
-        return Conversation(
-            session,
-            self.agent,
-            self._journal,
-            self._routes,
-            setup,
-            self._release,
-            self._tasks,
-            self._options,
-            self._files,
-            offered=lambda: self._offered,
-            alerts=self._alerts,
-            stirred=self._stirred,
-            cut_off=summary.turn != "idle",
-        )
-
     # -- closing --------------------------------------------------------------------------
 
     async def close(self, session_id: str, client: Client | None = None) -> None:
@@ -543,7 +527,7 @@ class Hub:
             async with self._alone(conversation.id):
                 if self._live.get(conversation.id) is conversation:
                     del self._live[conversation.id]
-                    self._stirred()
+                    self._shared.stirred()
                     await conversation.aclose()
 
         # Begin at once: a load right behind this call has to wait for it.
@@ -567,7 +551,7 @@ class Hub:
             conversation.session.attachments.tell_deleted(client)
             await self.close(session_id)
         await self._journal.delete(session_id)
-        self._files.tidy()
+        self._shared.files.tidy()
         if known is None:
             return
         await self._journal.links.link(None, self.agent.key, known)

@@ -25,10 +25,10 @@ from acphold.errors import (
     JournalUnavailableError,
     LeaseLostError,
 )
-from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
+from acphold.hub.turns import SharedParts
 from acphold.hub.unfinished import close_children
 from acphold.journal import Lease, Whose
 from acphold.journal.moves import refuse_moved, require_here
@@ -59,19 +59,18 @@ def _clock() -> float:
 class Ownership:
     """The sessions that are live in this process, by their id: `live` is the hub's own table.
 
-    `make` makes the conversation around a session. `deleted` are sessions that were deleted
-    elsewhere while they were live here.
+    `deleted` are sessions that were deleted elsewhere while they were live here.
     """
 
     def __init__(
         self,
         live: dict[str, Conversation],
         journal: SessionJournal,
-        make: Callable[[HubSession, Setup, Summary], Conversation],
+        shared: SharedParts,
     ) -> None:
         self._live = live
         self._journal = journal
-        self._make = make
+        self._shared = shared
         self._ending = TaskSet()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
@@ -104,8 +103,9 @@ class Ownership:
         session = HubSession(
             self._journal, lease, row, summary.attributes, summary.queue, lost, self._settling
         )
-        conversation = self._make(session, setup, summary)
-        session.keep_places(row.followers, in_turn=summary.turn != "idle")
+        cut_off = summary.turn != "idle"
+        conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
+        session.keep_places(row.followers, in_turn=cut_off)
         await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()

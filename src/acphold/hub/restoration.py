@@ -14,7 +14,7 @@ The next prompt brings the agent what it is owed:
     by a new session                       the conversation
 
 A session of another agent goes over to the agent that has it open now, once that is sent a prompt:
-see `hub.transfer`.
+see `Transfer`.
 
 Three flags are carried from one step to a later one; each is set before the step that it decides:
 
@@ -30,7 +30,7 @@ Three flags are carried from one step to a later one; each is set before the ste
                 person's own words was sent                made of what was handed over
 """
 
-# See docs/decisions.md, 23.
+# See docs/decisions.md, 23 and 24.
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Literal
 
 import msgspec
@@ -56,13 +56,12 @@ from acphold.errors import (
 from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
-from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
+from acphold.hub.choices import current_values, is_boolean, option_list, settings_in, with_mode
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import HubSession
-from acphold.hub.transfer import Transfer
 from acphold.hub.unfinished import close_children
-from acphold.journal import Journal, session_of
+from acphold.journal import Journal, Origin, RowChange, Sessions, session_of
 from acphold.schema import (
     LOAD_SESSION,
     NEW_SESSION,
@@ -102,6 +101,74 @@ WENT_ON = "This conversation continued outside acphold"
 WENT_ON_HOW = "The agent has further turns that it does not report, so they are not shown here."
 
 Owed = Literal["nothing", "last turn", "conversation"]
+
+
+NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
+
+
+class Transfer:
+    """A session that goes over from one agent to another.
+
+    That happens when it is opened with another agent than the one that it was held with: with
+    `--all-agents`, because a client knows its id, or because a client has named this agent to
+    continue it (`Setup.stays`). The other agent is handed the conversation like one that has lost
+    it, and gets none of the modes and options of the first.
+
+        state     what it means                           next
+        --------  --------------------------------------  ---------------------------------------
+        none      the session is one of the agent's own   due, when another agent opens it
+        due       another agent has it open               none, with the first prompt to that one:
+                                                          the session is listed with it, and
+                                                          remembers the agent it was held with
+
+    `held_with` is another agent that the conversation began with, here or in the session that this
+    one was copied from; `is_new` says that the agent has not held it itself.
+    """
+
+    def __init__(self, session: HubSession, side: AgentSession, journal: Sessions) -> None:
+        self.held_with: str | None = None
+        self.is_new = False
+        self._session = session
+        self._side = side
+        self._journal = journal
+        self._due: Origin | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """True if another agent has it open than the one it was held with."""
+        return self._due is not None
+
+    async def begin(self) -> None:
+        """Look up the session's agents: this agent is about to open it. Raises JournalError."""
+        session, key = self._session, self._side.agent.key
+        row = await self._journal.session(session.id)
+        agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
+        others = [agent for agent in agents if agent != key]
+        self.held_with = others[-1] if others else None
+        self.is_new = bool(row.origins or others) or row.downstream_id is None
+        self._due = None
+        if row.agent != key:
+            self._due = Origin(session.id, row.agent, session.last_seq)
+
+    async def settle_in(self, before: Attributes, opened: bytes) -> None:
+        """Journal the agent's modes and options in place of those of the agent before."""
+        entry = splice(settings_in(opened), {"anew": b"true"})
+        await self._session.publish("settings", [entry])
+        if before.commands is not None and self._session.attributes.commands == before.commands:
+            await self._session.publish("update", [NO_COMMANDS])
+
+    async def done(self) -> None:
+        """Make the session the agent's own: it gets a prompt, and with it the conversation.
+
+        Not only once it has answered: its requests until then are made under its own name.
+        """
+        if (due := self._due) is not None:
+            row = await self._journal.session(self._session.id)
+            agent = self._side.agent
+            change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
+            await self._session.row.change(change)
+            self._session.agent = agent.key
+            self._due = None
 
 
 class Restoration:
@@ -232,7 +299,12 @@ class Restoration:
         resume = (RESUME_SESSION.name, Voice.COUNTS) if resumes else None
         for way in (load, resume) if self.went_on else (resume, load):
             if way is not None:
-                opened = await self._try(way[0], known, way[1])
+                method, voice = way
+                try:
+                    opened = await self._attempt(method, self._open_by(method, known, voice))
+                finally:
+                    self._side.repeated.clear()
+                    self._side.captured = None
                 if opened is not None:
                     return opened
         return None
@@ -242,72 +314,64 @@ class Restoration:
         fit."""
         from acphold.hub.forks import forked_from  # late: few agents can fork
 
-        side, setup = self._side, self._side.setup
-        source = await forked_from(self._journal, self._session.id, side.agent)
+        source = await forked_from(self._journal, self._session.id, self._side.agent)
         if source is None:
             return None
-        params = splice(setup.params, {"sessionId": encode(source)})
+        return await self._attempt(FORK_SESSION.name, self._open_by_fork(source))
+
+    async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
+        """Return the agent's answer to one way of opening it; None if the way is closed."""
+        side, session_id = self._side, self._session.id
         try:
-            async with AgentExchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
-                forked = new_session_id(answer)
-                side.voice = Voice.STALE  # some replay what they have forked
-                for early in side.bind(forked):
-                    if kept := side.counting(early):
-                        await self._session.publish(early.kind, kept)
-                await self._session.link(side.agent.key, forked)
-                side.opened(answer, setup)
-                return answer
+            return await opening
         except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED:
-                raise
-            log.warning("session %s: the agent refused to fork: %s", self._session.id, exc)
+            if exc.code == AUTH_REQUIRED or side.agent.reads_journal:
+                raise  # its memory is the journal: no other way is left
+            if method != FORK_SESSION.name and HELD.search(exc.message):
+                # Not lost: a new session would diverge from the conversation going on there.
+                raise HeldOutsideError(session_id, exc.message) from exc
+            log.warning("session %s: the agent refused %s: %s", session_id, method, exc)
         except AgentTimeoutError as exc:
-            log.warning("session %s: %s", self._session.id, exc)
+            log.warning("session %s: %s", session_id, exc)
         except AgentExitedError as exc:
-            log.warning("session %s: %s while it forked", self._session.id, exc)
+            log.warning("session %s: %s during %s", session_id, exc, method)
             await side.agent.ensure()
+        side.close()
         return None
 
-    async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:
+    async def _open_by(self, method: str, known: str, voice: Voice) -> bytes:
+        """Have the agent open the session that it knows by this id."""
         side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
         if self.went_on and method == LOAD_SESSION.name:
             side.begin_capture()
-        try:
-            side.bind(known)
-            async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
-                side.opened(answer, setup)
-                # A turn that was answered for here, and still runs there, says nothing that belongs
-                # here.
-                side.voice = Voice.STALE if side.is_at_work else voice
-                if self.went_on:
-                    self.went_on = False
-                    state = await self._session.state(through=self._session.last_seq)
-                    missing = missing_turns(state, side.captured or ())
-                    if missing is None:  # the replay does not contain them
-                        missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
-                    if missing:
-                        await self._session.publish("update", missing)
-                if differing := side.differing(self._session.attributes):
-                    await self._session.publish("update", differing)
-                return answer
-        except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED or side.agent.reads_journal:
-                raise  # its memory is the journal: no other way is left
-            if HELD.search(exc.message):
-                # Not lost: a new session would diverge from the conversation going on there.
-                raise HeldOutsideError(self._session.id, exc.message) from exc
-            log.warning("session %s: the agent refused %s: %s", self._session.id, method, exc)
-        except AgentTimeoutError as exc:
-            log.warning("session %s: %s", self._session.id, exc)
-        except AgentExitedError as exc:
-            log.warning("session %s: %s during %s", self._session.id, exc, method)
-            await side.agent.ensure()
-        finally:
-            side.repeated.clear()
-            side.captured = None
-        side.close()
-        return None
+        side.bind(known)
+        async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
+            side.opened(answer, setup)
+            # A turn that was answered for here, and still runs there, says nothing that belongs
+            # here.
+            side.voice = Voice.STALE if side.is_at_work else voice
+            if self.went_on:
+                self.went_on = False
+                state = await self._session.state(through=self._session.last_seq)
+                missing = missing_turns(state, side.captured or ())
+                if missing is None:  # the replay does not contain them
+                    missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
+                if missing:
+                    await self._session.publish("update", missing)
+            if differing := side.differing(self._session.attributes):
+                await self._session.publish("update", differing)
+            return answer
+
+    async def _open_by_fork(self, source: str) -> bytes:
+        side, setup = self._side, self._side.setup
+        params = splice(setup.params, {"sessionId": encode(source)})
+        async with AgentExchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
+            forked = new_session_id(answer)
+            await self._take(forked)  # some replay what they have forked
+            await self._session.link(side.agent.key, forked)
+            side.opened(answer, setup)
+            return answer
 
     async def _open_new(self) -> bytes:
         """Open a new session at the agent; the next prompt hands it the conversation.
@@ -322,12 +386,16 @@ class Restoration:
             await self._journal.links.link(None, side.agent.key, agent_session)
             self._unlinked = agent_session
             self._owed = "conversation"
-            side.voice = Voice.STALE
-            for early in side.bind(agent_session):
-                if kept := side.counting(early):
-                    await self._session.publish(early.kind, kept)
+            await self._take(agent_session)
             side.opened(answer, setup)
             return answer
+
+    async def _take(self, agent_session: str) -> None:
+        """Hear the agent about a session that it has made: only attributes count of its words."""
+        self._side.voice = Voice.STALE
+        for early in self._side.bind(agent_session):
+            if kept := self._side.counting(early):
+                await self._session.publish(early.kind, kept)
 
     # -- set as it was --------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""From the agent to the sessions: each event goes to the session that it is about.
+"""From the agent to the sessions: each event goes to the session that it is about. From clients to
+the agent: extensions, and newer methods.
 
 An event about no known session goes to the client for which the agent is at work. If that is
 unclear, it goes only to clients that may see every session: it may be about somebody else's. An
@@ -15,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, Protocol, assert_never
 from weakref import WeakSet
 
 import msgspec
@@ -27,11 +28,17 @@ from acphold.agents import (
     AgentRequest,
     Answered,
     Event,
+    HubAgent,
     Notified,
     Unheard,
     Updates,
 )
-from acphold.errors import ConnectionLostError, InvalidParamsError, JournalError
+from acphold.errors import (
+    ConnectionLostError,
+    InvalidParamsError,
+    JournalError,
+    UnknownSessionError,
+)
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
 from acphold.hub.annotations import left_out
@@ -42,9 +49,10 @@ from acphold.hub.conversation import Conversation
 from acphold.hub.publication import Publication
 from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
-from acphold.journal import Entries
+from acphold.journal import Entries, HasLinks, Sessions, session_of
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.schema import encode
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
@@ -68,6 +76,10 @@ class Asker(NamedTuple):
     request_id: bytes
 
 
+class RouterJournal(Entries, HasLinks, Sessions, Protocol):
+    """The seams of a journal that a router needs."""
+
+
 class Router:
     """The hub's listener at the agent (agents.ListenerToMany).
 
@@ -78,7 +90,7 @@ class Router:
         self,
         routes: Routes,
         conversations: Mapping[str, Conversation],
-        journal: Entries,
+        journal: RouterJournal,
         tasks: EagerTasks,
     ) -> None:
         self.clients: list[Client] = []
@@ -90,6 +102,11 @@ class Router:
         self._conversations = conversations
         self._journal = journal
         self._tasks = tasks
+
+    @property
+    def _agent(self) -> HubAgent:
+        assert self._routes.agent is not None, "the hub makes it right behind its router"
+        return self._routes.agent
 
     @asynccontextmanager
     async def asked_by(self, asker: Asker | None, exchange: AgentExchange) -> AsyncIterator[bytes]:
@@ -210,9 +227,68 @@ class Router:
             except ConnectionLostError:
                 pass  # it has gone, and is told nothing
 
-    def may_tell(self, client: Client, params: bytes) -> bool:
-        """Return True if no other client provides the MCP server that the params name."""
-        return self.providers.get(_named(params).serverId or "") in (None, client)
+    # -- what clients say to the agent itself ---------------------------------------------
+
+    async def relay(
+        self,
+        method: str,
+        params: bytes,
+        session_id: str | None,
+        asker: Asker,
+        reply: Callable[[bytes], None],
+    ) -> None:
+        """Pass on a request that is the agent's own: an extension's, or newer than this release."""
+        conversation = self._conversations.get(session_id or "")
+        if conversation is not None:
+            await conversation.relay(method, params, asker.client, reply)
+            return
+        agent = self._agent
+        await agent.ensure()
+        params = await self._under_agents_id(params, session_id)
+        exchange = AgentExchange(agent, method, params, None)
+        async with self.asked_by(asker, exchange) as answer:
+            await self.behind_all(asker.client, lambda: reply(answer))
+
+    async def tell(
+        self, method: str, params: bytes, session_id: str | None, client: Client
+    ) -> None:
+        """Pass on a notification that is the agent's own."""
+        if method == MCP_MESSAGE:
+            provider = self.providers.get(_named(params).serverId or "")
+            if provider not in (None, client):
+                log.info("%s was dropped: another client provides that server", method)
+                return
+        try:
+            params_there = await self._under_agents_id(params, session_id)
+        except UnknownSessionError as exc:
+            log.info("%s was dropped: %s", method, exc)
+            return
+        await self._agent.tell(method, params_there)
+        conversation = self._conversations.get(session_id or "")
+        if conversation is not None and conversation.side.is_open:
+            await conversation.tell(method, params, client)
+
+    async def _under_agents_id(self, params: bytes, session_id: str | None) -> bytes:
+        """Return params with the agent's own id for a session of ours.
+
+        UnknownSessionError if the agent has never known it, or another agent does: our id may mean
+        something else to the agent.
+        """
+        if session_id is None:
+            return params
+        conversation = self._conversations.get(session_id)
+        if conversation is not None and conversation.side.is_open:
+            return conversation.side.under_its_id(params)
+        try:
+            known = (await self._journal.session(session_id)).downstream_id
+        except UnknownSessionError:
+            return params  # the agent's own
+        if known and await session_of(self._journal, self._agent.key, known) == session_id:
+            return splice(params, {"sessionId": encode(known)})
+        reason = f"session {session_id!r} is not open; call session/load or session/resume first"
+        raise UnknownSessionError(session_id, reason)
+
+    # -- what the agent asks ------------------------------------------------------------------
 
     async def answer(self, asked: AgentRequest) -> bytes:
         """Return a client's answer to a request of the agent."""
@@ -235,10 +311,10 @@ class Router:
         A form that belongs to a request goes to the client that made the request, with the id it
         used, and ends with that client (spec v1, elicitation, "Creating an elicitation").
         """
-        agent, number = self._routes.agent, _named(asked.params).requestId
+        number = _named(asked.params).requestId
         asker, params = self._asker(), asked.params
-        if is_decision(asked) and isinstance(number, int) and agent is not None:
-            if (call := agent.call_of(number)) is None:
+        if is_decision(asked) and isinstance(number, int):
+            if (call := self._agent.call_of(number)) is None:
                 return refusal(asked, "cancelled")  # the client that made it has gone
             # One that we made has no client.
             if (asker := self._askers.get(call)) is not None:

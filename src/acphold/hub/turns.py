@@ -32,6 +32,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from time import monotonic
 
+from msgspec import Struct
+
+from acphold.agents import HubAgent
 from acphold.errors import (
     AcpholdError,
     AgentBusyError,
@@ -44,24 +47,25 @@ from acphold.errors import (
 from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, turn_end, with_limit
 from acphold.hub.agent_session import AgentSession, Voice
-from acphold.hub.alerts import SessionAlerts
+from acphold.hub.alerts import Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.common_commit import CommonRelease
 from acphold.hub.limit_waits import going_on, limit_reached
-from acphold.hub.prompt_turn import PromptTurn, TurnStage
+from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage, end_entry
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts
-from acphold.hub.turn_files import TurnFiles
+from acphold.hub.turn_files import FileKeeper, TurnFiles
 from acphold.hub.unfinished import close_open
+from acphold.journal import Journal
 from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.wire_errors import incident
-from acphold.schema import CANCEL, PROMPT, encode
+from acphold.schema import CANCEL, PROMPT, ClientCapabilities
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
 from acphold.tasks import TaskSet
@@ -71,9 +75,6 @@ log = logging.getLogger(__name__)
 CLOSE_GRACE = 1.0
 """Seconds that turns have to end when the session is closed: a person who closes an editor does not
 wait longer."""
-
-CANCELLED = b'{"stopReason":"cancelled"}'
-ENDED = b'{"stopReason":"end_turn"}'
 
 
 class PromptCall:
@@ -87,6 +88,25 @@ class PromptCall:
         self.turn = turn
 
 
+class SharedParts(Struct):
+    """The parts of a hub that its sessions share.
+
+    `offered` are the client capabilities that the agent was told; `stirred` is called when a turn,
+    a question or a session begins or ends.
+    """
+
+    agent: HubAgent
+    journal: Journal
+    routes: Routes
+    release: CommonRelease
+    tasks: EagerTasks
+    options: ServeOptions
+    files: FileKeeper
+    alerts: Alerts
+    stirred: Callable[[], object]
+    offered: ClientCapabilities = ClientCapabilities()
+
+
 class Turns:
     """The queue of prompts, and the running turn."""
 
@@ -97,26 +117,22 @@ class Turns:
         restoration: Restoration,
         questions: Questions,
         terminals: TerminalTexts,
-        routes: Routes,
         alerts: SessionAlerts,
-        release: CommonRelease,
-        tasks: EagerTasks,
-        options: ServeOptions,
-        files: TurnFiles,
+        shared: SharedParts,
     ) -> None:
         self._session = session
-        self._files = files
-        self._release = release
+        self._files = TurnFiles(shared.files, session.id, partial(session.publish, "update"))
+        self._release = shared.release
         self._alerts = alerts
         self._side = side
         self._restoration = restoration
         self._questions = questions
         self._terminals = terminals
-        self._routes = routes
-        self._options = options
+        self._routes = shared.routes
+        self._options = shared.options
         self._queue: list[PromptTurn] = []
         self._first: PromptTurn | None = None
-        self._tasks = tasks
+        self._tasks = shared.tasks
         self._last_sent: PromptTurn | None = None
         self._runs = TaskSet()
         self._winding_down = TaskSet()
@@ -134,8 +150,11 @@ class Turns:
         turn = self._last_sent
         return turn is not None and turn.is_at_agent and turn.stage is not TurnStage.RUNNING
 
-    def begin(self, turn: PromptTurn) -> None:
-        """Run one turn to its end, behind those in the queue; its `reply` answers the client."""
+    def begin(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
+        """Run one turn to its end, behind those in the queue; its `reply` answers the client. A
+        cancelled one never reaches the agent."""
+        if is_cancelled:
+            turn.stage = TurnStage.CANCELLED
         if self._ends_with_process:
             turn.conclude()
             if turn.client is None or not turn.client.offer.is_line:
@@ -362,7 +381,7 @@ class Turns:
                 elif isinstance(answer, bytes) and not answer.startswith(b"{"):
                     answer = ENDED
                 await self._questions.end_refused()
-                entry = answer if isinstance(answer, bytes) else _error_entry(answer)
+                entry = end_entry(answer)
                 if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
@@ -502,7 +521,7 @@ class Turns:
         if (error := self._unrecorded) is None:
             return
         await close_open(self._session, str(error))
-        await self._session.publish("turn_end", [_error_entry(error)])
+        await self._session.publish("turn_end", [end_entry(error)])
         self._unrecorded = None
 
     async def _stop_agent(self) -> None:
@@ -561,7 +580,3 @@ class Turns:
         await self._winding_down.aclose()
         if self._runs:
             await asyncio.wait(self._runs, timeout=CLOSE_GRACE)
-
-
-def _error_entry(error: AcpholdError) -> bytes:
-    return encode({"error": {"code": error.code, "message": str(error)}})

@@ -8,14 +8,17 @@ for environment variables. Each error names the server and the field, and never 
 from __future__ import annotations
 
 import os
+from typing import Final
 
 import msgspec
+from msgspec.json import encode
 
 from acphold.errors import InvalidParamsError
+from acphold.history.raw_update import string
 from acphold.processes.program import on_path
 from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acphold.schema.shapes import Extensible
-from acphold.schema.splice import items, members, splice
+from acphold.schema.splice import array, items, members, splice
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""
@@ -203,3 +206,51 @@ def _check_address(url: str, field: _Field) -> None:
         host = None
     if not host or any(char <= " " for char in url):
         raise _refused(field, "url", "the address has no valid host and port")
+
+
+_KEY: Final = os.urandom(16)
+"""A key of this process: no tenant can name a server as if it were another's."""
+
+_SERVER_ID: Final = "serverId"
+
+
+class ProvidedServers:
+    """The servers that a client provides itself, under ids that only its tenant has.
+
+    One agent works for all tenants, and names a server by its `serverId`. So the agent gets another
+    id than the client's: two tenants may use one id for two servers, and neither hears of the
+    other's. A client without a tenant shares the agent with nobody, and its ids are left as they
+    are.
+    """
+
+    def __init__(self, tenant: str | None) -> None:
+        self._mark = ""
+        if tenant is not None:
+            from hashlib import blake2b  # late, with OpenSSL: an editor has no tenant
+
+            self._mark = f"{blake2b(tenant.encode(), key=_KEY, digest_size=8).hexdigest()}:"
+
+    def for_agent(self, params: bytes) -> bytes:
+        """Return params that open a session, with `mcpServers` as the agent gets them."""
+        servers = members(params).get("mcpServers", b"null")
+        if not self._mark or b'"acp"' not in servers:
+            return params
+        told = [
+            self.named(raw) if members(raw).get("type") == b'"acp"' else raw
+            for raw in items(servers)
+        ]
+        return splice(params, {"mcpServers": array(told)})
+
+    def named(self, params: bytes) -> bytes:
+        """Return a reference to one of the client's servers, as the agent gets it."""
+        server_id = string(members(params).get(_SERVER_ID))
+        if not self._mark or server_id is None:  # of an older draft, or not valid: unchanged
+            return params
+        return splice(params, {_SERVER_ID: encode(f"{self._mark}{server_id}")})
+
+    def for_client(self, params: bytes) -> bytes:
+        """Return the agent's message about one of them, as the client gets it."""
+        server_id = string(members(params).get(_SERVER_ID))
+        if not self._mark or server_id is None or not server_id.startswith(self._mark):
+            return params
+        return splice(params, {_SERVER_ID: encode(server_id.removeprefix(self._mark))})

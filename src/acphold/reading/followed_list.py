@@ -12,8 +12,8 @@ looked at once more when its process says later that none runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -203,3 +203,32 @@ def _different(before: Live, live: Live) -> list[str]:
 def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:
     found = live.get(session_id)
     return None if found is None else (found[0], found[1].pid)
+
+
+class Stirrings:
+    """A signal that something changed in this process: a turn, a question, a session that left.
+
+    It wakes whoever shows the activity, in any thread, and says no more: the state is requested
+    from this process as from any other (`reading.neighbours`). If the listener is awake already, a
+    change costs one look at a flag. Called when something changes.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def __call__(self) -> None:
+        for event, loop in tuple(self._heard.items()):
+            if not event.is_set():
+                with suppress(RuntimeError):  # its loop has ended this moment
+                    loop.call_soon_threadsafe(event.set)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        """Yield an event of this loop that is set when something changes; clear it before
+        looking."""
+        event = asyncio.Event()
+        self._heard[event] = asyncio.get_running_loop()
+        try:
+            yield event
+        finally:
+            del self._heard[event]

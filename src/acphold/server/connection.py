@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import (
@@ -36,7 +37,7 @@ from acphold.errors import (
 )
 from acphold.hub import Hub
 from acphold.hub.client_request import DECISIONS
-from acphold.mcp.servers import MCP_MESSAGE
+from acphold.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.reading import neighbours
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -70,14 +71,10 @@ from acphold.server.checked_params import (
     session_id_of,
 )
 from acphold.server.entrance import Door, Entrance, Visitor
-from acphold.server.open_pages import OpenPages
-from acphold.server.openings import Openings
-from acphold.server.own_sessions import OwnSessions
 from acphold.server.principals import THIS_USER, Principal
-from acphold.server.provided_servers import ProvidedServers
-from acphold.server.session_opener import SessionOpener
-from acphold.server.session_requests import Handler, SessionRequests
-from acphold.server.unstable import UnstableMethods, archive_filter
+from acphold.server.session_opener import Openings, SessionOpener
+from acphold.server.session_requests import Handler, OwnSessions, SessionRequests
+from acphold.server.unstable import UnstableMethods, archive_filter, copied
 
 log = logging.getLogger(__name__)
 
@@ -129,17 +126,13 @@ class ClientConnection:
             RESUME_SESSION.name: opening.while_theirs(opening.resume),
             LIST_SESSIONS.name: self._list,
             PROMPT.name: requests.prompt,
-            CLOSE_SESSION.name: requests.leaving(lambda home, asked: home.close(asked)),
-            DELETE_SESSION.name: requests.leaving(lambda home, asked: home.delete(asked)),
-            SET_SESSION_MODE.name: requests.at_home(lambda home, asked: home.set_mode(asked)),
-            SET_SESSION_CONFIG_OPTION.name: requests.at_home(
-                lambda home, asked: home.set_config_option(asked)
-            ),
+            CLOSE_SESSION.name: requests.answer,
+            DELETE_SESSION.name: requests.answer,
+            SET_SESSION_MODE.name: requests.answer,
+            SET_SESSION_CONFIG_OPTION.name: requests.answer,
+            QUEUE_METHOD: requests.answer,
+            FORK_METHOD: self._copy,
         }
-        self._handlers[FORK_METHOD] = self._copy
-        self._handlers[QUEUE_METHOD] = requests.at_home(lambda home, asked: home.queue(asked))
-        # An extension's method, or one newer than this release: the agent handles it.
-        self._extension = requests.at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
         setup = partial(opening.setup, ResumeSessionRequest)
         methods = UnstableMethods(hub, self, self._remote, setup, opening.opened, principal.note)
@@ -152,10 +145,8 @@ class ClientConnection:
                 for method in NEIGHBOURS:
                     del self._handlers[method]
 
-    async def _copy(self, request: Request) -> None:
-        from acphold.server.fork_request import answered  # late: few clients do this
-
-        request.answer(await answered(self._hub, self.principal, request.params))
+    async def _copy(self, request: Request) -> bytes:
+        return await copied(self._hub, self.principal, request.params)
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -210,18 +201,15 @@ class ClientConnection:
                 raise InvalidRequestError(f"{request.method} before initialize; initialize first")
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
-        is_known = self._entrance.is_in and not self._entering.locked()
-        if (is_known and self._own.is_known(request.params)) or (
-            request.method in BEFORE_ENTRY and request.method in self._handlers
-        ):
+        is_free = request.method in BEFORE_ENTRY and request.method in self._handlers
+        if is_free or self._is_let_in(request.params):
             return self._handle(request)
         return self._once_in(request)
 
     async def _once_in(self, request: Request) -> bytes | None:
         """Handle a request of a client that has to be let in first, in wire order."""
         async with self._entering:
-            await self._require_entry()
-            await self._own.require(request.method, request.params)
+            await self._let_into(request.method, request.params)
             work = self._handle(request)
         return None if work is None else await work
 
@@ -229,8 +217,8 @@ class ClientConnection:
         handler = self._handlers.get(request.method)
         if request.method != INITIALIZE.name:
             self._principal.does(request.method, request.params)
-        if handler is None:
-            return self._extension(request)
+        if handler is None:  # an extension's method, or one newer than this release
+            return self._requests.answer(request)
         request.params = request.params or b"{}"
         return handler(request)
 
@@ -242,11 +230,9 @@ class ClientConnection:
             method, params = notification.method, notification.params
             try:
                 self._principal.check(method, params)
-                is_known = self._entrance.is_in and not self._entering.locked()
-                if not (is_known and self._own.is_known(params)):
+                if not self._is_let_in(params):
                     async with self._entering:
-                        await self._require_entry()
-                        await self._own.require(method, params)
+                        await self._let_into(method, params)
                 self._principal.does(method, params)
                 if method == MCP_MESSAGE:
                     params = self._provided.named(params)
@@ -307,12 +293,19 @@ class ClientConnection:
 
     # -- who is there ---------------------------------------------------------------------
 
-    async def _require_entry(self) -> None:
-        """Require the client to be let in; raises AuthRequiredError."""
+    def _is_let_in(self, params: bytes) -> bool:
+        """Return True if it is known that the client is in, and may use this session, if any."""
+        is_in = self._entrance.is_in and not self._entering.locked()
+        return is_in and self._own.is_known(params)
+
+    async def _let_into(self, method: str, params: bytes) -> None:
+        """Require the client to be let in, and to the session of this message; raises
+        AuthRequiredError, UnknownSessionError and ForbiddenError."""
         if not self._entrance.is_in:
             before = self._entrance.tenant
             await self._entrance.require()
             await self._let_in(before)
+        await self._own.require(method, params)
 
     async def _authenticate(self, request: Request) -> bytes:
         before = self._entrance.tenant
@@ -434,3 +427,44 @@ BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
 
 BEFORE_ENTRY = BEFORE_INITIALIZE | {AUTHENTICATE.name, SIGNED_IN}
 """Methods that are answered to a client that has not been let in."""
+
+
+PAGES = 256
+"""Most pages that are remembered; older ones are forgotten, as some agents never report the end."""
+
+
+class _PageParams(Struct):
+    elicitationId: str | None = None
+
+
+class OpenPages:
+    """The pages that an agent asked one client to open (`elicitation/create` in the mode `url`).
+
+    When the agent reports that a page is done with, only the clients that were asked are told (spec
+    v1, elicitation, "URL completion"): the notification names no session. Oldest first.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def see(self, params: bytes) -> None:
+        """Remember the page in this request to the client."""
+        if (page := _page(params)) is not None:
+            self._ids[page] = None
+            if len(self._ids) > PAGES:
+                del self._ids[next(iter(self._ids))]
+
+    def is_done(self, params: bytes) -> bool:
+        """Forget a page that is done with; return True if this client was asked to open it."""
+        page = _page(params)
+        if page not in self._ids:
+            return False
+        del self._ids[page]
+        return True
+
+
+def _page(params: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(params, type=_PageParams).elicitationId
+    except msgspec.MsgspecError:
+        return None

@@ -13,19 +13,26 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-import msgspec
-from msgspec import Struct
-
-from acphold.errors import AUTH_REQUIRED, InterruptedTurnError, OwnerLostError, RemoteError
+from acphold.agents.capabilities import QUEUE_METHOD
+from acphold.errors import AUTH_REQUIRED, OwnerLostError, RemoteError
 from acphold.hub import Client, Conversation, Hub
-from acphold.hub.prompt_turn import PromptTurn
+from acphold.hub.prompt_turn import CANCELLED, PromptTurn, answer_in
 from acphold.hub.router import Asker
-from acphold.hub.turns import CANCELLED
 from acphold.reading.neighbours import tell_owner
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
-from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT, PROMPT, encode
-from acphold.schema.splice import members
+from acphold.schema import (
+    AUTHENTICATE,
+    CANCEL,
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    LOGOUT,
+    PROMPT,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    encode,
+)
+from acphold.schema.methods import LEAVING, REPEATABLE
 from acphold.server.checked_params import queue_request
 from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import Sent, sent_in, with_sent, without_position
@@ -44,22 +51,11 @@ class SessionHome(Protocol):
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`; only for one prompt if the params name it."""
 
-    async def set_mode(self, request: Request) -> None: ...
-
-    async def set_config_option(self, request: Request) -> None: ...
-
-    async def queue(self, request: Request) -> None:
-        """Read the queue of prompts that wait, perhaps after a change of it."""
-
-    async def close(self, request: Request) -> None: ...
-
-    async def delete(self, request: Request) -> None: ...
-
-    async def ask(self, request: Request) -> None:
-        """Handle a method of an extension, or one newer than this release."""
+    async def answer(self, request: Request) -> None:
+        """Answer any other request; one that we do not know is the agent's own business."""
 
     async def tell(self, method: str, params: bytes) -> None:
-        """Handle a notification of the same kind."""
+        """Handle a notification of the agent's own."""
 
 
 class LocalHome:
@@ -113,7 +109,7 @@ class LocalHome:
         reply = request.reply if self._sign_in_lost is None else self._watched(request)
         turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
         self._may_give_up(conversation, request, turn)
-        conversation.prompt(turn, is_cancelled=is_cancelled)
+        conversation.turns.begin(turn, is_cancelled=is_cancelled)
 
     def _watched(self, request: Request) -> Callable[[bytes | Exception], None]:
         def reply(answer: bytes | Exception) -> None:
@@ -156,15 +152,8 @@ class LocalHome:
                 self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
                 return
         # The updates of the turn are on their way to this client, and come before its end.
-        answer: bytes | Exception = ended.raw
-        end = members(ended.raw)
-        if "error" in end:
-            error = msgspec.json.decode(end["error"], type=_Failed)
-            answer = RemoteError(error.code, error.message)
-        elif "stopReason" not in end:
-            answer = InterruptedTurnError()
         attachment = conversation.session.attachments.of(self._client)
-        attachment.when_reached(ended.seq, partial(request.reply, answer))
+        attachment.when_reached(ended.seq, partial(request.reply, answer_in(ended.raw)))
 
     def _may_give_up(self, conversation: Conversation, request: Request, turn: PromptTurn) -> None:
         def give_up() -> None:
@@ -180,21 +169,36 @@ class LocalHome:
         else:
             await turns.cancel(self._client)
 
-    async def set_mode(self, request: Request) -> None:
-        conversation = self._hub.held(self._session_id or "")
-        author = conversation.session.attachments.of(self._client)
-        await conversation.set_mode(request.params, author, request.answer)
+    async def answer(self, request: Request) -> None:
+        session_id, client, method = self._session_id or "", self._client, request.method
+        if method == CLOSE_SESSION.name:
+            await self._hub.close(session_id, client)
+            request.answer(b"{}")
+        elif method == DELETE_SESSION.name:
+            whose = await self._hub.whereabouts.owner_if_kept(session_id)
+            await self._hub.delete(session_id, client)
+            await tell_owner(whose, session_id)  # it tells the clients there
+            request.answer(b"{}")
+        elif method == SET_SESSION_MODE.name:
+            conversation = self._hub.held(session_id)
+            author = conversation.session.attachments.of(client)
+            await conversation.set_mode(request.params, author, request.answer)
+        elif method == SET_SESSION_CONFIG_OPTION.name:
+            conversation = self._hub.held(session_id)
+            author = conversation.session.attachments.of(client)
+            await conversation.set_config_option(
+                request.params, author, lambda answer: request.answer(self._shown(answer))
+            )
+        elif method == QUEUE_METHOD:
+            await self._queue(self._hub.held(session_id), request)
+        else:
+            asker, its = Asker(client, request.id), self._session_id
+            answered = partial(self._answered_by_agent, request)
+            await self._hub.router.relay(method, request.params, its, asker, answered)
 
-    async def set_config_option(self, request: Request) -> None:
-        conversation = self._hub.held(self._session_id or "")
-        author = conversation.session.attachments.of(self._client)
-        await conversation.set_config_option(
-            request.params, author, lambda answer: request.answer(self._shown(answer))
-        )
-
-    async def queue(self, request: Request) -> None:
+    async def _queue(self, conversation: Conversation, request: Request) -> None:
+        """Read the queue of prompts that wait, perhaps after a change of it."""
         asked = queue_request(request.params)
-        conversation = self._hub.held(self._session_id or "")
         told: dict[str, object] = {}
         if asked.change is not None:
             client, tenant = self._client, conversation.session.tenant
@@ -205,39 +209,15 @@ class LocalHome:
             told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
         request.answer(encode({"queue": conversation.session.queue, **told}))
 
-    async def close(self, request: Request) -> None:
-        await self._hub.close(self._session_id or "", self._client)
-        request.answer(b"{}")
-
-    async def delete(self, request: Request) -> None:
-        session_id = self._session_id or ""
-        whose = await self._hub.whereabouts.owner_if_kept(session_id)
-        await self._hub.delete(session_id, self._client)
-        await tell_owner(whose, session_id)  # it tells the clients there
-        request.answer(b"{}")
-
-    async def ask(self, request: Request) -> None:
-        def reply(result: bytes) -> None:
-            if request.method in SIGN_IN:
-                self._hub.sign_in_changed()
-                # The result of these methods is an object, also if the agent answers `null`.
-                result = b"{}" if result == b"null" else result
-            request.answer(result)
-
-        asker = Asker(self._client, request.id)
-        await self._hub.relay.request(
-            request.method, request.params, self._session_id, asker, reply
-        )
+    def _answered_by_agent(self, request: Request, result: bytes) -> None:
+        if request.method in SIGN_IN:
+            self._hub.sign_in_changed()
+            # The result of these methods is an object, also if the agent answers `null`.
+            result = b"{}" if result == b"null" else result
+        request.answer(result)
 
     async def tell(self, method: str, params: bytes) -> None:
-        await self._hub.relay.tell(method, params, self._session_id, self._client)
-
-
-class _Failed(Struct):
-    """The error of a turn's end, as in `hub.turns`."""
-
-    code: int
-    message: str
+        await self._hub.router.tell(method, params, self._session_id, self._client)
 
 
 class RemoteHome:
@@ -287,30 +267,14 @@ class RemoteHome:
     async def cancel(self, params: bytes) -> None:
         self._line.peer.tell(CANCEL.name, params)
 
-    async def set_mode(self, request: Request) -> None:
-        await self._line.forward(request, may_ask_anew=_always)
+    async def answer(self, request: Request) -> None:
+        def answered(_: bytes) -> None:
+            if request.method in LEAVING:
+                self._line.opened.pop(self._session_id, None)
 
-    async def set_config_option(self, request: Request) -> None:
-        await self._line.forward(request, may_ask_anew=_always)
-
-    async def queue(self, request: Request) -> None:
-        await self._line.forward(request)
-
-    async def close(self, request: Request) -> None:
-        await self._line.forward(request, self._left, may_ask_anew=_always)
-
-    async def delete(self, request: Request) -> None:
-        await self._line.forward(request, self._left, may_ask_anew=_always)
-
-    def _left(self, _: bytes) -> None:
-        self._line.opened.pop(self._session_id, None)
-
-    async def ask(self, request: Request) -> None:
-        await self._line.forward(request)
+        await self._line.forward(
+            request, answered, may_ask_anew=lambda: request.method in REPEATABLE
+        )
 
     async def tell(self, method: str, params: bytes) -> None:
         self._line.peer.tell(method, params)
-
-
-def _always() -> bool:
-    return True

@@ -5,7 +5,9 @@ A session whose owner ends is opened again, where it goes on; the client does no
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -17,13 +19,12 @@ from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
-from acphold.mcp.servers import provided_ids
+from acphold.mcp.servers import ProvidedServers, provided_ids
 from acphold.rpc.request import Request
 from acphold.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
 from acphold.schema.splice import members, with_meta
 from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
 from acphold.server.entrance import Entrance
-from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     ANSWERED,
@@ -35,9 +36,80 @@ from acphold.server.positions import (
     without_position,
 )
 from acphold.server.principals import Principal
-from acphold.server.provided_servers import ProvidedServers
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.tasks import end
+
+
+class Opening:
+    """One opening under way; `before` is the one before it that has not ended."""
+
+    def __init__(self, before: Opening | None) -> None:
+        self._before = before
+        self.done = asyncio.Event()
+        self._waiting: set[Request] = set()
+        self._cancelled: set[Request] = set()
+
+    async def ends(self) -> None:
+        """Wait until neither this one nor any before it is under way."""
+        if self._before is not None:
+            await self._before.ends()
+        await self.done.wait()
+
+    async def over(self, prompt: Request | None) -> bool:
+        """Wait until this one is over; return True if the prompt was cancelled meanwhile."""
+        if prompt is not None:
+            self._waiting.add(prompt)
+        await self.done.wait()
+        return prompt in self._cancelled
+
+    def cancel(self) -> None:
+        """Cancel the prompts that wait: `session/cancel` came."""
+        self._cancelled |= self._waiting
+        if self._before is not None:
+            self._before.cancel()
+
+
+class Openings:
+    """The sessions that a client is opening, and the messages for them that came right behind.
+
+    A client need not wait for the answer to `session/load` before it prompts: its messages for the
+    session wait here until that is open, or failed to open. Several requests for one session may be
+    under way at once. The same goes for a session that is opened again because its owner has ended.
+    By the id of the session, the last opening of each.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, Opening] = {}
+
+    @contextmanager
+    def one(self, session_id: str) -> Iterator[Opening | None]:
+        """Open a session during the block; yields the opening before it."""
+        before = self._last.get(session_id)
+        opening = self._last[session_id] = Opening(before)
+        try:
+            yield before
+        finally:
+            opening.done.set()
+            if self._last.get(session_id) is opening:
+                del self._last[session_id]
+
+    def has(self, session_id: str) -> bool:
+        """Return True if the session is being opened."""
+        return session_id in self._last
+
+    async def over(self, session_id: str, prompt: Request | None = None) -> bool:
+        """Wait until the session is open, or failed to open; return True if the prompt was
+        cancelled."""
+        is_cancelled = False
+        while (opening := self._last.get(session_id)) is not None:
+            is_cancelled = await opening.over(prompt) or is_cancelled
+        return is_cancelled
+
+    def cancel(self, session_id: str) -> None:
+        """Cancel the prompts that wait for the session: `session/cancel` came."""
+        if (opening := self._last.get(session_id)) is not None:
+            opening.cancel()
+
 
 OpenHere = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""

@@ -10,19 +10,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from acphold.errors import InterruptedTurnError, OwnerLostError, UnknownOutcomeError
+from acphold.errors import (
+    InterruptedTurnError,
+    OwnerLostError,
+    UnknownOutcomeError,
+    UnknownSessionError,
+)
 from acphold.hub import Client, Hub
-from acphold.hub.turns import CANCELLED
+from acphold.hub.prompt_turn import CANCELLED
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
+from acphold.schema.methods import LEAVING
 from acphold.schema.session_ids import session_id_in
 from acphold.server.checked_params import prompt_in, session_id_of
 from acphold.server.entrance import Entrance
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
-from acphold.server.openings import Openings
 from acphold.server.positions import sent_in
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
+from acphold.server.session_opener import Openings
 
 HOMES = 5
 """Most homes of a session that are asked, each after the one before has ended or fallen silent."""
@@ -30,8 +36,65 @@ HOMES = 5
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
 
-AskHome = Callable[[SessionHome, Request], Awaitable[None]]
-"""Passes a request to a method of a home."""
+
+class OwnSessions:
+    """The sessions that one client may use: those of its tenant, and those shared with it.
+
+    What was looked up once stays known until `clear`, except for shares."""
+
+    def __init__(
+        self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
+    ) -> None:
+        self._hub = hub
+        self._entrance = entrance
+        self._remote = remote
+        self._openings = openings
+        self._known: set[str] = set()  # sessions not held here
+        self._watched: set[str] = set()
+
+    def only_watches(self, session_id: str) -> bool:
+        """Return True if a share lets the client read the session, but not answer in it."""
+        return session_id in self._watched
+
+    def is_known(self, params: bytes) -> bool:
+        """Return True if the session that these params name, if any, is known to be open to this
+        client."""
+        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
+            return True
+        if self._hub.holds(session_id):
+            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
+        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
+        return is_open and session_id in self._known  # checked when the client opened it
+
+    async def require(self, method: str, params: bytes) -> None:
+        """Look up if the session is open to this client; a share is checked each time, for it may
+        end.
+
+        Raises UnknownSessionError, the same if there is no such session and if it may not know of
+        it, and ForbiddenError.
+        """
+        session_id = session_id_in(params)
+        if self.is_known(params) or session_id is None:
+            return
+        principal = self._entrance.principal
+        try:
+            row = await self._hub.whereabouts.row(session_id)
+        except UnknownSessionError:
+            if self._hub.agent.reads_journal or not principal.owns(""):
+                raise
+            return  # the agent's own
+        principal.check_in(row, method, params)
+        if principal.owns(row.tenant):
+            self._known.add(session_id)
+        elif "answer" in principal.scopes_in(row):
+            self._watched.discard(session_id)
+        else:
+            self._watched.add(session_id)
+
+    def clear(self) -> None:
+        """Forget what is known: the client is somebody else now, or nobody."""
+        self._known.clear()
+        self._watched.clear()
 
 
 class SessionRequests:
@@ -124,41 +187,24 @@ class SessionRequests:
             )
         return RemoteHome(line, self._peer, session_id, self._prompt_again)
 
-    def at_home(self, ask: AskHome) -> Handler:
-        """Return a handler that asks the session's home, once the session is open.
+    async def answer(self, request: Request) -> None:
+        """Have the session's home answer, once the session is open.
 
-        If the owner turns out to be gone or silent before it answers, the next home is asked.
+        If the owner turns out to be gone or silent before it answers, the next home is asked. One
+        that makes the client leave the session ends any opening of it, and does not wait for that.
         """
-
-        async def handle(request: Request) -> None:
-            session_id = session_id_in(request.params)
-            if session_id is not None:
-                await self._openings.over(session_id)
-            await self._ask_home(ask, request, session_id)
-
-        return handle
-
-    async def _ask_home(self, ask: AskHome, request: Request, session_id: str | None) -> None:
+        session_id = session_id_in(request.params)
+        if request.method in LEAVING:
+            await self._remote.reopen_no_more(session_id_of(request.params))
+        elif session_id is not None:
+            await self._openings.over(session_id)
         for _ in range(HOMES - 1):
             with suppress(OwnerLostError):
-                await ask(self.home(session_id), request)
+                await self.home(session_id).answer(request)
                 return
             if session_id is not None:  # its next home is being opened
                 await self._openings.over(session_id)
-        await ask(self.home(session_id), request)
-
-    def leaving(self, ask: AskHome) -> Handler:
-        """Return a handler for a request that makes the client leave the session.
-
-        It ends any opening of the session, and does not wait for that.
-        """
-
-        async def handle(request: Request) -> None:
-            session_id = session_id_of(request.params)
-            await self._remote.reopen_no_more(session_id)
-            await self._ask_home(ask, request, session_id)
-
-        return handle
+        await self.home(session_id).answer(request)
 
     def _sign_in_lost(self) -> None:
         """Require a new sign-in: the agent asks the person who prompts here for one."""

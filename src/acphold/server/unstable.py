@@ -1,6 +1,7 @@
 """Methods that are not yet part of the protocol, for clients served with `unstable`.
 
-`session/fork` is there without it, too, if the agent itself offers it.
+`session/fork` is there without it, too, if the agent itself offers it, and so is our own
+`_acphold/fork`.
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
@@ -12,8 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub.listed_sessions import WantedCopy
 from acphold.journal import Archived
 from acphold.journal.owners import other_owner
 from acphold.reading.neighbours import tell_owner
@@ -24,7 +29,7 @@ from acphold.schema.session_requests import ForkSessionRequest
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
-from acphold.server.principals import Note
+from acphold.server.principals import Note, Principal
 from acphold.server.remote_sessions import RemoteSessions
 
 SET_TITLE = "session/set_title"
@@ -146,3 +151,61 @@ class UnstableMethods:
         result = splice(conversation.opened_result, named)
         request.answer(self._opened(result, conversation, attachment))
         self._remote.open_here(conversation, attachment, setup)
+
+
+class _CopyRequest(Struct, rename="camel"):
+    """The params of `_acphold/fork`: `files` is true, false, or a folder."""
+
+    session_id: str
+    at: int | None = None
+    before: bool = False
+    files: bool | str = False
+    include: bool = False
+
+
+class _CopiedFiles(Struct, rename="camel", omit_defaults=True):
+    folder: str
+    why_plain: str = ""
+    state: str = "whole"
+    left_out: int = 0
+    included: int = 0
+
+
+class _Copied(Struct, rename="camel"):
+    session_id: str
+    cwd: str
+    turns: int
+    files: _CopiedFiles | UnsetType = UNSET
+
+
+async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
+    """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
+
+    The copy is not opened. A client on this machine may name the folder of the files; for any other
+    it is one beside the project. Raises InvalidParamsError, WorkspaceError and what
+    `hub.forks.fork` raises."""
+    try:
+        asked = msgspec.json.decode(params, type=_CopyRequest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidParamsError(str(error)) from None
+    if asked.at is not None and asked.at < 1:
+        raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
+    if isinstance(asked.files, str) and not principal.is_here:
+        raise InvalidParamsError("files: only clients on this machine name a folder", "files")
+    if isinstance(asked.files, str) and not asked.files.startswith("/"):
+        raise InvalidParamsError("files: an absolute path is required", "files")
+    folder = asked.files if isinstance(asked.files, str) else None
+    wanted = WantedCopy(bool(asked.files), folder, asked.at, asked.before, asked.include)
+    made, there = await hub.listed.copy(asked.session_id, wanted)
+    principal.note("_acphold/fork", made.session_id)
+    if there is None:
+        row = await hub.listed.row(made.session_id)
+        return encode(_Copied(made.session_id, row.cwd, made.turns))
+    files = _CopiedFiles(
+        there.laid.folder,
+        there.laid.why_plain,
+        there.snapshot.state,
+        there.snapshot.left_out_count,
+        there.included.count,
+    )
+    return encode(_Copied(made.session_id, there.cwd, made.turns, files))

@@ -31,13 +31,13 @@ from msgspec.json import encode
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
+from acphold.reading.followed_list import Stirrings
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.requests import NoQuery
 from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
-from acphold.server.stirrings import Stirrings
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID

@@ -39,12 +39,12 @@ from acphold.errors import JournalError
 from acphold.history.queue_words import held_prompts
 from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
+from acphold.reading.followed_list import Stirrings
 from acphold.reading.inbox import Whose, open_questions
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Live
 from acphold.reading.session_reader import held_sessions
 from acphold.schema import LIST_SESSIONS
-from acphold.server.stirrings import Stirrings
 from acphold.tasks import end
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError

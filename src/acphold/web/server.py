@@ -29,8 +29,8 @@ from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, AccessToken, token_id
 from acphold.journal.stores import named
+from acphold.reading.followed_list import Stirrings
 from acphold.server.service import Service, served_journal
-from acphold.server.stirrings import Stirrings
 from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
 from acphold.transports.known_servers import local_tokens, remember, token_for
