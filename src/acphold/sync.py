@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     import os
     from typing import Unpack
 
+    from acphold.agents.copy_method import SessionCopy
     from acphold.client.advertised import Folder
     from acphold.client.prompt_content import Content
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
-    from acphold.client.session_copy import SessionCopy
     from acphold.history.fold import SessionState
     from acphold.history.prompt_queue import PromptQueue
     from acphold.history.timeline import Item, ToolCall

@@ -7,6 +7,7 @@ CAREFUL: Policy = {"read": "allow", "*": "ask"}
 
 from __future__ import annotations
 
+from acphold.agents.copy_method import CopiedFiles, SessionCopy
 from acphold.client.advertised import Folder
 from acphold.client.connectors import Options
 from acphold.client.duties import Handler
@@ -16,7 +17,6 @@ from acphold.client.prompt_content import Content
 from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_session import ConfigOption
 from acphold.client.remote_turn import Replay, UpdateStream
-from acphold.client.session_copy import CopiedFiles, SessionCopy
 from acphold.history.display_terminals import DisplayTerminal
 from acphold.history.fold import TurnState
 from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt

@@ -50,7 +50,7 @@ async def kept(house: Shared, session: str, number: int) -> list[TurnSnapshot]:
 
 async def upkeep(house: Shared) -> None:
     """Wait until the upkeep that was begun is over."""
-    tidying = house.hub._files._tidying
+    tidying = house.hub._shared.files._tidying
     assert tidying is not None
     await asyncio.wait_for(tidying, DEADLINE)
 

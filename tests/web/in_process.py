@@ -21,7 +21,7 @@ from acphold.journal.stores import open_journal
 from acphold.reading.followed_list import Stirrings
 from acphold.server.service import Service
 from acphold.web.application import Application
-from acphold.web.devices import Devices
+from acphold.web.devices import Devices, Pairing
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
@@ -33,7 +33,6 @@ from acphold.web.metrics import Metrics
 from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
-from acphold.web.pairing_codes import Pairing
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.sockets import Asgi

@@ -19,9 +19,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 import acphold
-from acphold.web.attempts import OF_ALL, OF_ONE, Attempts
 from acphold.web.connections import bounds
-from acphold.web.gate import cookie_name
+from acphold.web.gate import OF_ALL, OF_ONE, Attempts, cookie_name
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
 from tests.web.test_gate import INITIALIZE, bearer, socket_url

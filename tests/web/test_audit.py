@@ -17,8 +17,9 @@ import acphold
 from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
-from acphold.web.audit import REFUSED, Audit
+from acphold.web.audit import REFUSED, Audit, Doer
 from acphold.web.gate import Gate, RequestOrigin
+from acphold.web.sockets import Headers
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_gate import bearer
 
@@ -143,11 +144,11 @@ async def test_what_cannot_be_written_yet_is_written_later_once() -> None:
     writer = Writer()
     audit = Audit(writer)  # type: ignore[arg-type]
     async with audit.kept():
-        audit.note("a", None, name="n", token="t", address="", transport="http")
+        audit.note("a", None, who=Doer("n", "t", "", "http"))
         async with asyncio.timeout(10):
             await writer.tried.wait()
         writer.works = True
-        audit.note("b", "s", name="n", token="t", address="", transport="http")
+        audit.note("b", "s", who=Doer("n", "t", "", "http"))
     assert [deed.deed for deed in writer.kept] == ["a", "b"]
 
 
@@ -156,10 +157,10 @@ async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_lo
     writer.works = True
     audit = Audit(writer)  # type: ignore[arg-type]
     async with audit.kept():
-        audit.note("session/prompt", "s", name="n", token="t", address="", transport="http")
+        audit.note("session/prompt", "s", who=Doer("n", "t", "", "http"))
         for number in range(50_000):
             address = f"192.0.2.{number % 200}"
-            audit.refuse("a wrong token", None, name="", token="", address=address, transport="")
+            audit.refuse("a wrong token", None, who=Doer("", "", address, ""))
     first, *refused = writer.kept
     assert first.deed == "session/prompt"
     assert len(refused) <= 2 * (REFUSED + 1)
@@ -178,13 +179,15 @@ async def test_what_a_session_is_made_with_is_written_down_when_it_could_not_be_
     assert begun == [None]
 
 
+def address(gate: Gate, headers: Headers, came: str) -> str:
+    return gate.doer(headers, RequestOrigin(came, "http"), None).address
+
+
 async def test_where_from_is_what_a_named_proxy_says_and_nobody_else() -> None:
     access: Access = Writer()  # type: ignore[assignment]
     gate = Gate(access, ["http://localhost:1"], proxies=["10.0.0.1"])
     headers = {"x-forwarded-for": "1.1.1.1, 192.0.2.7"}
-    assert gate.address(headers, RequestOrigin("10.0.0.1", "http")) == "192.0.2.7"
-    assert gate.address(headers, RequestOrigin("10.0.0.2", "http")) == "10.0.0.2"
-    assert (
-        gate.address({"x-forwarded-for": "evil\n"}, RequestOrigin("10.0.0.1", "http")) == "10.0.0.1"
-    )
-    assert gate.address({}, RequestOrigin("10.0.0.1", "http")) == "10.0.0.1"
+    assert address(gate, headers, "10.0.0.1") == "192.0.2.7"
+    assert address(gate, headers, "10.0.0.2") == "10.0.0.2"
+    assert address(gate, {"x-forwarded-for": "evil\n"}, "10.0.0.1") == "10.0.0.1"
+    assert address(gate, {}, "10.0.0.1") == "10.0.0.1"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.web.long_texts import PIECE, in_pieces, takes_long_messages
-from acphold.web.sockets import LONGEST
+from acphold.web.sockets import LONGEST, PIECE, in_pieces, takes_long_messages
 
 
 def line(update: dict[str, Any], **params: Any) -> bytes:

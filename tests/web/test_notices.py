@@ -36,16 +36,18 @@ from acphold.web.notices import Notices
 from acphold.web.push_message import (
     Order,
     PushOutcome,
+    PushSender,
     Subscription,
     WrongSubscriptionError,
     checked,
     decoded,
     encrypted,
     headers,
+    is_public,
     new_key,
     public_key,
+    send,
 )
-from acphold.web.push_sender import PushSender, is_public, send
 from tests.editor import DEADLINE
 from tests.journal.conversations import turn
 from tests.web.certificates import new_authority
@@ -185,7 +187,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
         return found(host, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr("acphold.web.push_sender.PATIENCE", 1.0)
+    monkeypatch.setattr("acphold.web.push_message.PATIENCE", 1.0)
     names = ("localhost", "hangs.example", "localhost")
     browsers = [Browser(f"https://{name}/x").subscription for name in names]
     orders = [Order(browser, "{}", new_key(), "mailto:a@b.c", "t") for browser in browsers]

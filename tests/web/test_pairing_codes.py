@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acphold.web.pairing_codes import CODES, SECONDS, Pairing, Worth
+from acphold.web.devices import CODE_SECONDS, CODES, Pairing, Worth
 
 OWNER = Worth(("watch", "manage"))
 
@@ -30,5 +30,5 @@ def test_a_code_ends_by_itself() -> None:
     now = 0.0
     pairing = Pairing(lambda: now)
     code = pairing.new_code(OWNER)
-    now = SECONDS
+    now = CODE_SECONDS
     assert pairing.redeem(code) is None

@@ -54,9 +54,6 @@ QUEUE = "acphold/queue"
 """The key there by which a client asks to be told of the prompts that wait in a session, and by
 which `agentCapabilities._meta` says that they are kept."""
 
-FORK_METHOD = "_acphold/fork"
-"""The request that copies a session, perhaps with its files: see docs/protocol.md."""
-
 QUEUE_METHOD = "_acphold/queue"
 """The request that changes and reads them, and the notification of each change: see
 docs/protocol.md."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from acphold.agents.identity import spoken_name
 from acphold.agents.last_words import ended, hang_up_behind
+from acphold.client.uplink import Endpoint
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch
 from acphold.rpc import Peer, Transport
@@ -86,7 +87,7 @@ class ProgramEndpoint:
             await self._process.aclose()
 
 
-class TransportEndpoint:
+class TransportEndpoint(Endpoint):
     """A transport that is open already."""
 
     is_repeatable = False
@@ -94,14 +95,10 @@ class TransportEndpoint:
 
     def __init__(self, transport: Transport) -> None:
         self.name = "the agent"
-        self.cwd: str | None = None
         self._transport = transport
 
     async def open(self) -> Transport:
         return self._transport
-
-    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:
         return ConnectionLostError(f"{self.name} has gone")

@@ -34,8 +34,6 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.history import Segment
-from acphold.history.entries import UPDATE
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
 from acphold.lines.lasting_line import (
@@ -361,9 +359,8 @@ class FarLine:
             self._tell(session_id, title, description)
 
     def _tell(self, session_id: str, title: str, description: str) -> None:
-        frames = Frames(session_id, self._offer)
         update = notice(title.format(self._name), description)
-        self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
+        self._client.send(Frames(session_id, self._offer).aside(update))
 
 
 class _FromServer:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.client.uplink import Endpoint
 from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
 from acphold.journal.owners import other_owner
 from acphold.journal.stores import named, open_journal
-from acphold.rpc import Peer, Transport
+from acphold.rpc import Transport
 from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve, served_journal
 from acphold.tasks import end
@@ -37,7 +38,7 @@ END_SECONDS = 10.0
 """Seconds our own server has to end its agent and the journal, which have limits of their own."""
 
 
-class DurableEndpoint:
+class DurableEndpoint(Endpoint):
     """A program behind a hub of ours: like `acphold wrap`, without a process in between.
 
     `launched` is the program if it was started already; `called` is its name in error messages,
@@ -108,9 +109,6 @@ class DurableEndpoint:
         if launched is not None:
             await asyncio.to_thread(launched.abandon)
 
-    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        await asyncio.wait([pump])
-
     async def how_it_ended(self) -> AcpholdError:
         why = f": {error}" if (error := self._failure()) else ""
         return ConnectionLostError(f"the hub in front of {self.name} has ended{why}")
@@ -131,7 +129,7 @@ class DurableEndpoint:
         await self._give_up()
 
 
-class OwnerEndpoint:
+class OwnerEndpoint(Endpoint):
     """The process in which session `session_id` of a journal is live."""
 
     is_acphold = True
@@ -139,7 +137,6 @@ class OwnerEndpoint:
 
     def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
         self.name = "the process that has the session"
-        self.cwd: str | None = None
         self._session_id = session_id
         self._journal = named(journal)
         self._transport: Transport | None = None
@@ -160,9 +157,6 @@ class OwnerEndpoint:
             raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
         self._transport = await connect(owner.addresses, REACH_SECONDS)
         return self._transport
-
-    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:
         return ConnectionLostError(f"{self.name} {self._session_id!r} has ended")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     )
     from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
+
+    Continuing = Method[LoadSessionRequest, Any] | Method[ResumeSessionRequest, Any]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -144,10 +146,8 @@ class RemoteAgent:
         one there that is to read the conversation and continue it.
         """
         self._advertised().to_load()
-        feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
-        feed.continued_by = agent
-        await self._open(feed, lambda: self._load(feed, servers))
-        return self._session(feed)
+        known = self._known(session, cwd, mcp_servers, additional_directories)
+        return await self._open(*known, LOAD_SESSION, agent)
 
     async def resume_session(
         self,
@@ -160,10 +160,8 @@ class RemoteAgent:
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         self._advertised().to_resume()
-        feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
-        feed.continued_by = agent
-        await self._open(feed, lambda: self._resume(feed, servers))
-        return self._session(feed)
+        known = self._known(session, cwd, mcp_servers, additional_directories)
+        return await self._open(*known, RESUME_SESSION, agent)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
         """Yield the sessions that the agent knows, each once; with `cwd` those of that folder.
@@ -290,13 +288,20 @@ class RemoteAgent:
 
         return SessionFeed(self._uplink, session_id, roots, reopen)
 
-    async def _open(self, feed: SessionFeed, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _open(
+        self,
+        feed: SessionFeed,
+        servers: Sequence[McpServer],
+        method: Continuing,
+        agent: str | None,
+    ) -> RemoteSession:
         """Open a session that the agent knows; one with its id that is open here is closed."""
+        feed.continued_by = agent
         await self._uplink.ready()  # a restarted agent reopens the sessions it finds there
         before = self._uplink.session(feed.id)
         self._uplink.adopt(feed.id, feed)
         try:
-            await ask()
+            await self._continue(feed, servers, method)
         except BaseException:
             self._uplink.drop(feed.id, feed)
             if before is not None:
@@ -304,43 +309,37 @@ class RemoteAgent:
             raise
         if before is not None:
             before.lost(ConnectionLostError(f"session {feed.id!r} was opened again"))
+        return self._session(feed)
 
-    async def _load(
-        self, feed: SessionFeed, servers: Sequence[McpServer], *, again: bool = True
+    async def _continue(
+        self,
+        feed: SessionFeed,
+        servers: Sequence[McpServer],
+        method: Continuing,
+        *,
+        again: bool = True,
     ) -> None:
-        request = LoadSessionRequest(
+        """Have the agent open a session that it knows, by this method."""
+        request = method.params(
             session_id=feed.id,
             cwd=feed.roots[0],
             mcp_servers=tuple(servers),
             additional_directories=feed.roots[1:],
             meta=feed.opening_meta,
         )
-        feed.replay_begins()
-        await self._uplink.ask_raw(
-            LOAD_SESSION.name, encode(request), on_result=feed.replay_ended, again=again
-        )
-
-    async def _resume(
-        self, feed: SessionFeed, servers: Sequence[McpServer], *, again: bool = True
-    ) -> None:
-        request = ResumeSessionRequest(
-            session_id=feed.id,
-            cwd=feed.roots[0],
-            mcp_servers=tuple(servers),
-            additional_directories=feed.roots[1:],
-            meta=feed.opening_meta,
-        )
-        await self._uplink.ask_raw(
-            RESUME_SESSION.name, encode(request), on_result=feed.opened, again=again
-        )
+        opened = feed.opened
+        if method is LOAD_SESSION:
+            feed.replay_begins()
+            opened = feed.replay_ended
+        await self._uplink.ask_raw(method.name, encode(request), on_result=opened, again=again)
 
     async def _reopen(self, feed: SessionFeed, servers: Sequence[McpServer]) -> None:
         """Open a session again after a restart of the agent; if it cannot, the session is lost."""
         try:
             if self.capabilities.load_session:
-                await self._load(feed, servers, again=False)
+                await self._continue(feed, servers, LOAD_SESSION, again=False)
             elif self.capabilities.session_capabilities.resume is not None:
-                await self._resume(feed, servers, again=False)
+                await self._continue(feed, servers, RESUME_SESSION, again=False)
             else:
                 raise CapabilityError(
                     f"{self.name} was started again, but has lost session {feed.id!r}: it can "

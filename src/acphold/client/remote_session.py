@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from acphold.agents.copy_method import FORK_METHOD, CopyRequest, SessionCopy
 from acphold.client.prompt_content import content_blocks
 from acphold.client.remote_queue import RemoteQueue
 from acphold.client.remote_turn import RemoteTurn
-from acphold.client.session_copy import SessionCopy, copied
 from acphold.client.turn_feed import TurnFeed, typed
-from acphold.errors import ConnectionLostError
+from acphold.errors import CapabilityError, ConnectionLostError
 from acphold.history.raw_update import encode_object
 from acphold.schema import (
     CLOSE_SESSION,
@@ -212,9 +212,15 @@ class RemoteSession:
         CapabilityError for an agent that acphold does not stand in front of, and RemoteError if
         nothing was kept.
         """
-        return await copied(
-            self._uplink, self.id, at=at, before=before, files=files, include=include
-        )
+        await self._uplink.ready()
+        if not self._uplink.keeps_queue:
+            raise CapabilityError(
+                f"{self._uplink.name} cannot copy sessions; use it with `acphold wrap` in front, "
+                "or durable=True"
+            )
+        asked = CopyRequest(self.id, at, before, files, include)
+        answer = await self._uplink.ask_raw(FORK_METHOD, encode(asked))
+        return decode(SessionCopy, answer).value
 
     async def close(self) -> None:
         """Close it, which cancels its turn; CapabilityError if the agent cannot."""

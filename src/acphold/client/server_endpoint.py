@@ -7,8 +7,9 @@ import logging
 from http.cookiejar import CookieJar
 
 from acphold.client.far_line import FarLine, OnAway
+from acphold.client.uplink import Endpoint
 from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
-from acphold.rpc import Peer, Transport
+from acphold.rpc import Transport
 from acphold.tasks import end
 from acphold.transports.known_servers import ca_for, token_for
 from acphold.transports.memory import memory_pair
@@ -68,7 +69,7 @@ class Dial:
         return await http_streams.connect(self._route, tells_refusals=self.tells_refusals)
 
 
-class ServerEndpoint:
+class ServerEndpoint(Endpoint):
     """The server at a URL; a lost connection to it is replaced (`client.far_line`).
 
     `on_away` is called when it is lost, and when it is back.
@@ -92,7 +93,6 @@ class ServerEndpoint:
             self._dial = Dial(url, token, seconds=seconds, limit=limit, ca=ca)
         except ValueError as exc:
             raise DeclarationError(str(exc)) from None
-        self.cwd: str | None = None
         self._limit = limit
         self._on_away = on_away
         self._line: asyncio.Task[None] | None = None
@@ -104,9 +104,6 @@ class ServerEndpoint:
         line = FarLine(theirs, self._dial, self.name, self._limit, first, self._on_away)
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
-
-    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:
         if self._line is not None and self._line.done() and not self._line.cancelled():

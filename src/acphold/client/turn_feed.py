@@ -25,6 +25,7 @@ from acphold.errors import (
     InvalidParamsError,
 )
 from acphold.history.raw_update import members, string, update_kind
+from acphold.history.timeline import end_entry
 from acphold.rpc.pending_call import LOOKS
 from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
@@ -201,10 +202,8 @@ class TurnFeed:
         error = error or self._overdue
         if self._state is not None:
             # As in a journal.
-            end: object = {"stopReason": stop_reason}
-            if error is not None:
-                end = {"error": {"code": error.code, "message": str(error)}}
-            self._behind = self._state.turn_ended(msgspec.json.encode(end))
+            answer = error or msgspec.json.encode({"stopReason": stop_reason})
+            self._behind = self._state.turn_ended(end_entry(answer))
         self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
         self.inbox.end()
 

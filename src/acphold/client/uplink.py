@@ -119,7 +119,7 @@ class Endpoint(Protocol):
     name: str
     """Its name in messages."""
 
-    cwd: str | None
+    cwd: str | None = None
     """The default folder of its sessions; known once it was opened."""
 
     is_acphold: bool
@@ -133,6 +133,7 @@ class Endpoint(Protocol):
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         """Return when it has gone; `pump` is the task of `peer`, which reads from it."""
+        await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:
         """Return the reason why it has gone."""

@@ -12,7 +12,12 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import InvalidParamsError
+from acphold.errors import (
+    AcpholdError,
+    InterruptedTurnError,
+    InvalidParamsError,
+    RemoteError,
+)
 from acphold.history.display_terminals import DisplayTerminal, DisplayTerminals, may_tell, texts
 from acphold.history.raw_update import (
     UNREADABLE,
@@ -246,6 +251,32 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
         return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
     stop_reason = string(parts.get("stopReason"))
     return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+
+class _Failure(Struct):
+    code: int
+    message: str
+
+
+class _AnswerInEnd(Struct):
+    error: _Failure | None = None
+    stop_reason: str | None = msgspec.field(name="stopReason", default=None)
+
+
+def end_entry(answer: bytes | AcpholdError) -> bytes:
+    """Return the `turn_end` entry of a turn with this answer."""
+    if isinstance(answer, bytes):
+        return answer
+    return msgspec.json.encode({"error": {"code": answer.code, "message": str(answer)}})
+
+
+def answer_in(entry: bytes) -> bytes | AcpholdError:
+    """Return the answer to a prompt by the `turn_end` entry of its turn, or whichever entry is the
+    last of a turn without an end."""
+    end = msgspec.json.decode(entry, type=_AnswerInEnd)
+    if end.error is not None:
+        return RemoteError(end.error.code, end.error.message)
+    return InterruptedTurnError() if end.stop_reason is None else entry
 
 
 def moment(raw: bytes) -> int | None:

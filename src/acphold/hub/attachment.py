@@ -30,7 +30,7 @@ from typing import Protocol
 from acphold.agents.capabilities import ClientOffer
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.history import Segment
-from acphold.history.entries import PROMPT, TURN_END, UPDATE
+from acphold.history.entries import PROMPT, TURN_END
 from acphold.history.prompt_queue import PromptQueue
 from acphold.hub.frames import Frames
 
@@ -351,7 +351,7 @@ class Attachment:
 
     def tell_last(self, update: bytes) -> None:
         """Send an update that is not journalled."""
-        self.client.send(self._frames.live(Segment(0, 0, UPDATE, 0, update)))
+        self.client.send(self._frames.aside(update))
 
     def _tell(self, method: str, params: bytes) -> None:
         self._due_bytes -= len(params)

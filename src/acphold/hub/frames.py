@@ -83,6 +83,10 @@ class Frames:
         self._called: set[tuple[str, str]] | None = set() if from_start else None
         self._begun = offer.begun
 
+    def aside(self, update: bytes) -> bytes:
+        """Return the lines for an update that is not journalled."""
+        return self.live(Segment(0, 0, "update", 0, update))
+
     def live(self, segment: Segment) -> bytes:
         """Return the lines for a segment as it was committed; b"" if it shows nothing."""
         raw = segment.raw

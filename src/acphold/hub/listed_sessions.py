@@ -12,8 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from acphold.agents.copy_method import CopyRequest
 from acphold.errors import InvalidParamsError
 from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Client
@@ -24,18 +23,6 @@ from acphold.transports.addresses import is_node
 if TYPE_CHECKING:  # late below: few clients do this
     from acphold.hub.forks import Forked
     from acphold.hub.kept_files import KeptThere
-
-
-class WantedCopy(Struct, frozen=True):
-    """A copy of a session: the turns up to the one with entry `at`, or `before` it, by default all;
-    with `files` of that moment in `folder`, by default beside the project, and with ignored files
-    that the project names if `include`."""
-
-    files: bool = False
-    folder: str | None = None
-    at: int | None = None
-    before: bool = False
-    include: bool = False
 
 
 class ListedSessions:
@@ -98,32 +85,23 @@ class ListedSessions:
         made = await fork(self._journal, row, at=at, cwd=setup.cwd, additional_directories=folders)
         return made.session_id
 
-    async def copy(self, session_id: str, wanted: WantedCopy) -> tuple[Forked, KeptThere | None]:
+    async def copy(self, wanted: CopyRequest) -> tuple[Forked, KeptThere | None]:
         """Make a copy of a session in the same folder, or with its files in another one.
 
         Raises what `hub.kept_files.fork_with_files` raises.
         """
-        row = await self._whole(session_id)
+        row = await self._whole(wanted.session_id)
+        at, before = wanted.at, wanted.before
         if not wanted.files:
             from acphold.hub.forks import fork
 
-            made = await fork(self._journal, row, at=wanted.at, before=wanted.before)
-            return made, None
+            return await fork(self._journal, row, at=at, before=before), None
         from acphold.hub.kept_files import fork_with_files
 
         there, made = await fork_with_files(
-            self._journal,
-            row,
-            wanted.folder,
-            at=wanted.at,
-            before=wanted.before,
-            include=wanted.include,
+            self._journal, row, wanted.folder, at=at, before=before, include=wanted.include
         )
         return made, there
-
-    async def row(self, session_id: str) -> SessionRow:
-        """Return a session of the list; raises UnknownSessionError."""
-        return await self._journal.session(session_id)
 
     async def _whole(self, session_id: str) -> SessionRow:
         await self._keep(session_id)

@@ -18,10 +18,6 @@ from enum import Enum
 from itertools import count
 from time import monotonic
 
-from msgspec import Struct, field
-from msgspec.json import decode
-
-from acphold.errors import AcpholdError, InterruptedTurnError, RemoteError
 from acphold.history.entries import AUTHOR, SENT
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.routes import AgentTurn
@@ -35,32 +31,6 @@ Reply = Callable[[Answer], None]
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
 """Answers to a prompt that the agent itself did not answer so."""
-
-
-class _Failure(Struct):
-    code: int
-    message: str
-
-
-class _End(Struct):
-    error: _Failure | None = None
-    stop_reason: str | None = field(name="stopReason", default=None)
-
-
-def end_entry(answer: bytes | AcpholdError) -> bytes:
-    """Return the `turn_end` entry of a turn with this answer."""
-    if isinstance(answer, bytes):
-        return answer
-    return encode({"error": {"code": answer.code, "message": str(answer)}})
-
-
-def answer_in(entry: bytes) -> bytes | AcpholdError:
-    """Return the answer to a prompt by the `turn_end` entry of its turn, or whichever entry is the
-    last of a turn without an end."""
-    end = decode(entry, type=_End)
-    if end.error is not None:
-        return RemoteError(end.error.code, end.error.message)
-    return InterruptedTurnError() if end.stop_reason is None else entry
 
 
 class TurnStage(Enum):

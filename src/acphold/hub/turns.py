@@ -45,14 +45,14 @@ from acphold.errors import (
     StoppedError,
 )
 from acphold.history.entries import QUEUE
-from acphold.history.timeline import TurnOutcome, turn_end, with_limit
+from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.common_commit import CommonRelease
 from acphold.hub.limit_waits import going_on, limit_reached
-from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage, end_entry
+from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes

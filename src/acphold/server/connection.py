@@ -17,7 +17,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import (
-    FORK_METHOD,
     GUEST,
     QUEUE_METHOD,
     TENANT,
@@ -27,6 +26,7 @@ from acphold.agents.capabilities import (
     told_client,
     told_owner,
 )
+from acphold.agents.copy_method import FORK_METHOD
 from acphold.errors import (
     AcpholdError,
     AgentError,

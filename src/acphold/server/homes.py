@@ -15,8 +15,9 @@ from typing import Protocol
 
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import AUTH_REQUIRED, OwnerLostError, RemoteError
+from acphold.history.timeline import answer_in
 from acphold.hub import Client, Conversation, Hub
-from acphold.hub.prompt_turn import CANCELLED, PromptTurn, answer_in
+from acphold.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.hub.router import Asker
 from acphold.reading.neighbours import tell_owner
 from acphold.rpc import Peer

@@ -28,7 +28,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.agents.capabilities import FORK_METHOD, QUEUE_METHOD, permitted
+from acphold.agents.capabilities import QUEUE_METHOD, permitted
+from acphold.agents.copy_method import FORK_METHOD
 from acphold.agents.steer_method import STEERING
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow

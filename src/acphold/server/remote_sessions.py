@@ -35,8 +35,6 @@ from acphold.errors import (
     UnknownSessionError,
     UnreachableOwnerError,
 )
-from acphold.history import Segment
-from acphold.history.entries import UPDATE
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
@@ -474,8 +472,7 @@ class RemoteSessions:
 
     def _tell(self, session_id: str, update: bytes) -> None:
         """Send an update to the client alone; it is not journalled."""
-        frames = Frames(session_id, self._client.offer)
-        self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
+        self._client.send(Frames(session_id, self._client.offer).aside(update))
 
     async def aclose(self) -> None:
         """End everything: the client has gone."""

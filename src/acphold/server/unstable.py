@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
+from acphold.agents.copy_method import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
-from acphold.hub.listed_sessions import WantedCopy
 from acphold.journal import Archived
 from acphold.journal.owners import other_owner
 from acphold.reading.neighbours import tell_owner
@@ -153,59 +152,32 @@ class UnstableMethods:
         self._remote.open_here(conversation, attachment, setup)
 
 
-class _CopyRequest(Struct, rename="camel"):
-    """The params of `_acphold/fork`: `files` is true, false, or a folder."""
-
-    session_id: str
-    at: int | None = None
-    before: bool = False
-    files: bool | str = False
-    include: bool = False
-
-
-class _CopiedFiles(Struct, rename="camel", omit_defaults=True):
-    folder: str
-    why_plain: str = ""
-    state: str = "whole"
-    left_out: int = 0
-    included: int = 0
-
-
-class _Copied(Struct, rename="camel"):
-    session_id: str
-    cwd: str
-    turns: int
-    files: _CopiedFiles | UnsetType = UNSET
-
-
 async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
     """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
 
-    The copy is not opened. A client on this machine may name the folder of the files; for any other
-    it is one beside the project. Raises InvalidParamsError, WorkspaceError and what
-    `hub.forks.fork` raises."""
+    A client on this machine may name the folder of the files; for any other it is one beside the
+    project. Raises InvalidParamsError, WorkspaceError and what `hub.forks.fork` raises.
+    """
     try:
-        asked = msgspec.json.decode(params, type=_CopyRequest)
+        asked = msgspec.json.decode(params, type=CopyRequest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidParamsError(str(error)) from None
     if asked.at is not None and asked.at < 1:
         raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
-    if isinstance(asked.files, str) and not principal.is_here:
+    if asked.folder is not None and not principal.is_here:
         raise InvalidParamsError("files: only clients on this machine name a folder", "files")
-    if isinstance(asked.files, str) and not asked.files.startswith("/"):
+    if asked.folder is not None and not asked.folder.startswith("/"):
         raise InvalidParamsError("files: an absolute path is required", "files")
-    folder = asked.files if isinstance(asked.files, str) else None
-    wanted = WantedCopy(bool(asked.files), folder, asked.at, asked.before, asked.include)
-    made, there = await hub.listed.copy(asked.session_id, wanted)
-    principal.note("_acphold/fork", made.session_id)
+    made, there = await hub.listed.copy(asked)
+    principal.note(FORK_METHOD, made.session_id)
     if there is None:
-        row = await hub.listed.row(made.session_id)
-        return encode(_Copied(made.session_id, row.cwd, made.turns))
-    files = _CopiedFiles(
+        row = await hub.whereabouts.row(made.session_id)
+        return encode(SessionCopy(made.session_id, row.cwd, made.turns))
+    files = CopiedFiles(
         there.laid.folder,
         there.laid.why_plain,
         there.snapshot.state,
         there.snapshot.left_out_count,
         there.included.count,
     )
-    return encode(_Copied(made.session_id, there.cwd, made.turns, files))
+    return encode(SessionCopy(made.session_id, there.cwd, made.turns, files))

@@ -42,23 +42,28 @@ from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT, MOVES
-from acphold.web import pairing_codes
-from acphold.web.devices import LARGEST_PAIRING, NAME_LENGTH, Devices
+from acphold.web.devices import CODE_SECONDS, LARGEST_PAIRING, NAME_LENGTH, Devices, Pairing, Worth
 from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, RefusedError, refusing
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
-from acphold.web.long_texts import in_pieces, takes_long_messages
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.moves import ServedMoves
 from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
-from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
-from acphold.web.sockets import AsgiSocket, Receive, Scope, Send, whole
+from acphold.web.sockets import (
+    AsgiSocket,
+    Receive,
+    Scope,
+    Send,
+    in_pieces,
+    takes_long_messages,
+    whole,
+)
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +181,7 @@ class Application(Struct, frozen=True, kw_only=True):
         who.note("code", None)
         tenant = who.tenant if asked.user is None else asked.user
         code = self.pairing.new_code(Worth(scopes, admitted.token, tenant))
-        await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
+        await exchange.answer(200, {"code": code, "seconds": int(CODE_SECONDS)})
 
 
 async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:

@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from acphold.errors import JournalError
 from acphold.history.raw_update import storable
 from acphold.history.times import now_ms
@@ -54,17 +56,23 @@ def _kept(said: str) -> str:
     return storable(said[:LONGEST]).replace("\0", "\ufffd")
 
 
+class Doer(Struct, frozen=True):
+    """Somebody who does something, or is refused; fields as in `journal.access.Deed`."""
+
+    name: str = ""
+    token: str = ""
+    address: str = ""
+    transport: str = ""
+
+
 class Attempt(NamedTuple):
-    """A refused attempt; fields as in `journal.access.Deed`."""
+    """A refused attempt."""
 
     wanted: str
-    name: str
-    token: str
-    address: str
-    transport: str
+    who: Doer
 
 
-OTHERS: Final = Attempt("others", "", "", "", "")
+OTHERS: Final = Attempt("others", Doer())
 
 
 class Audit:
@@ -77,42 +85,24 @@ class Audit:
         self._refused: dict[Attempt, int] = {}
         self._summing: asyncio.TimerHandle | None = None
 
-    def note(
-        self,
-        deed: str,
-        session_id: str | None,
-        *,
-        name: str,
-        token: str,
-        address: str,
-        transport: str,
-    ) -> None:
+    def note(self, deed: str, session_id: str | None, *, who: Doer) -> None:
         """Log what somebody does, with the current time."""
         self._waiting.append(
             Deed(
                 at=now_ms(),
                 deed=_kept(deed),
-                name=name,
-                token=token,
+                name=who.name,
+                token=who.token,
                 session_id=session_id and _kept(session_id),
-                address=address,
-                transport=transport,
+                address=who.address,
+                transport=who.transport,
             )
         )
         self._changed.set()
 
-    def refuse(
-        self,
-        wanted: str,
-        session_id: str | None,
-        *,
-        name: str,
-        token: str,
-        address: str,
-        transport: str,
-    ) -> None:
+    def refuse(self, wanted: str, session_id: str | None, *, who: Doer) -> None:
         """Log that somebody was refused this, or refused because of it, with the current time."""
-        attempt = Attempt(wanted[:LONGEST], name, token, address, transport)
+        attempt = Attempt(wanted[:LONGEST], who)
         if attempt not in self._refused and len(self._refused) >= REFUSED:
             attempt = OTHERS
         if self._summing is None:
@@ -120,25 +110,15 @@ class Audit:
             self._summing = loop.call_later(REFUSED_SECONDS, self._sum_up)
         count = self._refused[attempt] = self._refused.get(attempt, 0) + 1
         if count == 1:
-            self._note_refusal(attempt, "refused", session_id)
+            self.note(f"refused: {attempt.wanted}", session_id, who=attempt.who)
 
     def _sum_up(self) -> None:
         """Log how often each attempt was repeated."""
         refused, self._refused, self._summing = self._refused, {}, None
         for attempt, count in refused.items():
             if count > 1:
-                self._note_refusal(attempt, f"refused {count - 1} times more", None)
-
-    def _note_refusal(self, attempt: Attempt, how: str, session_id: str | None) -> None:
-        wanted, name, token, address, transport = attempt
-        self.note(
-            f"{how}: {wanted}",
-            session_id,
-            name=name,
-            token=token,
-            address=address,
-            transport=transport,
-        )
+                times = f"refused {count - 1} times more"
+                self.note(f"{times}: {attempt.wanted}", None, who=attempt.who)
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

@@ -16,8 +16,8 @@ from acphold.rpc.eager_tasks import EagerTasks
 from acphold.tasks import end, first
 from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.connections import STATE, ServedConnection
-from acphold.web.gate import Headers, RefusedError, RequestOrigin
-from acphold.web.sockets import POLICY, Receive, Scope, Send
+from acphold.web.gate import RefusedError, RequestOrigin
+from acphold.web.sockets import POLICY, Headers, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 

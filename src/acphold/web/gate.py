@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -55,10 +56,9 @@ from acphold.journal.access import (
 from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
 from acphold.transports.urls import REALM
-from acphold.web.attempts import Attempts
-from acphold.web.audit import Audit
+from acphold.web.audit import Audit, Doer
 from acphold.web.connections import Connections, ServedConnection, TooManyError
-from acphold.web.sockets import GOING_AWAY, POLICY
+from acphold.web.sockets import GOING_AWAY, POLICY, Headers
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +86,6 @@ NOTE_MS: Final = 60_000
 FOREIGN_COOKIE: Final = (
     "another page of this host has put a cookie in the place of this page's; pair this device again"
 )
-
-Headers = dict[str, str]
-"""The headers of a request, with lower-case names."""
 
 
 class RefusedError(AcpholdError):
@@ -195,6 +192,42 @@ Close = Callable[[int], object]
 """Closes a connection with a WebSocket close code (RFC 6455, 7.4.1)."""
 
 
+WRONG_SECONDS: Final = 60.0
+
+OF_ONE: Final = 20
+"""Wrong guesses a minute from one address."""
+
+OF_ALL: Final = 1000
+"""Wrong guesses a minute from all addresses."""
+
+
+class Attempts:
+    """Limits on wrong tokens: so many a minute per address, and for all together.
+
+    Tokens are too long to guess; this only keeps guessing from costing others anything. An address
+    shared by many clients (this machine, a proxy) counts only toward the limit for all: otherwise a
+    stranger behind it could lock the owner out. `now` is a clock in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._wrong: deque[tuple[float, str]] = deque()
+
+    def are_too_many(self, peer: str) -> bool:
+        """Return True if this address is over a limit; "" is an address shared by many."""
+        now = self._now()
+        while self._wrong and now >= self._wrong[0][0] + WRONG_SECONDS:
+            self._wrong.popleft()
+        if len(self._wrong) >= OF_ALL:
+            return True
+        return bool(peer) and sum(each == peer for _, each in self._wrong) >= OF_ONE
+
+    def add(self, peer: str) -> None:
+        """Count one wrong guess."""
+        if len(self._wrong) < OF_ALL:
+            self._wrong.append((self._now(), peer))
+
+
 class Gate:
     """Admits requests; see the module. `origins` are this server's own, as `https://host:port`.
 
@@ -266,6 +299,7 @@ class Gate:
             attempt = "too many connections"
             raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
         await self._note_use(token)
+        doer = self.doer(headers, came, token)
         who = Principal(
             name=token.name,
             scopes=frozenset(token.scopes) - {BROWSER},
@@ -273,8 +307,8 @@ class Gate:
             tenant=token.tenant,
             sees_all=token.tenant is None and token.session_id is None,
             is_here=False,
-            note=partial(self.audit.note, **self._who(token, headers, came)),
-            refused=partial(self.audit.refuse, **self._who(token, headers, came)),
+            note=partial(self.audit.note, who=doer),
+            refused=partial(self.audit.refuse, who=doer),
         )
         return Admitted(who, token.id, shown.cookie_of(token) or "")
 
@@ -317,27 +351,19 @@ class Gate:
     def note_refusal(self, refused: RefusedError, headers: Headers, came: RequestOrigin) -> None:
         """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
-            who = self._who(refused.token, headers, came)
-            self.audit.refuse(refused.attempt, None, **who)
+            doer = self.doer(headers, came, refused.token)
+            self.audit.refuse(refused.attempt, None, who=doer)
 
-    def _who(
-        self, token: AccessToken | None, headers: Headers, came: RequestOrigin
-    ) -> dict[str, str]:
-        """Return the fields that identify somebody in the audit log."""
-        return {
-            "name": "" if token is None else token.name,
-            "token": "" if token is None else token.id,
-            "address": self.address(headers, came),
-            "transport": came.transport,
-        }
-
-    def address(self, headers: Headers, came: RequestOrigin) -> str:
-        """Return the client's address; behind our proxies, the one they report."""
-        if came.address in self._proxies:
+    def doer(self, headers: Headers, came: RequestOrigin, token: AccessToken | None) -> Doer:
+        """Return the sender of a request for the audit log."""
+        address = came.address
+        if address in self._proxies:  # it reports the client's address
             with suppress(ValueError):  # anybody may have written the earlier parts
                 forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-                return str(ipaddress.ip_address(forwarded))
-        return came.address
+                address = str(ipaddress.ip_address(forwarded))
+        if token is None:
+            return Doer(address=address, transport=came.transport)
+        return Doer(token.name, token.id, address, came.transport)
 
     async def grant(
         self,

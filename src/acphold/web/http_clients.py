@@ -24,7 +24,8 @@ from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.urls import ONE_STREAM
 from acphold.web.endpoints import Attending
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, Gate, Headers, RefusedError
+from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.sockets import Headers
 from acphold.web.streams import HttpTransport, read
 
 log = logging.getLogger(__name__)

@@ -32,12 +32,11 @@ from acphold.web.gate import (
     TOKENS_SECONDS,
     Admitted,
     Gate,
-    Headers,
     OtherOriginError,
     RefusedError,
 )
 from acphold.web.http_clients import HttpClients
-from acphold.web.sockets import Receive, Scope, Send
+from acphold.web.sockets import Headers, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 

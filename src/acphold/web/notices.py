@@ -110,7 +110,7 @@ class _Attended(Struct):
 
 
 class Sender(Protocol):
-    """Sends messages: `web.push_sender.PushSender`."""
+    """Sends messages: `web.push_message.PushSender`."""
 
     async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""

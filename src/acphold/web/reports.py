@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from msgspec.json import encode
 
-from acphold.agents.capabilities import FORK_METHOD
+from acphold.agents.copy_method import FORK_METHOD
 from acphold.history import Entry
 from acphold.hub.kept_files import kept_turns
 from acphold.journal import Journal, SessionRow

@@ -37,7 +37,7 @@ from acphold.transports.known_servers import local_tokens, remember, token_for
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application
 from acphold.web.connections import LOOK_SECONDS, Connections, bounds
-from acphold.web.devices import Devices
+from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
@@ -49,9 +49,8 @@ from acphold.web.metrics import Metrics
 from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
-from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
-from acphold.web.push_sender import PushSender
+from acphold.web.push_message import PushSender
 from acphold.web.reports import Export, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
