@@ -72,7 +72,8 @@ from acphold.server.checked_params import (
 )
 from acphold.server.entrance import Door, Entrance, Visitor
 from acphold.server.principals import THIS_USER, Principal
-from acphold.server.session_opener import Openings, SessionOpener
+from acphold.server.remote_sessions import Openings
+from acphold.server.session_opener import SessionOpener
 from acphold.server.session_requests import Handler, OwnSessions, SessionRequests
 from acphold.server.unstable import UnstableMethods, archive_filter, copied
 

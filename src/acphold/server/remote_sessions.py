@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Literal
 from weakref import WeakSet
 
 from acphold.errors import (
@@ -27,7 +27,6 @@ from acphold.errors import (
     RESOURCE_NOT_FOUND,
     AcpholdError,
     ConnectionLostError,
-    EndedPeerError,
     HeldElsewhereError,
     LeaseLostError,
     OwnerLostError,
@@ -40,7 +39,7 @@ from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
-from acphold.journal.owners import SILENT_SECONDS, other_owner
+from acphold.journal.owners import other_owner
 from acphold.lines.open_sessions import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
@@ -50,23 +49,11 @@ from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server import owner_line
 from acphold.server.owner_line import Opened, OwnerLine, line_to
+from acphold.server.owner_search import OpenHere, open_where_live
 from acphold.server.positions import behind, told_lineage
 from acphold.tasks import END_SECONDS, TaskSet, end
-from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 25
-"""Tries to find an owner that changes while we look: each time it has ended, or another was
-quicker. One that ends while it opens the session costs two of them."""
-
-SEARCH_SECONDS = SILENT_SECONDS + 15.0
-"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
-and a try may take some seconds."""
-
-UNSEEN_SECONDS = 2.5
-"""Seconds to look for one that has no address that can be tried from here, as in another container:
-a socket that was removed with its folder is bound anew sooner."""
 
 LOOK_SECONDS = 5.0
 """Seconds between looks at the owners of what is open elsewhere."""
@@ -98,10 +85,6 @@ NOT_OPEN_HOW = (
     "load the session again."
 )
 
-WAIT_SECONDS = 0.5
-"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
-will be bound anew, or it is about to end. ATTEMPTS limits this, too."""
-
 FINAL = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, AUTH_REQUIRED})
 """The codes of errors that further tries would not change."""
 
@@ -109,49 +92,92 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries to open a session again on our own: for a moment no descriptor may be free,
 a disk full, or the journal held by another program. Its prompts wait meanwhile."""
 
-OpenHere = Callable[[int | None], Awaitable[None]]
-"""Opens a session in this process, given the epoch of a lease whose owner is silent. Raises
-HeldElsewhereError, and LeaseLostError if the client has seen nothing of the session yet."""
+
+class Opening:
+    """One opening under way; `before` is the one before it that has not ended."""
+
+    def __init__(self, before: Opening | None) -> None:
+        self._before = before
+        self.done = asyncio.Event()
+        self._waiting: set[Request] = set()
+        self._cancelled: set[Request] = set()
+
+    async def ends(self) -> None:
+        """Wait until neither this one nor any before it is under way."""
+        if self._before is not None:
+            await self._before.ends()
+        await self.done.wait()
+
+    async def over(self, prompt: Request | None) -> bool:
+        """Wait until this one is over; return True if the prompt was cancelled meanwhile."""
+        if prompt is not None:
+            self._waiting.add(prompt)
+        await self.done.wait()
+        return prompt in self._cancelled
+
+    def cancel(self) -> None:
+        """Cancel the prompts that wait: `session/cancel` came."""
+        self._cancelled |= self._waiting
+        if self._before is not None:
+            self._before.cancel()
+
+
+class Openings:
+    """The sessions that a client is opening, and the messages for them that came right behind.
+
+    A client need not wait for the answer to `session/load` before it prompts: its messages for the
+    session wait here until that is open, or failed to open. Several requests for one session may be
+    under way at once. The same goes for a session that is opened again because its owner has ended.
+    By the id of the session, the last opening of each.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, Opening] = {}
+
+    @contextmanager
+    def one(self, session_id: str) -> Iterator[Opening | None]:
+        """Open a session during the block; yields the opening before it."""
+        before = self._last.get(session_id)
+        opening = self._last[session_id] = Opening(before)
+        try:
+            yield before
+        finally:
+            opening.done.set()
+            if self._last.get(session_id) is opening:
+                del self._last[session_id]
+
+    def has(self, session_id: str) -> bool:
+        """Return True if the session is being opened."""
+        return session_id in self._last
+
+    async def over(self, session_id: str, prompt: Request | None = None) -> bool:
+        """Wait until the session is open, or failed to open; return True if the prompt was
+        cancelled."""
+        is_cancelled = False
+        while (opening := self._last.get(session_id)) is not None:
+            is_cancelled = await opening.over(prompt) or is_cancelled
+        return is_cancelled
+
+    def cancel(self, session_id: str) -> None:
+        """Cancel the prompts that wait for the session: `session/cancel` came."""
+        if (opening := self._last.get(session_id)) is not None:
+            opening.cancel()
+
 
 OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
-"""Opens it at its owner, which has it under this epoch."""
-
-
-def next_step(
-    held: HeldElsewhereError, problem: AcpholdError
-) -> Literal["look again", "take over", "wait"]:
-    """Return what to do about an owner that could not open a session for `problem`.
-
-    An owner that was reached and then lost did nothing, and the session may have another one by
-    now. One that cannot be reached loses the session only if it is known to be silent or to have
-    ended. On this machine an owner without an answer hangs; elsewhere it may be the network's
-    fault, and the journal knows.
-    """
-    if isinstance(problem, OwnerLostError):
-        return "look again"
-    is_mute = isinstance(problem, SilentPeerError)
-    if is_mute and are_here(held.addresses):
-        return "take over"
-    has_ended = isinstance(problem, EndedPeerError) or (
-        held.is_gone and not is_mute and can_be_tried(held.addresses)
-    )
-    return "take over" if held.is_silent or has_ended else "wait"
+"""Opens a session at its owner, which has it under this epoch."""
 
 
 class RemoteSessions:
-    """See the module. `reopen` is called for each session whose owner has ended.
+    """See the module. `introduction` is the client's introduction to owners:
+    `capabilities.told_owner`."""
 
-    `introduction` is the client's introduction to owners: `capabilities.told_owner`.
-    """
-
-    def __init__(
-        self, hub: Hub, client: Client, limit: int, reopen: Callable[[str, Opened], Awaitable[None]]
-    ) -> None:
+    def __init__(self, hub: Hub, client: Client, limit: int, openings: Openings) -> None:
         self.introduction = b"{}"
         self._hub = hub
         self._client = client
         self._limit = limit
-        self._reopen = reopen
+        self._openings = openings
         self._lines: dict[str, OwnerLine] = {}
         self._reaching = asyncio.Lock()
         self._tasks = EagerTasks()
@@ -178,58 +204,24 @@ class RemoteSessions:
     # -- opening --------------------------------------------------------------------------
 
     async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session where it is live; here, if it is live nowhere or its owner is silent.
+        """Open a session here, or at its owner: see `owner_search.open_where_live`."""
 
-        Raises UnreachableOwnerError if its owner runs and cannot be reached from here.
-        """
-        over: int | None = None
-        why = "it changes hands all the time"
-        wait = 0.0
-        began = asyncio.get_running_loop().time()
-        for _ in range(ATTEMPTS):
+        async def at_us(over: int | None) -> None:
+            await here(over)
+            self._opened_at(None, session_id)
+
+        async def at_owner(held: HeldElsewhereError) -> AcpholdError | None:
             try:
-                await here(over)
-                self._opened_at(None, session_id)
-                return
-            except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
-                if exc.deleted:
-                    raise
-                log.info("%s; its new owner is looked for", exc)
-                continue
-            except HeldElsewhereError as exc:
-                if self._client.offer.is_line:
-                    raise
-                held = exc
-            problem = await self._open_there(held, there)
-            if problem is None:
-                return
-            step = next_step(held, problem)
-            if step == "take over":
-                log.info("session %s is taken over: %s", session_id, problem)
-                over = held.epoch
-            elif step == "wait":
-                why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
-                searched = asyncio.get_running_loop().time() - began
-                most = SEARCH_SECONDS if can_be_tried(held.addresses) else UNSEEN_SECONDS
-                if searched > most or (held.owner_id and not held.addresses):
-                    break
-                if not wait:
-                    log.info("session %s: %s", session_id, why)
-                await asyncio.sleep(wait)
-                wait = min(WAIT_SECONDS, wait * 2 or 0.01)
-        raise UnreachableOwnerError(session_id, why)
+                line = await self._reach(held)
+            except ConnectionLostError as exc:
+                return exc
+            try:
+                await there(line, held.epoch)
+            except OwnerLostError as exc:  # it ended, or fell silent
+                return exc
+            return None
 
-    async def _open_there(self, held: HeldElsewhereError, there: OpenThere) -> AcpholdError | None:
-        """Open a session at its owner; return the owner's problem if that fails."""
-        try:
-            line = await self._reach(held)
-        except ConnectionLostError as exc:
-            return exc
-        try:
-            await there(line, held.epoch)
-        except OwnerLostError as exc:  # it ended, or fell silent
-            return exc
-        return None
+        await open_where_live(session_id, at_us, at_owner, only_here=self._client.offer.is_line)
 
     async def _reach(self, held: HeldElsewhereError) -> OwnerLine:
         """Return a line to the owner. Raises SilentPeerError if it does not answer,
@@ -258,19 +250,6 @@ class RemoteSessions:
         except ConnectionLostError:  # it listens nowhere just now; its next address will be asked
             whose = await self._hub.whereabouts.owner(session_id)
             return isinstance(whose, Silent) and whose.owner.id == owner_id
-
-    async def open_again(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session that the client has open, as `open`; wait for problems that may pass."""
-        for pause in PAUSES:
-            try:
-                return await self.open(session_id, here, there)
-            except AcpholdError as exc:
-                is_deleted = isinstance(exc, LeaseLostError) and exc.deleted
-                if is_deleted or exc.code in FINAL or isinstance(exc, UnreachableOwnerError):
-                    raise  # its owner was waited for already
-                log.info("session %s is not open again yet: %s", session_id, exc)
-            await asyncio.sleep(pause)
-        await self.open(session_id, here, there)
 
     def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """Go live here: the client has the answer. If the session moves, the client follows it."""
@@ -311,19 +290,6 @@ class RemoteSessions:
             await line.forward(request, opened, may_ask_anew=lambda: opening.position == after)
         finally:
             begun.failed()  # no effect on a session that was opened
-
-    async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
-        """Open a session there that the client has open already; raises the owner's errors."""
-
-        def opened_there(result: bytes) -> None:
-            line.opened[session_id] = opened
-            opened.lineage = told_lineage(result)
-            self._opened_at(line, session_id)
-
-        known = [id_ for each in self._known for id_ in each.prompts.ids(session_id)]
-        params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        there = behind(params, opened.position or 0, known, opened.lineage)
-        await line.call(RESUME_SESSION.name, there, opened_there)
 
     def _opened_at(self, at: OwnerLine | None, session_id: str) -> None:
         """Note that it is open there, or here for None, and on no other line."""
@@ -451,7 +417,7 @@ class RemoteSessions:
         telling = asyncio.get_running_loop().call_later(WORD_SECONDS, tell)
         try:
             try:
-                await self._reopen(session_id, opened)
+                await self._open_again(session_id, opened)
             except AcpholdError as exc:
                 if exc.code != INVALID_PARAMS:
                     raise
@@ -459,7 +425,7 @@ class RemoteSessions:
                 log.warning("session %s: %s", session_id, exc)
                 row = await self._hub.whereabouts.row(session_id)
                 opened.position, opened.lineage = row.last_seq, row.lineage
-                await self._reopen(session_id, opened)
+                await self._open_again(session_id, opened)
                 self._tell(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
             if is_away.is_set():
                 self._tell(session_id, notice(BACK, BACK_HOW))
@@ -469,6 +435,49 @@ class RemoteSessions:
             self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
         finally:
             telling.cancel()
+
+    async def _open_again(self, session_id: str, opened: Opened) -> None:
+        """Open a session as the client had it, here or at its owner; wait for problems that may
+        pass."""
+
+        async def here(over: int | None) -> None:
+            setup, after, lineage = opened.setup, opened.position, opened.lineage
+            conversation, attachment = await self._hub.resume(
+                self._client, session_id, setup, over, after=after, lineage=lineage
+            )
+            self.open_here(conversation, attachment, setup)
+
+        async def there(line: OwnerLine, epoch: int) -> None:
+            def opened_there(result: bytes) -> None:
+                line.opened[session_id] = opened
+                opened.lineage = told_lineage(result)
+                self._opened_at(line, session_id)
+
+            opened.epoch = epoch
+            known = [id_ for each in self._known for id_ in each.prompts.ids(session_id)]
+            params = splice(opened.setup.params, {"sessionId": encode(session_id)})
+            params = behind(params, opened.position or 0, known, opened.lineage)
+            await line.call(RESUME_SESSION.name, params, opened_there)
+
+        with self._openings.one(session_id) as before:
+            if before is not None:
+                # The client itself opens it, or has just done so; if that failed, this goes on.
+                await before.ends()
+                is_here = self._hub.holds(session_id) and self._hub.held(
+                    session_id
+                ).session.attachments.find(self._client)
+                if is_here or self.line(session_id) is not None:
+                    return
+            for pause in PAUSES:
+                try:
+                    return await self.open(session_id, here, there)
+                except AcpholdError as exc:
+                    is_deleted = isinstance(exc, LeaseLostError) and exc.deleted
+                    if is_deleted or exc.code in FINAL or isinstance(exc, UnreachableOwnerError):
+                        raise  # its owner was waited for already
+                    log.info("session %s is not open again yet: %s", session_id, exc)
+                await asyncio.sleep(pause)
+            await self.open(session_id, here, there)
 
     def _tell(self, session_id: str, update: bytes) -> None:
         """Send an update to the client alone; it is not journalled."""

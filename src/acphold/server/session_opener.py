@@ -1,13 +1,8 @@
-"""One client's requests that open a session: here, or at the process that owns it.
-
-A session whose owner ends is opened again, where it goes on; the client does nothing for that.
-"""
+"""One client's requests that open a session: here, or at the process that owns it."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -36,80 +31,8 @@ from acphold.server.positions import (
     without_position,
 )
 from acphold.server.principals import Principal
-from acphold.server.remote_sessions import RemoteSessions
+from acphold.server.remote_sessions import Openings, RemoteSessions
 from acphold.tasks import end
-
-
-class Opening:
-    """One opening under way; `before` is the one before it that has not ended."""
-
-    def __init__(self, before: Opening | None) -> None:
-        self._before = before
-        self.done = asyncio.Event()
-        self._waiting: set[Request] = set()
-        self._cancelled: set[Request] = set()
-
-    async def ends(self) -> None:
-        """Wait until neither this one nor any before it is under way."""
-        if self._before is not None:
-            await self._before.ends()
-        await self.done.wait()
-
-    async def over(self, prompt: Request | None) -> bool:
-        """Wait until this one is over; return True if the prompt was cancelled meanwhile."""
-        if prompt is not None:
-            self._waiting.add(prompt)
-        await self.done.wait()
-        return prompt in self._cancelled
-
-    def cancel(self) -> None:
-        """Cancel the prompts that wait: `session/cancel` came."""
-        self._cancelled |= self._waiting
-        if self._before is not None:
-            self._before.cancel()
-
-
-class Openings:
-    """The sessions that a client is opening, and the messages for them that came right behind.
-
-    A client need not wait for the answer to `session/load` before it prompts: its messages for the
-    session wait here until that is open, or failed to open. Several requests for one session may be
-    under way at once. The same goes for a session that is opened again because its owner has ended.
-    By the id of the session, the last opening of each.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[str, Opening] = {}
-
-    @contextmanager
-    def one(self, session_id: str) -> Iterator[Opening | None]:
-        """Open a session during the block; yields the opening before it."""
-        before = self._last.get(session_id)
-        opening = self._last[session_id] = Opening(before)
-        try:
-            yield before
-        finally:
-            opening.done.set()
-            if self._last.get(session_id) is opening:
-                del self._last[session_id]
-
-    def has(self, session_id: str) -> bool:
-        """Return True if the session is being opened."""
-        return session_id in self._last
-
-    async def over(self, session_id: str, prompt: Request | None = None) -> bool:
-        """Wait until the session is open, or failed to open; return True if the prompt was
-        cancelled."""
-        is_cancelled = False
-        while (opening := self._last.get(session_id)) is not None:
-            is_cancelled = await opening.over(prompt) or is_cancelled
-        return is_cancelled
-
-    def cancel(self, session_id: str) -> None:
-        """Cancel the prompts that wait for the session: `session/cancel` came."""
-        if (opening := self._last.get(session_id)) is not None:
-            opening.cancel()
-
 
 OpenHere = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
@@ -142,7 +65,7 @@ class SessionOpener:
     ) -> None:
         self.introduction = b"{}"
         self.told = b""
-        self.remote = RemoteSessions(hub, client, limit, self._reopen)
+        self.remote = RemoteSessions(hub, client, limit, openings)
         self._hub = hub
         self._client = client
         self._entrance = entrance
@@ -243,35 +166,6 @@ class SessionOpener:
                 if left is not None:  # give the client back what it had, if possible
                     self.remote.reopen(session_id, left)
                 raise
-
-    async def _reopen(self, session_id: str, opened: Opened) -> None:
-        """Open a session again whose owner has ended; the client does nothing for it."""
-
-        async def here(over: int | None) -> None:
-            conversation, attachment = await self._hub.resume(
-                self._client,
-                session_id,
-                opened.setup,
-                over,
-                after=opened.position,
-                lineage=opened.lineage,
-            )
-            self.remote.open_here(conversation, attachment, opened.setup)
-
-        async def there(line: OwnerLine, epoch: int) -> None:
-            opened.epoch = epoch
-            await self.remote.resume(line, session_id, opened)
-
-        with self._openings.one(session_id) as before:
-            if before is not None:
-                # The client itself opens it, or has just done so; if that failed, this goes on.
-                await before.ends()
-                is_here = self._hub.holds(session_id) and self._hub.held(
-                    session_id
-                ).session.attachments.find(self._client)
-                if is_here or self.remote.line(session_id) is not None:
-                    return
-            await self.remote.open_again(session_id, here, there)
 
     def setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         is_listed, params = is_kept_in_front(params)

@@ -26,9 +26,8 @@ from acphold.server.checked_params import prompt_in, session_id_of
 from acphold.server.entrance import Entrance
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
 from acphold.server.positions import sent_in
-from acphold.server.remote_sessions import RemoteSessions
+from acphold.server.remote_sessions import Openings, RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
-from acphold.server.session_opener import Openings
 
 HOMES = 5
 """Most homes of a session that are asked, each after the one before has ended or fallen silent."""
