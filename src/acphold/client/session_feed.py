@@ -31,7 +31,7 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.splice import members
+from acphold.schema.splice import in_meta
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
@@ -191,8 +191,7 @@ class SessionFeed:
         self._is_known = True
         self.live.opened(answer)
         with suppress(InvalidParamsError):  # then the connection's introduction holds here
-            said = members(answer).get("_meta", b"{}")
-            if (raw := members(said).get(INTRODUCTION)) is not None:
+            if (raw := in_meta(answer, INTRODUCTION)) is not None:
                 self.introduction = decode(InitializeResponse, raw).value
 
     def tool(self, tool_call_id: str) -> ToolCall | None:

@@ -37,7 +37,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.initialize import ElicitationCapabilities
-from acphold.schema.splice import members, splice, with_meta
+from acphold.schema.splice import in_meta, members, splice, with_meta, without_meta
 from acphold.schema.update_kinds import CHILD
 from acphold.tasks import end
 
@@ -165,14 +165,13 @@ class ClientRequest:
 def _sent(result: bytes) -> tuple[str, bytes]:
     """Return the client's own id for an answer, and the answer without it: agents do not know
     it."""
-    meta = members(result).get("_meta", b"") if result.startswith(b"{") else b""
-    raw = members(meta).get(SENT) if meta.startswith(b"{") else None
+    raw = in_meta(result, SENT) if result.startswith(b"{") else None
     if raw is None:
         return "", result
-    meta, own_id = splice(meta, {SENT: None}), ""
+    own_id = ""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id: the answer counts
         own_id = sent_id(raw)[:100]
-    return own_id, splice(result, {"_meta": meta if members(meta) else None})
+    return own_id, without_meta(result, SENT)
 
 
 def can_answer(client: Client, asked: AgentRequest, session_id: str = "") -> bool:

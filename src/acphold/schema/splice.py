@@ -44,6 +44,18 @@ def array(items: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
+def in_meta(raw: bytes, key: str) -> bytes | None:
+    """Return the value of this key in the `_meta` of the object `raw`; None if there is none."""
+    meta = members(raw).get("_meta", b"")
+    return members(meta).get(key) if meta.startswith(b"{") else None
+
+
+def without_meta(raw: bytes, *keys: str) -> bytes:
+    """Return the object `raw` without these keys in its `_meta`, and without an empty one."""
+    meta = splice(members(raw).get("_meta", b"{}"), dict.fromkeys(keys))
+    return splice(raw, {"_meta": meta if members(meta) else None})
+
+
 def with_meta(raw: bytes, key: str, value: bytes) -> bytes:
     """Return the object `raw` with this key in its `_meta`, replacing a `_meta` that is no
     object.

@@ -60,7 +60,7 @@ from acphold.schema import (
 )
 from acphold.schema.methods import OPENING
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice, with_meta
+from acphold.schema.splice import in_meta, members, splice, with_meta
 from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
@@ -230,10 +230,9 @@ class AllAgents:
             positions=offer.positions,
             queue=offer.queue,
         )
-        can = members(told)["agentCapabilities"]
         served = [self._default, *(it for it in self._agents.names if it != self._default)]
-        meta = splice(members(can).get("_meta", b"{}"), {ALL_AGENTS: encode(served)})
-        return splice(told, {"agentCapabilities": splice(can, {"_meta": meta})})
+        can = with_meta(members(told)["agentCapabilities"], ALL_AGENTS, encode(served))
+        return splice(told, {"agentCapabilities": can})
 
     def _named(self, forwarded: Forwarded) -> str:
         """Return the agent that a message names in its `_meta`, and remove that: it is for us
@@ -459,8 +458,7 @@ class AgentLine:
             opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
         if isinstance(answer, bytes) and opened is not None:
             self._client.opened(opened, self)
-            meta = members(answer).get("_meta", b"")
-            if forwarded.joins and meta.startswith(b"{") and INTRODUCTION in members(meta):
+            if forwarded.joins and in_meta(answer, INTRODUCTION) is not None:
                 return answer  # its owner has said so
             answer = with_meta(answer, AGENT, encode(self.name))
             return with_meta(answer, INTRODUCTION, self._introduction)

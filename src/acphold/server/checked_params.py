@@ -32,7 +32,15 @@ from acphold.schema.session_requests import (
     NewSessionRequest,
     ResumeSessionRequest,
 )
-from acphold.schema.splice import array, items, members, splice, with_meta
+from acphold.schema.splice import (
+    array,
+    in_meta,
+    items,
+    members,
+    splice,
+    with_meta,
+    without_meta,
+)
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
@@ -73,16 +81,13 @@ def named_agent(params: bytes) -> tuple[str | None, bytes]:
 
     None if they name none; InvalidParamsError if it is not a name.
     """
-    meta = members(params).get("_meta", b"")
-    raw = members(meta).get(AGENT) if meta.startswith(b"{") else None
-    if raw is None:
+    if (raw := in_meta(params, AGENT)) is None:
         return None, params
     try:
         name = msgspec.json.decode(raw, type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(f"{AGENT}: a string is required", f"_meta.{AGENT}") from None
-    meta = splice(meta, {AGENT: None})
-    return name, splice(params, {"_meta": meta if members(meta) else None})
+    return name, without_meta(params, AGENT)
 
 
 def with_agent(params: bytes, name: str | None) -> bytes:

@@ -22,7 +22,7 @@ from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import PROMPT_BEGUN, string
 from acphold.hub.client_request import QUESTION, SENT
 from acphold.hub.frames import EMPTY_UPDATE, POSITION
-from acphold.schema.splice import UNREADABLE, members, splice, with_meta
+from acphold.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
@@ -33,9 +33,7 @@ BARE_BYTES = 1024
 
 def position_in(params: bytes) -> int | None:
     """Return the position in the params of `session/resume`; InvalidParamsError if it is none."""
-    meta = members(params).get("_meta", b"")
-    raw = members(meta).get(AFTER) if meta.startswith(b"{") else None
-    if raw is None:
+    if (raw := in_meta(params, AFTER)) is None:
         return None
     try:
         position = msgspec.json.decode(raw, type=int)
@@ -54,8 +52,7 @@ def lineage_in(told: bytes) -> str | None:
 
     InvalidParamsError if it is not a lineage.
     """
-    meta = members(told).get("_meta", b"")
-    raw = members(meta).get(LINEAGE) if meta.startswith(b"{") else None
+    raw = in_meta(told, LINEAGE)
     if raw is None or raw == b"null":
         return None
     lineage = string(raw)
@@ -81,17 +78,12 @@ def with_lineage(result: bytes, lineage: str) -> bytes:
 
 def without_position(params: bytes) -> bytes:
     """Return the params for the agent: without our positions and ids of prompts."""
-    meta = splice(
-        members(params)["_meta"], {AFTER: None, LINEAGE: None, SENT: None, ANSWERED: None}
-    )
-    return splice(params, {"_meta": meta if members(meta) else None})
+    return without_meta(params, AFTER, LINEAGE, SENT, ANSWERED)
 
 
 def question_in(params: bytes) -> str:
     """Return the id under which this client was asked the question; "" if it has none."""
-    meta = members(params or b"{}").get("_meta", b"")
-    raw = members(meta).get(QUESTION, b'""') if meta.startswith(b"{") else b'""'
-    return string(raw) or ""
+    return string(in_meta(params or b"{}", QUESTION)) or ""
 
 
 ANSWERED = "acphold/answered"
@@ -179,10 +171,8 @@ def answers_in(params: bytes) -> list[str]:
 
 
 def _ids_in(params: bytes, key: str) -> list[str]:
-    meta = members(params).get("_meta", b"")
-    raw = members(meta).get(key, b"[]") if meta.startswith(b"{") else b"[]"
     try:
-        return msgspec.json.decode(raw, type=list[str])[:MOST_PROMPTS]
+        return msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])[:MOST_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 
