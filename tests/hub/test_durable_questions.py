@@ -440,7 +440,7 @@ async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory
         await two.load(session)
         one.reads.clear()
         filler = "x" * 100_000
-        for number in range(100):
+        for number in range(40):  # twice as much as is allowed
             params = {**permission(session, "reject_once"), "n": number, "filler": filler}
             asked = AgentRequest(PERMISSION, json.dumps(params).encode())
             assert json.loads(await house.agent.listener.answer(asked)) == selected("reject_once")
