@@ -18,7 +18,7 @@ from acphold.history.speakers import may_have_marks, params_without_marks, witho
 from acphold.rpc import CutNotification, NotificationReceived
 from acphold.schema import UPDATE
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members
+from acphold.schema.splice import members, splice
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,21 @@ def runs(
         yield Updates(session_id, kind, raws)
 
 
+def update_of(kind: str, raw: bytes) -> bytes:
+    """Return the update in an item of a run of this kind; b"" if none can be read."""
+    if kind != "params":
+        return raw
+    try:
+        return members(raw).get("update", b"")
+    except InvalidParamsError:
+        return b""
+
+
+def with_update(kind: str, raw: bytes, update: bytes) -> bytes:
+    """Return an item of a run of this kind with this update in place of its own."""
+    return splice(raw, {"update": update}) if kind == "params" else update
+
+
 def session_of(cut: CutNotification) -> str | None:
     """Return the session of an update that was over a limit; None if it was no update."""
     if cut.method != UPDATE.name:
@@ -87,9 +102,6 @@ def session_of(cut: CutNotification) -> str | None:
 def _in_params(params: bytes) -> tuple[str, str, bytes]:
     """Return the session, the kind of run and the bytes of an update that stays in its params; no
     bytes if there is none."""
-    try:
-        update = members(params).get("update", b"")
-    except InvalidParamsError:
-        update = b""
+    update = update_of("params", params)
     session_id = session_id_in(params) if update[:1] == b"{" else None
     return ("", "", b"") if session_id is None else (session_id, "params", params)

@@ -13,11 +13,12 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from acphold.agents.capabilities import INTRODUCTION
+from acphold.agents.runs import update_of
 from acphold.client.inbox import INBOX_BYTES, Inbox
 from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import FeedStage, TurnFeed
-from acphold.client.uplink import Uplink, update_of
+from acphold.client.uplink import Uplink
 from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue

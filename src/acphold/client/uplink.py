@@ -20,7 +20,7 @@ import msgspec
 
 from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
-from acphold.agents.runs import runs, session_of
+from acphold.agents.runs import runs, session_of, update_of
 from acphold.agents.steer_method import STEERING, is_injected, steering_params
 from acphold.agents.wrapped import understood
 from acphold.client.duties import AskingSession, Duties
@@ -52,7 +52,6 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members
 from acphold.tasks import end
 
 if TYPE_CHECKING:
@@ -515,8 +514,3 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """End the session's terminals: it was closed."""
         await self._duties.forget(session_id)
-
-
-def update_of(kind: str, raw: bytes) -> bytes:
-    """Return the update in an item that `agents.runs` sorts as this kind."""
-    return raw if kind == "update" else members(raw)["update"]

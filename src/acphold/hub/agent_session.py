@@ -31,7 +31,8 @@ from msgspec import Struct
 from acphold.agents import AgentExchange, HubAgent, Updates
 from acphold.agents.capabilities import told_author
 from acphold.agents.interface import ANSWER_SECONDS
-from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
+from acphold.agents.runs import update_of
+from acphold.errors import INTERNAL_ERROR, RemoteError
 from acphold.history.attributes import Attributes, fold_update
 from acphold.history.raw_update import update_kind
 from acphold.hub.handover import without_its_title
@@ -39,7 +40,7 @@ from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.schema import encode
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import splice
 from acphold.schema.update_kinds import ATTRIBUTE_KINDS, kinds_about
 
 log = logging.getLogger(__name__)
@@ -178,26 +179,21 @@ class AgentSession:
         """Return those of the updates that are to be published now."""
         if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
             return updates.raws
-        whole = updates.kind == "params"
-        kept = [
-            raw
-            for raw in updates.raws
-            if update_kind(update_in(raw) if whole else raw) in ATTRIBUTE_KINDS
-        ]
-        if dropped := len(updates.raws) - len(kept):
+        said = [(raw, update_of(updates.kind, raw)) for raw in updates.raws]
+        kept = [(raw, it) for raw, it in said if update_kind(it) in ATTRIBUTE_KINDS]
+        if dropped := len(said) - len(kept):
             log.info("session %s: %d old updates were dropped", self._session_id, dropped)
         if self.voice is Voice.STALE:
-            return kept
-        for raw in map(update_in, kept) if whole else kept:  # for `differing`
-            kind = update_kind(raw)
+            return [raw for raw, _ in kept]
+        for _, update in kept:  # for `differing`
+            kind = update_kind(update)
             if kind in WHOLE_KINDS:
                 self.repeated = [each for each in self.repeated if update_kind(each) != kind]
             if kind not in CHOSEN_KINDS:
-                self.repeated.append(raw)
+                self.repeated.append(update)
         if self.captured is not None:
-            raws = [*map(update_in, updates.raws)] if whole else updates.raws
-            self._captured_bytes += sum(map(len, raws))
-            self.captured += [raw for raw in raws if update_kind(raw) not in ATTRIBUTE_KINDS]
+            self._captured_bytes += sum(len(it) for _, it in said)
+            self.captured += [it for _, it in said if update_kind(it) not in ATTRIBUTE_KINDS]
             if self._captured_bytes > CAPTURED_BYTES:
                 self.captured = None
         return ()
@@ -223,14 +219,6 @@ def _is_same(one: Setup, other: Setup) -> bool:
     if one is other:
         return True
     return splice(one.params, {"sessionId": None}) == splice(other.params, {"sessionId": None})
-
-
-def update_in(params: bytes) -> bytes:
-    """Return the update in the params of a `session/update`; b"" if none can be read."""
-    try:
-        return members(params).get("update", b"")
-    except InvalidParamsError:
-        return b""
 
 
 def new_session_id(answer: bytes) -> str:

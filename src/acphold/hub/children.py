@@ -17,6 +17,7 @@ import logging
 from collections.abc import Sequence
 
 from acphold.agents import AgentRequest, Updates
+from acphold.agents.runs import update_of, with_update
 from acphold.errors import UnknownSessionError
 from acphold.history.children import (
     DEEPEST,
@@ -31,7 +32,7 @@ from acphold.history.children import (
 )
 from acphold.history.raw_update import encode_text, members, string, update_kind
 from acphold.history.speakers import meta_without_marks, without_marks
-from acphold.hub.agent_session import AgentSession, update_in
+from acphold.hub.agent_session import AgentSession
 from acphold.hub.routes import Child, Routes
 from acphold.hub.session import HubSession
 from acphold.journal import Sessions
@@ -67,19 +68,17 @@ class Children:
     async def look(self, updates: Updates) -> None:
         """Learn the children that these updates announce; the updates themselves do not count."""
         for raw in updates.raws:
-            update = update_in(raw) if updates.kind == "params" else raw
+            update = update_of(updates.kind, raw)
             await self.taken(update, self.find(updates.session_id))
 
     async def told(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
         """Return updates of the session itself, or params with more than them, as clients get
         them."""
-        if kind == "update":
-            return [taken for raw in raws if (taken := await self.taken(raw))]
         told = []
         for raw in raws:
-            update = update_in(raw)
+            update = update_of(kind, raw)
             if (taken := await self.taken(update)) and taken is not update:
-                raw = splice(raw, {"update": taken})
+                raw = with_update(kind, raw, taken)
             if taken or not update:
                 told.append(raw)
         return told
@@ -149,7 +148,7 @@ class Children:
         """Return the entries for what was said in a child."""
         found = []
         for raw in updates.raws:
-            said = update_in(raw) if updates.kind == "params" else raw
+            said = update_of(updates.kind, raw)
             if not (update := await self.taken(said, child)):
                 continue
             if updates.kind == "params":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from acphold.agents import AgentRequest, Notified, Updates
+from acphold.agents.runs import update_of, with_update
 from acphold.errors import (
     HistoryLostError,
     InvalidParamsError,
@@ -23,7 +24,7 @@ from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
 from acphold.history.raw_update import members as members_of
-from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
+from acphold.hub.agent_session import AgentSession, Setup, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_words, title_update
 from acphold.hub.attachment import Attachment, Client
@@ -187,36 +188,31 @@ class Conversation:
                 raws.append(await self.title.wins_over(without_its_title(raw)))
         if log.isEnabledFor(logging.DEBUG):
             self._tell_of_tools(kind, raws)
-        raws = await self.children.told(kind, raws)
+        raws = told = await self.children.told(kind, raws)
         if self.standing.allowed:
-            raws = [self._with_line(kind, raw) for raw in raws]
+            for place, raw in enumerate(told):
+                update = update_of(kind, raw)
+                if (lined := self.standing.with_line(update)) is not update:
+                    told[place] = with_update(kind, raw, lined)
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
             await self.session.publish(kind, raws)
         if self.standing.allowed:
             for raw in raws:
-                await self.standing.look(update_in(raw) if kind == "params" else raw)
+                await self.standing.look(update_of(kind, raw))
         if self.terminals.are_there:
             for raw in raws:
-                self.terminals.see(update_in(raw) if kind == "params" else raw)
+                self.terminals.see(update_of(kind, raw))
         if self.session.attributes is not before:
             await self._publish_if_any(in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
                 await self.title.look()  # a title may also come within whole params
 
-    def _with_line(self, kind: str, raw: bytes) -> bytes:
-        """Return an update of a call with the line that a rule has allowed it, if one did."""
-        if kind != "params":
-            return self.standing.with_line(raw)
-        update = update_in(raw)
-        told = self.standing.with_line(update)
-        return raw if told is update else splice(raw, {"update": told})
-
     def _tell_of_tools(self, kind: str, raws: Sequence[bytes]) -> None:
         """Log which tools begin and end, without their input and output."""
         for raw in raws:
-            update = update_in(raw) if kind == "params" else raw
+            update = update_of(kind, raw)
             if (told := update_kind(update)) in ("tool_call", "tool_call_update"):
                 parts = members_of(update)
                 id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
@@ -240,14 +236,14 @@ class Conversation:
         running = self.turns.running
         author = None if running is None else running.author
         for raw in raws:
-            update = update_in(raw) if kind == "params" else raw
+            update = update_of(kind, raw)
             if update_kind(update) != "user_message_chunk":
                 await self.session.publish(kind, [raw])
                 continue
             own = _own_words_in(update)
             if own is not update:
                 log.info("session %s: its context came back and was dropped", self.id)
-                raw, update = splice(raw, {"update": own}) if kind == "params" else own, own
+                raw, update = with_update(kind, raw, own), own
             if not own:
                 continue
             if self.interjections.is_echo(update) or (

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
+from acphold.agents.runs import update_of
 from acphold.history.attributes import Attributes, fold_settings, fold_update
 from acphold.history.entries import QUEUE, TURN_END
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.history.times import now_ms
-from acphold.hub.agent_session import update_in
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, RowChange
 
@@ -36,7 +36,8 @@ class Publication(Struct, frozen=True):
         if self.is_speech:
             return attributes
         if self.kind in ("update", "params"):
-            for raw in self.raws if self.kind == "update" else map(update_in, self.raws):
+            for item in self.raws:
+                raw = update_of(self.kind, item)
                 if raw.startswith(CHUNK_STARTS):
                     continue
                 if (update := update_kind(raw)) not in ROLES:
