@@ -193,17 +193,17 @@ class Tour(Script):
             return
         if LATE not in self._shown:
             trace = f"{FILE}{os.getpid()}.late"
-            await self._use(await self._terminal(f"{LATE}{trace}"), "release")
+            await self._use(await self.terminal(f"{LATE}{trace}"), "release")
             self._trace, self._released_at = trace, asyncio.get_running_loop().time()
         env = [{"name": "CHECKED_WITH", "value": SET}]
-        shown = await self._terminal(SHOWS, "sh", ARGUMENT, env=env)
+        shown = await self.terminal(SHOWS, "sh", ARGUMENT, env=env)
         await self._use(shown, "wait_for_exit", "output", "release", "output")
         await self._use(
-            await self._terminal(PRINTS_LONG, outputByteLimit=LIMIT),
+            await self.terminal(PRINTS_LONG, outputByteLimit=LIMIT),
             *("wait_for_exit", "output", "release"),
         )
         await self._use(
-            await self._terminal(RUNS_ON), "output", "kill", "wait_for_exit", "output", "release"
+            await self.terminal(RUNS_ON), "output", "kill", "wait_for_exit", "output", "release"
         )
 
     async def _look(self) -> None:
@@ -211,17 +211,9 @@ class Tour(Script):
         if not self._trace:
             return
         await asyncio.sleep(self._released_at + TRACE_SECONDS - asyncio.get_running_loop().time())
-        looking = await self._terminal(f"cat {self._trace}; rm -f {self._trace}")
+        looking = await self.terminal(f"cat {self._trace}; rm -f {self._trace}")
         await self._use(looking, "wait_for_exit", "output", "release")
         self._shown.add(LATE)
-
-    async def _terminal(self, command: str, *args: str, **more: object) -> Json:
-        """Return the terminal that a line for a shell runs in."""
-        params = {"command": "sh", "args": ["-c", command, *args], "cwd": self.kept.cwd, **more}
-        made = await self.ask("terminal/create", params)
-        if not isinstance(made.get("terminalId"), str):
-            raise InVainError("terminal/create was answered without a terminalId")
-        return {"terminalId": made["terminalId"]}
 
     async def _use(self, terminal: Json, *methods: str) -> None:
         for method in methods:

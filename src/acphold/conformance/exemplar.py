@@ -40,9 +40,6 @@ from acphold.rpc.transport import Transport
 from acphold.schema import AGENT_METHODS, Method, decode
 from acphold.tasks import TaskSet
 
-PAGE_SIZE = 10
-"""Sessions on a page of the list."""
-
 ANSWER_SECONDS = 60.0
 """Seconds for a client to answer a question without a person."""
 
@@ -70,6 +67,8 @@ class Exemplar:
 
     script_type = Script
     sign_in_wanted = False
+    page_size = 10
+    """Sessions on a page of the list."""
     connect_seconds = 2.0
     """Seconds for an MCP server to be ready; after that the session goes on without it."""
 
@@ -367,10 +366,14 @@ class Exemplar:
             if self.fits_filter(kept, params.get("cwd"))
         ]
         first = self.first_of(params.get("cursor"))
-        page: Json = {"sessions": found[first : first + PAGE_SIZE]}
-        if len(found) > first + PAGE_SIZE:
-            page["nextCursor"] = f"from-{first + PAGE_SIZE}"
+        last = first + self.page_size
+        page: Json = {"sessions": found[first:last]}
+        if len(found) > last:
+            page["nextCursor"] = self.cursor_at(last)
         return page
+
+    def cursor_at(self, place: int) -> str:
+        return f"from-{place}"
 
     def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         return cwd is None or kept.cwd == cwd

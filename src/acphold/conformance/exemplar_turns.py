@@ -235,14 +235,8 @@ class Script:
 
     async def in_terminal(self, call: str, command: str) -> str:
         """Return a command's output; it is a line for a shell, which a `command` is not."""
-        params = {"command": "sh", "args": ["-c", command], "cwd": self.kept.cwd}
-        made = await self.ask("terminal/create", {**params, "outputByteLimit": 10_000})
-        terminal_id = made.get("terminalId")
-        if not isinstance(terminal_id, str):
-            raise InVainError("terminal/create was answered without a terminalId")
-        shown = [{"type": "terminal", "terminalId": terminal_id}]
-        self.change(call, content=shown)
-        at = {"terminalId": terminal_id}
+        at = await self.terminal(command, outputByteLimit=10_000)
+        self.change(call, content=[{"type": "terminal", **at}])
         try:
             await self.exited(at)
             output = await self.ask("terminal/output", at)
@@ -252,6 +246,14 @@ class Script:
             raise
         await self.ask("terminal/release", at)
         return str(output.get("output", ""))
+
+    async def terminal(self, command: str, *args: str, **more: object) -> Json:
+        """Return the terminal that a line for a shell runs in."""
+        params = {"command": "sh", "args": ["-c", command, *args], "cwd": self.kept.cwd, **more}
+        made = await self.ask("terminal/create", params)
+        if not isinstance(made.get("terminalId"), str):
+            raise InVainError("terminal/create was answered without a terminalId")
+        return {"terminalId": made["terminalId"]}
 
     async def exited(self, at: Json) -> None:
         """Wait until a command ends; end it if the turn is cancelled."""

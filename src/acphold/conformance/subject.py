@@ -28,32 +28,39 @@ if TYPE_CHECKING:
     from acphold.transports.route import Route
 
 
-class RunningAgent(Protocol):
-    """A running agent; `transport` is its stdin and stdout, `stderr` what it wrote there."""
+class RunningAgent:
+    """A running agent; `transport` is its stdin and stdout, `stderr` what it wrote there.
 
-    @property
-    def transport(self) -> Transport: ...
+    By itself it is one of which only the connection is known, and ends.
+    """
 
-    @property
-    def stderr(self) -> StderrLog: ...
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.stderr = StderrLog()
 
     async def hang_up(self) -> None:
         """Close its stdin."""
+        await self.transport.aclose()
 
     async def ended(self, seconds: float) -> str | None:
         """Return how it ended, in words; None if it still runs after so many seconds."""
+        return "the connection is closed"
 
     async def leftovers(self, seconds: float) -> int | None:
         """Return how many of its processes run so many seconds after its end; None if unknown."""
+        return None
 
     def last_words(self) -> str:
         """Return the end of its stderr."""
+        return ""
 
     async def kill(self) -> None:
         """End it as `kill -9` does, without a chance to clean up."""
+        await self.aclose()
 
     async def aclose(self) -> None:
         """End it in any case."""
+        await self.transport.aclose()
 
 
 class Subject(Protocol):
@@ -88,22 +95,16 @@ LOOK_SECONDS = 0.05
 """Seconds between two looks for processes left of a program; each reads /proc."""
 
 
-class _RunningProgram:
-    """See `RunningAgent`."""
-
+class _RunningProgram(RunningAgent):
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.stderr = StderrLog()
         loop = asyncio.get_running_loop()
         self._child = ChildProcess(
             program,
             relay_fd=None,
             on_stderr=lambda data: self.stderr.take(loop.time(), data),
         )
-
-    @property
-    def transport(self) -> Transport:
-        return self._child.transport
+        super().__init__(self._child.transport)
 
     async def hang_up(self) -> None:
         await self._child.transport.hang_up()
@@ -157,20 +158,10 @@ class MemorySubject:
         return _RunningTask(ours, asyncio.create_task(self._serve(theirs), name="agent"))
 
 
-class _RunningTask:
-    """See `RunningAgent`."""
-
+class _RunningTask(RunningAgent):
     def __init__(self, transport: MemoryTransport, task: asyncio.Task[None]) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._task = task
-        self.stderr = StderrLog()
-
-    @property
-    def transport(self) -> Transport:
-        return self._transport
-
-    async def hang_up(self) -> None:
-        await self._transport.aclose()
 
     async def ended(self, seconds: float) -> str | None:
         await asyncio.wait([self._task], timeout=seconds)
@@ -181,18 +172,9 @@ class _RunningTask:
         error = self._task.exception()
         return "exit status 0" if error is None else f"an exception: {error!r}"
 
-    async def leftovers(self, seconds: float) -> int | None:
-        return None
-
-    def last_words(self) -> str:
-        return ""
-
-    async def kill(self) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
         await end(self._task)
-        await self._transport.aclose()
+        await super().aclose()
 
 
 # -- remote ------------------------------------------------------------------------------
@@ -230,32 +212,6 @@ class ServerSubject:
     async def start(self) -> RunningAgent:
         self._dial.forget()
         try:
-            return _RunningConnection(await self._dial())
+            return RunningAgent(await self._dial())
         except AcpholdError as error:
             raise AgentStartError(str(error)) from None
-
-
-class _RunningConnection:
-    """See `RunningAgent`: only the connection ends; the server runs on."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.stderr = StderrLog()
-
-    async def hang_up(self) -> None:
-        await self.transport.aclose()
-
-    async def ended(self, seconds: float) -> str | None:
-        return "the connection is closed"
-
-    async def leftovers(self, seconds: float) -> int | None:
-        return None
-
-    def last_words(self) -> str:
-        return ""
-
-    async def kill(self) -> None:
-        await self.transport.aclose()
-
-    async def aclose(self) -> None:
-        await self.transport.aclose()

@@ -26,9 +26,6 @@ from acphold.schema import Implementation
 WAIT_SECONDS = 0.2
 """Seconds before an answer: who does not wait for it is found."""
 
-PAGE_SIZE = 2
-"""Sessions on a page of the list."""
-
 EARLIER = ("What was said before?", "And before that?")
 """Prompts of sessions that are there already, so that there is something to list and to load."""
 
@@ -58,6 +55,8 @@ OTHER_VERSION = 32_767
 
 class Watcher(Exemplar):
     """The watching agent. `on_turn` is called when a turn is over."""
+
+    page_size = 2
 
     def __init__(
         self,
@@ -114,21 +113,15 @@ class Watcher(Exemplar):
                 self.memory.sessions[f"{EARLIER_ID}{number}"] = kept
         return await super().new_session(params)
 
-    async def list_sessions(self, params: Json) -> Json:
-        cursor = params.get("cursor")
+    def cursor_at(self, place: int) -> str:
+        cursor = secrets.token_urlsafe(9)
+        self._cursors[cursor] = place
+        return cursor
+
+    def first_of(self, cursor: str | None) -> int:
         if cursor is not None and cursor not in self._cursors:
             raise ExemplarError(INVALID_PARAMS, "the cursor is none of ours")
-        first = 0 if cursor is None else self._cursors[cursor]
-        found = [
-            self.listed(session_id, kept)
-            for session_id, kept in reversed(self.memory.sessions.items())
-            if self.fits_filter(kept, params.get("cwd"))
-        ]
-        page: Json = {"sessions": found[first : first + PAGE_SIZE]}
-        if len(found) > first + PAGE_SIZE:
-            page["nextCursor"] = cursor = secrets.token_urlsafe(9)
-            self._cursors[cursor] = first + PAGE_SIZE
-        return page
+        return 0 if cursor is None else self._cursors[cursor]
 
     def listed(self, session_id: str, kept: ExemplarSession) -> Json:
         """Earlier sessions have another folder beside their own each time."""

@@ -267,13 +267,11 @@ NO_SESSION = "the client opened no session"
 )
 def advertised_servers(record: Record, witness: Witness) -> None:
     """MCP servers over HTTP and SSE are named only where the agent advertises them."""
+    can = told_capabilities(record)
     for line in record.calls("client", *SETUPS):
         witness.saw()
-        for server in _servers(line):
-            kind = server.get("type")
-            if kind in ("http", "sse") and not offered(
-                told_capabilities(record), "mcpCapabilities", kind
-            ):
+        for kind in (server.get("type") for server in _servers(line)):
+            if kind in ("http", "sse") and not offered(can, "mcpCapabilities", kind):
                 witness.accuse(f"mcpCapabilities.{kind} was not advertised", line)
 
 
@@ -289,13 +287,11 @@ def _servers(line: WireLine) -> list[Json]:
 )
 def advertised_directories(record: Record, witness: Witness) -> None:
     """Additional folders are named only where the agent advertises them."""
+    can = told_capabilities(record)
     for line in record.calls("client", *SETUPS):
-        witness.saw()
-        advertised = offered(
-            told_capabilities(record), "sessionCapabilities", "additionalDirectories"
-        )
-        if line.params.get("additionalDirectories") and not advertised:
-            witness.accuse("additionalDirectories was not advertised", line)
+        named = line.params.get("additionalDirectories")
+        is_right = not named or offered(can, "sessionCapabilities", "additionalDirectories")
+        witness.check(is_right, "additionalDirectories was not advertised", line)
 
 
 CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
@@ -309,13 +305,12 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 )
 def advertised_content(record: Record, witness: Witness) -> None:
     """Prompts hold images, sounds and files only where the agent advertises them."""
+    can = told_capabilities(record)
     for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
-            if name is not None and not offered(
-                told_capabilities(record), "promptCapabilities", name
-            ):
+            if name is not None and not offered(can, "promptCapabilities", name):
                 witness.accuse(f"promptCapabilities.{name} was not advertised", line)
 
 

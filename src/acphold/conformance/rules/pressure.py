@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
-from acphold.conformance.dialogue import Dialogue, SentRequest
+from acphold.conformance.dialogue import Dialogue
 from acphold.conformance.errands import COUNT, GREET
 from acphold.conformance.record import Record
 from acphold.conformance.rules.json_rpc import unknown_request
@@ -32,18 +31,14 @@ async def unread_answers(stage: Stage) -> None:
     calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(FLOOD)]
     await _paused(dialogue)
     dialogue.go_on_reading()
-    await _all_answered(dialogue, calls)
+    for call in calls:
+        await dialogue.answered(call, 2 * dialogue.timeout)
     await stage.leave(dialogue)
 
 
 async def _paused(dialogue: Dialogue) -> None:
     for _ in range(4):
         await dialogue.hush_briefly()
-
-
-async def _all_answered(dialogue: Dialogue, calls: Sequence[SentRequest]) -> None:
-    for call in calls:
-        await dialogue.answered(call, 2 * dialogue.timeout)
 
 
 @RULES.case("pressure.notifications", EXPECTED, STDIO)

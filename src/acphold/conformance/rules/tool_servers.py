@@ -19,7 +19,7 @@ from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedSession, Stage
-from acphold.conformance.tool_endpoint import ToolEndpoint, served
+from acphold.conformance.tool_endpoint import served
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 from acphold.processes.own_program import own_python
 
@@ -260,7 +260,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         headers = [{"name": "X-Check-Key", "value": KEY}]
         named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
         session = await stage.new_session(dialogue, mcpServers=[named])
-        came = _came(endpoint, path)
+        came = partial(endpoint.came, "initialize", path)
         connected = await _connected(stage, dialogue, session, came, times=1)
         if not connected:
             await stage.given(with_server)  # one that connects none is told so once
@@ -272,10 +272,6 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         for method, where, key in [*endpoint.calls]:
             if where == path and key != KEY:
                 raise Violation(f"{method} came without the header", *session.answer.lines)
-
-
-def _came(endpoint: ToolEndpoint, path: str) -> Callable[[], object]:
-    return lambda: endpoint.came("initialize", path)
 
 
 @RULES.case("mcp.http", MUST, HTTP, "http")
