@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import acphold
 from tests.test_plan import ROWS
@@ -22,15 +21,16 @@ def test_the_table_of_rooms_is_the_plan() -> None:
     assert rows == {room: row for room, row in ROWS.items() if room in rooms}
 
 
-@pytest.mark.parametrize(("file", "name"), [named for named in NAMED if "test_" not in named[0]])
-def test_what_the_page_names_is_in_the_code(file: str, name: str) -> None:
-    assert (SOURCE / file).exists()
-    assert not name or name in defined(SOURCE / file)
+def test_what_the_page_names_is_in_the_code() -> None:
+    named = [(file, name) for file, name in NAMED if "test_" not in file]
+    assert len(named) > 100
+    assert [it for it in named if it[1] not in defined(SOURCE / it[0])] == []
 
 
+@cache
 def defined(file: Path) -> set[str]:
-    """Functions, classes and methods of a module."""
-    names = set()
+    """Functions, classes and methods of a module, and "" for itself."""
+    names = {""}
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
