@@ -7,8 +7,9 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from acphold.journal.stores import open_journal
 from acphold.standing import RuleChange, StandingRule, folders
+from tests.cli.command_line import ACPHOLD, run_here
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
 
@@ -25,11 +27,18 @@ def rules(
     *words: str,
     folder: Path,
     code: int = 0,
-    terminal: int = subprocess.DEVNULL,
+    terminal: int | None = None,
     command: str = "rules",
 ) -> str:
+    """Run the command in this process, or, with a `terminal`, in one of its own."""
+    argv = (command, *words, "--journal", str(journal))
+    if terminal is None:
+        with chdir(folder), ThreadPoolExecutor(1) as beside:  # which has no event loop
+            done = beside.submit(run_here, argv, os.environ.copy()).result()
+        assert done.code == code, done.err
+        return done.all
     run = subprocess.run(
-        [sys.executable, "-m", "acphold", command, *words, "--journal", str(journal)],
+        [*ACPHOLD, *argv],
         cwd=folder,
         stdin=terminal,
         capture_output=True,
@@ -226,7 +235,8 @@ async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     journal.parent.mkdir()
 
     def add() -> str:
-        return rules(journal, "add", "run pytest ...", folder=folder)
+        beside = subprocess.DEVNULL
+        return rules(journal, "add", "run pytest ...", folder=folder, terminal=beside)
 
     session = await asked(journal, folder, ("pytest -q", "reject_once"), first=add)
     [rule] = await kept(journal)
