@@ -366,7 +366,7 @@ def test_an_import_that_is_interrupted_says_what_is_done_and_how_to_go_on(
 import asyncio, sys
 from acphold.cli import import_command, main
 from acphold.imports import intake
-import_command.WORTH_LISTING = 1
+import_command.imports.WORTH_LISTING = 1
 tried = intake.Intake._take
 taken = []
 async def _take(self, *args):

@@ -115,7 +115,7 @@ _SLOW = """
 import asyncio, sys
 from acphold.cli import import_command, main
 from acphold.imports import intake
-import_command.WORTH_LISTING = 1
+import_command.imports.WORTH_LISTING = 1
 async def _take(self, *_):
     print("at work", flush=True)
     await asyncio.sleep(60)

@@ -53,7 +53,7 @@ from acphold.imports import crew
 from acphold.processes.own_program import own_python
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
-crew.WORTH_A_WORKER = import_command.WORTH_LISTING = 1 if beside else 1 << 60
+crew.WORTH_A_WORKER = import_command.imports.WORTH_LISTING = 1 if beside else 1 << 60
 crew._WORKER = "{_SMALL}; " + crew._WORKER
 small = "{_SMALL}; from acphold.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
 index_beside.own_command = lambda *words: own_python("-c", small, *words)
