@@ -478,17 +478,19 @@ def _function(node: ast.ClassDef | Function) -> str:
     arguments = node.args
     if options := _options(node):
         arguments = ast.arguments([], [], None, [], [], None, [])
+        keywords: dict[str, tuple[ast.arg, ast.expr | None]] = {}  # a subclass may change a default
         for kind in reversed([*_kinds(options)]):
             is_keyword_only = any(keyword.arg == "kw_only" for keyword in kind.keywords)
             for field in kind.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     argument = ast.arg(field.target.id, field.annotation)
                     if is_keyword_only:
-                        arguments.kwonlyargs.append(argument)
-                        arguments.kw_defaults.append(field.value)
+                        keywords[argument.arg] = argument, field.value
                     else:
                         arguments.args.append(argument)
                         arguments.defaults += [field.value] if field.value else []
+        arguments.kwonlyargs = [argument for argument, _ in keywords.values()]
+        arguments.kw_defaults = [value for _, value in keywords.values()]
     return _call(f"{start} {node.name}", arguments, node.returns)
 
 

@@ -166,10 +166,12 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The sockets, logs and locks of these tests lie apart from those of whoever runs them."""
+    """The sockets, logs and locks of these tests lie apart from those of whoever runs them; and
+    sessions are in no repository unless a test makes one: its files would be kept."""
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("cwd"))
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         yield folder

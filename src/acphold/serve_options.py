@@ -69,12 +69,12 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     snapshots: Annotated[
         bool | Literal["all"],
         OptionHelp(
-            "experimental: keep the files of a git repository at the beginning and the end of "
-            'each turn, for `acphold fork --files`; `"all"`: of any folder but the home folder',
+            "keep the files of a git repository at the beginning and the end of each turn, for "
+            '`acphold fork --files`; `"all"`: of any folder but the home folder',
             value="true|all",
-            otherwise="false",
+            otherwise="true",
         ),
-    ] = False
+    ] = True
     answer_timeout: Annotated[
         float | None,
         OptionHelp(
@@ -109,8 +109,19 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentOptions(ServeOptions, frozen=True, kw_only=True):
-    """The options of serving an agent of the library."""
+    """The options of serving an agent of the library.
 
+    It reads no settings file, in which a person could switch `snapshots` off: it asks for them.
+    """
+
+    snapshots: Annotated[
+        bool | Literal["all"],
+        OptionHelp(
+            "keep the files of a git repository at the beginning and the end of each turn, for "
+            '`acphold fork --files`; `"all"`: of any folder but the home folder. The settings file '
+            "does not switch it on here"
+        ),
+    ] = False
     mcp_timeout: Annotated[
         float,
         OptionHelp("how long each MCP server of a session may take to start", value="SECONDS"),

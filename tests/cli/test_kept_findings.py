@@ -92,27 +92,27 @@ def test_a_session_says_if_its_files_are_kept_or_why_not(
     assert "files kept, " in kept
     assert "the agent was at work already; 2 files left out" in kept
     assert "files not kept: x" in acphold.run("show", "refused").out
-    assert "files" not in acphold.run("show", "unknown").out.partition("Make it")[0]
-    settings.write_text("[defaults]\nsnapshots = true\n")
-    assert "since `snapshots` was switched on" in acphold.run("show", "unknown").out
+    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "unknown").out
     (tmp_path / "plain").mkdir()
     remember(journal, "plain", *CONVERSATION, cwd=str(tmp_path / "plain"))
     assert "files not kept: its folder is in no git" in acphold.run("show", "plain").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = "all"\n')
-    assert "since `snapshots` was switched on" in acphold.run("show", "plain").out
+    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "plain").out
     remember(journal, "home", *CONVERSATION, cwd="/")
     assert "files not kept: it is your home folder" in acphold.run("show", "home").out
+    settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = false\n')
+    assert "files" not in acphold.run("show", "unknown").out.partition("Make it")[0]
 
 
 def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false(
     acphold: CommandLine, project: Project, settings: Path
 ) -> None:
     told = doctor(acphold)
-    assert "`snapshots = true` in the settings keeps them" in told
+    assert "at the beginning and the end of each turn: for all agents" in told
     assert "1 project, " in told
     assert "work/project: x (1 session)" in told
-    settings.write_text("[defaults]\nsnapshots = true\n")
-    assert "at the beginning and the end of each turn: for all agents" in doctor(acphold)
+    settings.write_text('[agents.x]\ncommand = ["x"]\nsnapshots = false\n')
+    assert "for all agents but x" in doctor(acphold)
     settings.write_text("[defaults]\nsnapshots = false\n")
     assert "`acphold doctor --repair` removes them" in doctor(acphold)
     assert len(list(project.stores)) == 1
@@ -135,10 +135,9 @@ def test_files_that_a_running_process_may_keep_stay(
     assert len(list(project.stores)) == 1
 
 
-def test_a_question_on_the_command_line_keeps_files_as_the_settings_say(
+def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_false(
     acphold: CommandLine, settings: Path, tmp_path: Path
 ) -> None:
-    settings.write_text("[defaults]\nsnapshots = true\n")
     (tmp_path / "work").mkdir()
     project = Project(tmp_path / "work")
     project.git("init", "-q")
@@ -146,7 +145,12 @@ def test_a_question_on_the_command_line_keeps_files_as_the_settings_say(
     done = acphold.run("ask", json.dumps([{"say": "Done."}]), *words)
     assert done.code == 0, done.err
     assert "Files are kept with the conversation" in done.err
+    assert done.out == "Done.\n"
     assert json.loads(acphold.run("list", "--json").out)["files"]["state"] == "whole"
+    settings.write_text("[defaults]\nsnapshots = false\n")
+    assert acphold.run("ask", json.dumps([{"say": "Again."}]), *words).code == 0
+    newest, _ = map(json.loads, acphold.run("list", "--json").out.splitlines())
+    assert newest["files"] is None
 
 
 def test_a_wrong_value_of_the_setting_is_told(acphold: CommandLine, settings: Path) -> None:

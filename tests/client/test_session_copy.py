@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from acphold import CapabilityError, RemoteError
+from acphold.journal.stores import open_journal
 from tests.client.far_agent import FarAgent, in_session
 from tests.client.test_remote_queue import wrapped
+from tests.editor import DEADLINE
 from tests.snapshots.conftest import Project
 
 
+async def until_kept(journal: Path, session_id: str, ends: int) -> None:
+    """Wait until the files were kept at so many ends of turns."""
+    opened = open_journal(journal)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while len(await opened.snapshots.of(session_id)) < ends:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+    finally:
+        await opened.aclose()
+
+
 async def test_a_copy_is_in_a_folder_with_the_files_of_then_and_can_be_opened(
-    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, tmp_path: Path
 ) -> None:
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[defaults]\nsnapshots = true\n")
-    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
     (tmp_path / "work").mkdir()
     project = Project(tmp_path / "work")
     project.git("init", "-q")
@@ -27,6 +38,7 @@ async def test_a_copy_is_in_a_folder_with_the_files_of_then_and_can_be_opened(
         session = await agent.new_session(cwd=project.top)
         await session.prompt(json.dumps([{"say": "Done."}]))
         await session.prompt(json.dumps([{"say": "Done."}]))
+        await until_kept(journal, session.id, 4)
         project.write("a.txt", "now")
         made = await session.fork(before=True, files=True)
         assert made.files is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,14 @@ import pytest
 
 from acphold.errors import WorkspaceError
 from acphold.hub import kept_files, turn_files
+from acphold.hub.forks import Forked
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
+from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
 from acphold.snapshots import comparison, snapshot
 from acphold.snapshots.git import GitError
+from acphold.snapshots.included_files import Included, included
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 from acphold.snapshots.store import SnapshotStore
 from tests.editor import DEADLINE
@@ -49,10 +53,10 @@ async def kept(house: Shared, session: str, number: int) -> list[TurnSnapshot]:
 
 
 async def upkeep(house: Shared) -> None:
-    """Wait until the upkeep that was begun is over."""
-    tidying = house.hub._shared.files._tidying
-    assert tidying is not None
-    await asyncio.wait_for(tidying, DEADLINE)
+    """Wait until the snapshots that were begun are taken, and the upkeep behind them is over."""
+    async with asyncio.timeout(DEADLINE):
+        while begun := [*house.hub._shared.files._taking]:
+            await asyncio.wait(begun)
 
 
 async def names(house: Shared, row: TurnSnapshot) -> set[str]:
@@ -65,7 +69,7 @@ async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(
     journal: Path, project: Project
 ) -> None:
     before = digest(project.top / ".git")
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in (1, 2):
@@ -82,14 +86,17 @@ async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(
     assert digest(project.top / ".git") == before
 
 
-@pytest.mark.parametrize("how", ["off", "no repository", "no git"])
+@pytest.mark.parametrize("how", ["off", "no repository"])
 async def test_where_no_files_are_kept_nothing_is_started(
     journal: Path, project: Project, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "no repository":
         shutil.rmtree(project.top / ".git")
-    if how == "no git":
-        monkeypatch.setenv("PATH", str(project.folder))
+
+    def fails(*_: object) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(ProgramGroup, "run", fails)
     async with shared(journal, snapshots=how != "off") as house:
         client = await house.client()
         session = await client.new(project.top)
@@ -100,6 +107,31 @@ async def test_where_no_files_are_kept_nothing_is_started(
         assert list(await stores_of(house.journal)) == []
         with pytest.raises(FileNotFoundError):
             os.listdir((await stores_of(house.journal)).folder)
+
+
+@pytest.mark.parametrize("how", ["missing", "too old"])
+async def test_without_a_git_that_can_do_it_the_person_is_told_once_and_nothing_else_breaks(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    bin_folder = project.folder / "bin"
+    bin_folder.mkdir()
+    if how == "too old":
+        (bin_folder / "git").write_text("#!/bin/sh\necho 'error: unknown option' >&2\nexit 129\n")
+        (bin_folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin_folder))
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for _ in range(3):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            rows = await kept(house, session, 2)
+        said = "git is not installed" if how == "missing" else "error: unknown option"
+        assert [(row.state, row.reason) for row in rows] == [("refused", said)] * 2
+        told = [line for line in client.lines if b"Files are not kept" in line]
+        assert len(told) == 1
+        assert said.encode() in told[0]
 
 
 async def test_all_folders_are_kept_if_all_are_wanted_and_the_person_is_told_once(
@@ -130,7 +162,7 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
     monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         turn = await house.begun(client, session, "go")
@@ -151,7 +183,7 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
 
 
 async def test_cancelled_and_failed_turns_have_an_end_too(journal: Path, project: Project) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         turn = await house.begun(client, session, "go")
@@ -166,7 +198,7 @@ async def test_what_is_refused_says_why(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(project.top))
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in (1, 2):
@@ -178,6 +210,7 @@ async def test_what_is_refused_says_why(
                 assert [row.state for row in rows] == ["refused"] * 2
                 assert all("home folder" in row.reason for row in rows)
         assert len(rows) == 2  # after two refusals in a row it is left alone
+        assert not [line for line in client.lines if b"Files are not kept" in line]
 
 
 async def test_a_folder_in_which_git_hangs_costs_one_deadline(
@@ -192,7 +225,7 @@ async def test_a_folder_in_which_git_hangs_costs_one_deadline(
         return take(*given, **named)
 
     monkeypatch.setattr(snapshot, "take", counted)
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for _ in range(2):
@@ -214,7 +247,7 @@ async def test_a_hundred_thousand_new_files_do_not_hold_a_prompt(
         (project.top / f"new{number}").mkdir()
         for name in range(200):
             os.close(os.open(project.top / f"new{number}" / str(name), os.O_CREAT))
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         files = house.hub.held(session).turns._files
@@ -228,7 +261,7 @@ async def test_a_hundred_thousand_new_files_do_not_hold_a_prompt(
 async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
     journal: Path, project: Project, tmp_path: Path
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         (project.top / "sub").mkdir()
         session = await client.new(project.top / "sub")
@@ -258,10 +291,61 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
         assert await house.journal.count() == count
 
 
+@pytest.mark.parametrize("when", ["copied", "failed", "cancelled"])
+async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
+    journal: Path, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    project.write(".gitignore", "*.local\n/out\n")
+    project.write(".worktreeinclude", "*.local\n/out\n")
+    project.write("a.local")
+    project.write("out/deep/b")
+    (tmp_path / "empty").mkdir()
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        await kept(house, session, 2)
+        row = await house.journal.session(session)
+        is_over, seen = threading.Event(), list[str]()
+        real = included
+
+        def slow(*given: Any) -> Included:
+            done = real(*given)
+            seen.extend(os.listdir(tmp_path / "empty"))
+            is_over.wait(DEADLINE)
+            return done
+
+        async def fails(*_: object, **__: object) -> Forked:
+            raise WorkspaceError("no space left")
+
+        if when == "cancelled":
+            monkeypatch.setattr(kept_files, "included", slow)
+        elif when == "failed":
+            monkeypatch.setattr(kept_files, "fork", fails)
+        forking = asyncio.create_task(
+            fork_with_files(house.journal, row, str(tmp_path / "empty"), include=True)
+        )
+        if when == "cancelled":
+            async with asyncio.timeout(DEADLINE):
+                while not seen:  # noqa: ASYNC110 - a thread
+                    await asyncio.sleep(0.01)
+            assert {"a.local", "out", "a.txt"} <= {*seen}
+            forking.cancel()
+            asyncio.get_running_loop().call_soon(is_over.set)
+        await asyncio.wait([forking])
+        if when == "copied":
+            assert (tmp_path / "empty" / "out" / "deep" / "b").exists()
+        else:
+            assert os.listdir(tmp_path / "empty") == []
+            assert "empty" not in project.git("worktree", "list")
+
+
 async def test_a_client_has_a_session_copied_with_its_files(
     journal: Path, project: Project, tmp_path: Path
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in (1, 2):
@@ -296,7 +380,7 @@ MARKER = b"only-in-the-files-of-a-deleted-session"
 async def test_deleting_a_session_removes_its_files_from_the_disk(
     journal: Path, project: Project
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         sessions = [await client.new(project.top) for _ in range(2)]
         for session, text in zip(sessions, (MARKER, b"kept"), strict=True):
@@ -321,7 +405,7 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
 async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in range(4):
@@ -350,7 +434,7 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
 async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
     journal: Path, project: Project
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         turn = await house.begun(client, session, "go")
@@ -374,7 +458,7 @@ async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
 async def test_upkeep_that_fails_drops_no_snapshot(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in (1, 2):
@@ -382,6 +466,7 @@ async def test_upkeep_that_fails_drops_no_snapshot(
             await house.agent.end(session)
             await turn
             rows = await kept(house, session, number * 2)
+        await upkeep(house)
 
         def fails(*_: object, **__: object) -> None:
             raise GitError("no space left")
@@ -401,7 +486,7 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(kept_files, "tidy", fails)
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         await house.hub.delete(session)
@@ -416,7 +501,7 @@ async def test_a_turn_does_not_wait_for_upkeep(
         await is_over.wait()
 
     monkeypatch.setattr(kept_files, "tidy", slow)
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         for number in (1, 2):
@@ -431,7 +516,7 @@ async def test_a_turn_does_not_wait_for_upkeep(
 async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         folder = Path((await stores_of(house.journal)).folder)
@@ -450,7 +535,7 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
 
 async def test_a_branch_with_any_name_is_kept(journal: Path, project: Project) -> None:
     project.git("symbolic-ref", "HEAD", os.fsdecode(b"refs/heads/caf\xe9"))
-    async with shared(journal, snapshots=True) as house:
+    async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         turn = await house.begun(client, session, "go")

@@ -39,15 +39,13 @@ async def acphold(place: Place, home: dict[str, str], *words: str) -> str:
 async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_them(
     agent: RealAgent, place: Place, model: ModelEndpoint, tmp_path: Path
 ) -> None:
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[defaults]\nsnapshots = true\n")
     project = Project(place.work)
     project.top = place.work
     project.git("init", "-q")
     project.write("a.txt", "first\n")
     project.write("edit", "#!/bin/sh\necho again >> a.txt\necho made > made.txt\n").chmod(0o755)
     project.commit()
-    env = {**agent.prepare(place.home, model.url), "ACPHOLD_SETTINGS": str(settings)}
+    env = agent.prepare(place.home, model.url)
     async with place.client(place.wrapped(agent.command()), **env) as client:
         await client.call("initialize", introduction())
         session = str((await client.call("session/new", opening(place.work)))["sessionId"])

@@ -6,8 +6,11 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from acphold.snapshots.comparison import reading
 from acphold.snapshots.snapshot import SnapshotBounds
+from acphold.snapshots.store import SnapshotStore, Stores
 
 from .conftest import Project, changes, files, is_there, patch
 
@@ -86,6 +89,23 @@ def test_a_store_that_was_removed_is_made_anew(project: Project) -> None:
     again = project.take()
     assert again.store != taken.store
     assert project.names(again) == {"a.txt", "folder/b.txt"}
+
+
+def test_a_store_that_the_upkeep_removes_in_this_moment_is_made_anew(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, made = Stores.of, []
+
+    def removed_at_once(stores: Stores, top: str, deadline: float) -> SnapshotStore:
+        made.append(of(stores, top, deadline))
+        if len(made) == 1:
+            made[0].remove(deadline)
+        return made[-1]
+
+    monkeypatch.setattr(Stores, "of", removed_at_once)
+    taken = project.take()
+    assert (len(made), [store.id for store in project.stores]) == (2, [taken.store])
+    assert "a.txt" in project.names(taken)
 
 
 def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:

@@ -111,7 +111,7 @@ class _OfAgent(Struct):
     journal: str | None = None
     start_timeout: float = 60.0
     max_message: int = MAX_MESSAGE
-    snapshots: bool | Literal["all"] = False
+    snapshots: bool | Literal["all"] = True
 
 
 def question_of(

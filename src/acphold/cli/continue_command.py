@@ -47,10 +47,9 @@ def continue_there(
     """Continue a conversation on another machine.
 
     The conversation goes there over ssh, and with it the files as they were at the end of its last
-    turn, if they were kept (`snapshots = true` in the settings). They are put into a new work tree
-    beside a clone of the repository there. acphold finds the clone among the folders of its
-    sessions, by the first commit of the project or its remotes, or you name it with --cwd. Nothing
-    in an existing folder is changed.
+    turn, if they were kept. They are put into a new work tree beside a clone of the repository
+    there. acphold finds the clone among the folders of its sessions, by the first commit of the
+    project or its remotes, or you name it with --cwd. Nothing in an existing folder is changed.
 
     From then on the session belongs to that machine. Here the list marks it, you can still read it,
     and you can continue only a copy (`acphold fork`). `acphold resume --from HOST ID` brings it

@@ -58,8 +58,8 @@ def diff(
 ) -> int:
     """Show what changed in files during a session, as a patch.
 
-    If its files were kept (`snapshots = true` in the settings), the patch has every change between
-    the first snapshot and the last one. A line above each file says in which turns the agent showed
+    If its files were kept, as they are in a git repository, the patch has every change between the
+    first snapshot and the last one. A line above each file says in which turns the agent showed
     that change, in which something else made it (a command, you, or another session), and what
     changed between two turns. --by-turn prints a patch for each of these. Paths are relative to the
     top of the repository. Late and missing snapshots, files that were left out and other sessions

@@ -37,8 +37,8 @@ def parser() -> Parser:
     made.add_value(
         "--files",
         "FOLDER",
-        "experimental: put the files of that moment into this new folder, or one beside the "
-        "project, for the new session",
+        "put the files of that moment into this new folder, or one beside the project, for the new "
+        "session",
         nargs="?",
         const=BESIDE,
     )
@@ -87,12 +87,13 @@ def fork(
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
-    Experimental: --files also copies the files as they were at the end of that turn, or with
-    --before at its beginning, changes by commands included: into a new work tree of the repository,
-    beside the project or in FOLDER, and the new session is in it. That needs `snapshots = true` in
-    the settings when the turn ran. Ignored files, such as node_modules, and untracked ones that may
-    hold a secret are not in it; --include copies those that the project's `.worktreeinclude` names,
-    as they are now. It is no backup and no undo: your own files stay as they are.
+    --files also copies the files as they were at the end of that turn, or with --before at its
+    beginning, changes by commands included: into a new work tree of the repository, beside the
+    project or in FOLDER, and the new session is in it. That needs a git repository, whose files are
+    kept unless the settings have `snapshots = false`. Ignored files, such as node_modules, and
+    untracked ones that may hold a secret are not in it; --include copies those that the project's
+    `.worktreeinclude` names, as they are now. It is no backup and no undo: your own files stay as
+    they are.
 
     In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """

@@ -1,16 +1,10 @@
-"""Lines of `doctor` and `show` about files that are kept with conversations.
-
-on      the settings file has `snapshots` true or "all" for some agent
-off     [defaults] has false, and no agent true: `doctor --repair` removes what was kept earlier
-unset   nothing is said for all agents: nothing is kept, and nothing is removed
-"""
+"""Lines of `doctor` and `show` about files that are kept with conversations."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections import Counter
-from typing import Literal, TypeAlias
 
 from acphold.cli.findings import Diagnosis
 from acphold.cli.journals import opened_if_any
@@ -26,8 +20,6 @@ from acphold.snapshots.git import program
 from acphold.snapshots.snapshot import is_too_high
 from acphold.snapshots.store import Stores
 
-SnapshotSetting: TypeAlias = Literal["on", "off", "unset"]
-
 SECONDS = 20.0
 """Seconds that a command waits for files to be removed from the disk."""
 
@@ -37,13 +29,13 @@ REFUSALS = 3
 """Reasons for missing snapshots that are named."""
 
 
-def wanted() -> SnapshotSetting:
-    """Return the setting of the file; see the module."""
+def _is_off() -> bool:
+    """True if the settings file has `snapshots` false for all agents; for a broken file, which
+    `doctor` reports, False: nothing is removed because of it."""
     try:
-        values = snapshot_settings()
-    except SettingsError:  # `doctor` reports it; nothing is removed because of a broken file
-        return "unset"
-    return "on" if any(values.values()) else "off" if "" in values else "unset"
+        return not any(snapshot_settings().values())
+    except SettingsError:
+        return False
 
 
 async def removed_from_disk(journal: Journal) -> None:
@@ -57,7 +49,7 @@ async def removed_from_disk(journal: Journal) -> None:
 
 
 async def files_of(journal: Journal, row: SessionRow) -> list[str]:
-    """Return a line on the files of a session; none if files were never kept, nor are now."""
+    """Return a line on the files of a session; none if its agent is to keep none, and has not."""
     one = (await journal.snapshots.newest([row.session_id])).get(row.session_id)
     if one is not None:
         return [on_one_line(said_of(one))]
@@ -67,7 +59,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
         return []
     its = next(
         (values[name] for name in values if name and row.agent in agent_keys(name)),
-        values.get("", False),
+        values[""],
     )
     if not its:
         return []
@@ -77,9 +69,9 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     elif is_too_high(row.cwd if checkout is None else checkout.top):
         why = "it is your home folder, or above it"
     elif checkout is None and its != "all":
-        why = 'its folder is in no git repository, and `snapshots` is not "all"'
+        why = "its folder is in no git repository"
     else:
-        why = "no turn has run since `snapshots` was switched on"
+        why = "none of its turns ran with `snapshots` on"
     return [f"files not kept: {why}"]
 
 
@@ -103,11 +95,11 @@ def checked_files(location: str | None) -> list[Diagnosis]:
 
 
 async def _checked(location: str | None) -> list[Diagnosis]:
-    setting = wanted()
-    findings = [_setting(setting)]
-    if setting == "on" and program() is None:
-        what = "git is not on PATH: no files are kept"
-        findings.append(Diagnosis(what, "install git"))
+    is_off = _is_off()
+    findings = [Diagnosis(_setting())]
+    if not is_off and program() is None:
+        what = "git is not on PATH: no files are kept until you install it"
+        findings.append(Diagnosis(what, is_past=True))
     try:
         async with opened_if_any(location) as journal:
             if journal is None:
@@ -116,38 +108,32 @@ async def _checked(location: str | None) -> list[Diagnosis]:
             rows = await journal.snapshots.named()
     except AcpholdError:  # reported with the journal
         return findings
-    return [*findings, *_kept(stores, rows, setting), *_refused(rows)]
+    return [*findings, *_kept(stores, rows, is_off=is_off), *_refused(rows)]
 
 
-def _setting(setting: SnapshotSetting) -> Diagnosis:
-    match setting:
-        case "on":
-            values = snapshot_settings()
-            names = ", ".join(name for name in values if name and values[name])
-            without = ", ".join(name for name in values if name and not values[name])
-            if values.get(""):
-                names = f"for all agents{without and f' but {without}'}"
-            text = f"kept at the beginning and the end of each turn: {on_one_line(names)}"
-        case "off":
-            text = "not kept: `snapshots` is false in the settings"
-        case _:
-            text = "not kept; `snapshots = true` in the settings keeps them (experimental)"
-    return Diagnosis(text)
+def _setting() -> str:
+    try:
+        values = snapshot_settings()
+    except SettingsError as error:
+        return visible(f"not known: {error}")
+    if not any(values.values()):
+        return "not kept: `snapshots` is false in the settings"
+    names = ", ".join(name for name in values if name and values[name])
+    if values[""]:
+        without = ", ".join(name for name in values if name and not values[name])
+        names = f"for all agents{without and f' but {without}'}"
+    return on_one_line(f"kept at the beginning and the end of each turn: {names}")
 
 
-def _kept(
-    stores: Stores, rows: list[tuple[str, TurnSnapshot]], setting: SnapshotSetting
-) -> list[Diagnosis]:
+def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool) -> list[Diagnosis]:
     here = {store.id: store for store in stores}
     findings = []
     if here:
         total = size(sum(store.size() for store in here.values()))
         text = f"{folder(stores.folder)}: {counted(len(here), 'project')}, {total}"
-        if setting == "off":
+        if is_off:
             text += "; `acphold doctor --repair` removes them"
-        elif setting == "unset":
-            text += "; `snapshots = false` and `acphold doctor --repair` remove them"
-        findings.append(Diagnosis(text, is_past=setting != "on"))
+        findings.append(Diagnosis(text, is_past=is_off))
     for other in relatives(stores):
         text = (
             f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in; "
@@ -174,7 +160,7 @@ def _refused(rows: list[tuple[str, TurnSnapshot]]) -> list[Diagnosis]:
 def removed_files(location: str | None) -> list[Diagnosis]:
     """Remove all files that are kept, if the settings say that none are to be, and none were in the
     last day: a process that still runs may have another setting."""
-    return asyncio.run(_removed(location)) if wanted() == "off" else []
+    return asyncio.run(_removed(location)) if _is_off() else []
 
 
 async def _removed(location: str | None) -> list[Diagnosis]:

@@ -339,12 +339,12 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
 def snapshot_settings() -> dict[str, object]:
     """Return the values of `snapshots` in the file: by agent, and as "" that for all others.
 
-    Agents without one have that of all. Raises SettingsError.
+    Agents without one have that of all, by default True. Raises SettingsError.
     """
     path = settings_path()
     settings = read_settings(path) or {}
     tables = {"": table_of(settings, "defaults", path), **table_of(settings, "agents", path)}
-    return {
+    return {"": True} | {
         name: table["snapshots"]
         for name, table in tables.items()
         if isinstance(table, dict) and "snapshots" in table

@@ -75,9 +75,9 @@ def parser() -> Parser:
 def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | None) -> int:
     """Say which prompt a line or a commit came from.
 
-    That needs sessions whose files were kept: `snapshots = true` in the settings. A line is found
-    by its content in the snapshots of this repository, in all work trees and sessions; rebases,
-    squashes and copies of a commit do not matter, and dates are ignored.
+    That needs sessions whose files were kept. A line is found by its content in the snapshots of
+    this repository, in all work trees and sessions; rebases, squashes and copies of a commit do not
+    matter, and dates are ignored.
 
     "shown by the agent": the agent showed an edit that has the line; you see the prompt, the
     session, the agent, and the answer to the question about that edit. "new in this turn, but not

@@ -151,6 +151,7 @@ async def connect(
                 journal=journal,
                 cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
                 max_message=max_message,
+                snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
             )
             endpoint = DurableEndpoint(program, served, name=name, start_timeout=start_timeout)
     async with connected_to(endpoint, **options) as agent:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import PurePath
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, NothingSaidError, WorkspaceError
 from acphold.history.times import now_ms
@@ -194,7 +195,8 @@ async def snapshot_at(
     rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == edge]
     if not rows:
         raise WorkspaceError(
-            "no files were kept with this session: that needs `snapshots = true` and a repository"
+            "no files were kept with this session: that needs a git repository, and `snapshots` "
+            "that is not switched off in the settings"
         )
     spans = await turn_spans(history(journal, row.session_id))
     if at is not None:
@@ -211,7 +213,7 @@ async def snapshot_at(
     reason = (
         rows[0].reason
         if rows
-        else "it ran without `snapshots = true`, ended just now, or its files were dropped"
+        else "it ran with `snapshots` off, ended just now, or its files were dropped"
     )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 
@@ -230,15 +232,25 @@ class KeptTurn(Struct):
     after: bool = False
 
 
-async def kept_turns(journal: Journal, row: SessionRow) -> list[KeptTurn]:
-    """The turns of a session with snapshots, oldest first; a refused one has neither end."""
+class KeptTurns(Struct):
+    """The turns of a session with snapshots, oldest first; a refused one has neither end. `include`
+    is True if the project names ignored files that `fork_with_files` may copy, too."""
+
+    turns: list[KeptTurn]
+    include: bool = False
+
+
+async def kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
+    """See `KeptTurns`; looks at the disk for a moment."""
     found: dict[int, KeptTurn] = {}
+    roots = set[str]()
     for one in await journal.snapshots.of(row.session_id):
         turn = found.setdefault(one.turn, KeptTurn(one.turn))
         if _has_folder(one, row):
             turn.before |= one.edge == "begin"
             turn.after |= one.edge == "end"
-    return [*found.values()]
+            roots.add(one.root)
+    return KeptTurns([*found.values()], any(map(has_list, roots)))
 
 
 class KeptThere(Struct, frozen=True):
@@ -294,7 +306,15 @@ async def fork_with_files(
                     raise
         if not include:
             return laid, Included(is_possible=has_list(one.root))
-        return laid, included(store, one.root, laid.folder, {path for path, _ in one.left_out})
+        placed = [*laid.placed]
+        left_out = {path for path, _ in one.left_out}
+        try:
+            more = included(store, one.root, laid.folder, left_out, placed, checkpoint)
+            checkpoint()
+        except BaseException:
+            unlay(replace(laid, placed=tuple(placed)), one.root)
+            raise
+        return replace(laid, placed=tuple(placed)), more
 
     laid, more = await Threads(1).run(work)
     try:

@@ -6,7 +6,8 @@
             the agent before it is taken
 
 Only for folders in git repositories, unless all folders are wanted. The row is written once the
-files are in the store. The first time in a project, a notice says so.
+files are in the store. The first time in a project, a notice says so; another one says when a
+folder is left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from acphold.errors import AcpholdError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import notice
+from acphold.hub.session import HubSession
 from acphold.journal import Journal
 from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.tasks import TaskSet
@@ -35,8 +37,6 @@ if TYPE_CHECKING:  # late below: an editor waits for the start, and most session
 
 Edge: TypeAlias = Literal["begin", "end"]
 
-Tell: TypeAlias = Callable[[list[bytes]], Awaitable[object]]
-
 log = logging.getLogger(__name__)
 
 KEPT = "Files are kept with the conversation"
@@ -44,6 +44,12 @@ KEPT_HOW = (
     "From now on, the files in {} are kept at the beginning and the end of each turn, in {}. "
     "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
     "settings ends this."
+)
+
+NOT_KEPT = "Files are not kept with the conversation"
+NOT_KEPT_HOW = (
+    "{}: {}. acphold tries again once it is restarted; `snapshots = false` in the settings ends "
+    "this, for all agents or for one."
 )
 
 HOLD_SECONDS = 0.3
@@ -77,10 +83,7 @@ class FileKeeper:
         if not self._wanted:
             return []
         from acphold.snapshots.checkouts import Checkout, checkout_of
-        from acphold.snapshots.git import program
 
-        if program() is None:
-            return []
         found = {
             checkout.top: checkout
             for folder in folders
@@ -114,16 +117,15 @@ class FileKeeper:
 
     async def take(
         self,
-        session_id: str,
+        session: HubSession,
         turn: int,
         edge: Edge,
         roots: list[Checkout],
         since: float,
         is_late: Callable[[], bool],
-        tell: Tell,
     ) -> None:
         """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
-        true once the agent is at work behind it. `tell` shows the person a notice."""
+        true once the agent is at work behind it."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
@@ -131,7 +133,7 @@ class FileKeeper:
             stores = await stores_of(self._journal)
             file = self._journal.file
             own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
-            rows = []
+            rows, untaken = [], []
             is_full = False
             for root in roots:
                 at = now_ms()
@@ -144,9 +146,11 @@ class FileKeeper:
                 taken = await self._threads.run(work)
                 seconds = time.monotonic() - since
                 rows.append(self._row(turn, edge, root, at, taken, seconds, is_late=is_late()))
-                is_full |= isinstance(taken, NotTaken) and taken.cause == "full"
-            before = await self._journal.snapshots.newest([session_id])
-            last = before.get(session_id)
+                if isinstance(taken, NotTaken):
+                    is_full |= taken.cause == "full"
+                    if taken.cause != "home" and self._failures[root.top] == FAILURES:
+                        untaken.append(rows[-1])
+            last = (await self._journal.snapshots.newest([session.id])).get(session.id)
             if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
                 # The process ended in that turn, before it could take the end.
                 rows += [
@@ -154,18 +158,21 @@ class FileKeeper:
                     for row in rows
                     if row.is_kept
                 ]
-            await self._journal.snapshots.keep(session_id, rows)
+            await self._journal.snapshots.keep(session.id, rows)
+            told = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in untaken]
             for row in rows:
                 if row.is_kept and (store := stores.find(row.store)) is not None:
                     store.was_named(row.tree)
-                    if store.is_news():
-                        await tell([notice(KEPT, KEPT_HOW.format(row.root, stores.folder))])
+                    if len(session.attachments) and store.is_news():
+                        told.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
+            if told:
+                await session.publish("update", told)
             if is_full or (edge == "end" and is_due(stores)):
                 self.tidy()
         except (AcpholdError, OSError) as exc:
-            log.warning("session %s: its files were not kept: %s", session_id, exc)
+            log.warning("session %s: its files were not kept: %s", session.id, exc)
         except Exception:
-            log.exception("session %s: its files were not kept", session_id)
+            log.exception("session %s: its files were not kept", session.id)
 
     def _row(
         self,
@@ -192,8 +199,8 @@ class FileKeeper:
         if isinstance(taken, NotTaken):
             if taken.cause == "slow":  # that has cost a minute: once is enough
                 self._slow[root.top] = taken
-                self._failures[root.top] = FAILURES - 1
-            if taken.cause in ("folder", "slow"):
+                self._failures[root.top] = max(self._failures[root.top], FAILURES - 1)
+            if taken.cause in ("folder", "home", "slow"):
                 self._failures[root.top] += 1
                 if self._failures[root.top] == FAILURES:
                     log.warning("the files in %s are not kept any more: %s", top, taken.reason)
@@ -219,10 +226,9 @@ class FileKeeper:
 class TurnFiles:
     """The files of one session, whose turns run one after the other."""
 
-    def __init__(self, keeper: FileKeeper, session_id: str, tell: Tell) -> None:
+    def __init__(self, keeper: FileKeeper, session: HubSession) -> None:
         self._keeper = keeper
-        self._session_id = session_id
-        self._tell = tell
+        self._session = session
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
         self._at_work = -1  # the turn that the agent has got last
@@ -255,6 +261,6 @@ class TurnFiles:
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            await self._keeper.take(self._session_id, turn, edge, roots, since, is_late, self._tell)
+            await self._keeper.take(self._session, turn, edge, roots, since, is_late)
 
         self._last = self._keeper.start(work())

@@ -121,7 +121,7 @@ class Turns:
         shared: SharedParts,
     ) -> None:
         self._session = session
-        self._files = TurnFiles(shared.files, session.id, partial(session.publish, "update"))
+        self._files = TurnFiles(shared.files, session)
         self._release = shared.release
         self._alerts = alerts
         self._side = side

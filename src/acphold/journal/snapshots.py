@@ -59,7 +59,8 @@ class Snapshots(Protocol):
     """The snapshots of all sessions. Deleting a session deletes its rows."""
 
     async def keep(self, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
-        """Add snapshots of a session, replacing those of the same turn, edge and root.
+        """Add snapshots of a session, replacing those of the same turn, edge and root. Its row
+        counts as changed.
 
         Raises UnknownSessionError.
         """

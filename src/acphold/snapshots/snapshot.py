@@ -19,7 +19,7 @@ import shutil
 import stat
 import time
 from collections.abc import Collection, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -71,7 +71,7 @@ class SnapshotBounds(Struct, frozen=True):
 BOUNDS = SnapshotBounds()
 
 
-Cause: TypeAlias = Literal["folder", "slow", "full", "passing"]
+Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing"]
 
 
 class LeftOut(Struct, frozen=True):
@@ -97,8 +97,9 @@ class Taken(Struct, frozen=True):
 
 
 class NotTaken(Struct, frozen=True):
-    """No snapshot, and why. The cause is the "folder" and what is in it, a folder so "slow" that
-    git did not end, a "full" store, or something that passes."""
+    """No snapshot, and why. The cause is the "folder", with what is in it and without a git that
+    can take it, one that is "home" or above it, one so "slow" that git did not end, a "full" store,
+    or something that passes."""
 
     reason: str
     cause: Cause = "passing"
@@ -138,18 +139,22 @@ def take(
     our own, which are never in it. `gently`, git leaves the processors to others.
     """
     if program() is None:
-        return NotTaken("git is not installed")
+        return NotTaken("git is not installed", "folder")
     if is_too_high(checkout.top):
-        return NotTaken("the home folder, and what is above it, is not kept", "folder")
+        return NotTaken("the home folder, and what is above it, is not kept", "home")
     deadline = time.monotonic() + SECONDS if deadline is None else deadline
     try:
-        store = stores.of(checkout.common or checkout.top, deadline)
-        root = store.root(checkout.top)
-        with (
-            locked(os.path.join(root, "lock"), deadline),
-            store.used(deadline),
-            ProgramGroup(deadline, niceness=NICENESS if gently else 0) as group,
-        ):
+        with ExitStack() as held:
+            is_used = False
+            while not is_used:
+                store = stores.of(checkout.common or checkout.top, deadline)
+                with suppress(FileNotFoundError):  # the upkeep has removed it in this moment
+                    held.enter_context(store.used(deadline))
+                    is_used = True
+            root = store.root(checkout.top)
+            held.enter_context(locked(os.path.join(root, "lock"), deadline))
+            group = ProgramGroup(deadline, niceness=NICENESS if gently else 0)
+            held.enter_context(group)
             own = (stores.folder, *spared)
             return _Taking(store, root, checkout, bounds, group, own).take()
     except TimeoutError as error:

@@ -29,6 +29,7 @@ class PostgresqlTables(Tables):
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
+    TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
 
     def __init__(self, line: Line) -> None:
         self._line = line

@@ -18,7 +18,7 @@ _ORDER: Final = "turn, is_end, root"
 
 def keep(tables: Tables, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
     """Like `Snapshots.keep`."""
-    key = tables.key_of(session_id)
+    key = tables.tell(session_id)
     drop(tables, session_id, taken)
     tables.executemany(
         f"INSERT INTO acphold.snapshots ({tables.KEY}, {_ORDER}, facts)"

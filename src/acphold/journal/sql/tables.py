@@ -97,6 +97,9 @@ class Tables(ABC):
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
+    TOLD: ClassVar[str]
+    """Marks the row of the session with this key as changed."""
+
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Found:
         """Execute a statement."""
@@ -178,12 +181,9 @@ class Tables(ABC):
         if row is None:
             raise self.lost(lease)
 
-    def tell(self, session_id: str) -> None:
-        """Mark the row of a session as changed, for followers of the list; raises
+    def tell(self, session_id: str) -> Key:
+        """Mark the row of a session as changed, for followers of the list; return its key. Raises
         UnknownSessionError."""
         key = self.key_of(session_id)
-        if self.CHANGED:
-            self.execute(
-                f"UPDATE acphold.sessions SET {', '.join(self.CHANGED)} WHERE {self.OWN_KEY} = %s",
-                (key,),
-            )
+        self.execute(self.TOLD, (key,))
+        return key

@@ -33,6 +33,10 @@ class SqliteTables(Tables):
         f"LEFT JOIN segments ON segments.key = {session_rows.LAST_KEY.format('links.session')}"
     )
     SEGMENT = segments.COLUMNS
+    TOLD = (
+        "INSERT OR REPLACE INTO changes SELECT session_id,"
+        f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
+    )
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
@@ -33,6 +35,11 @@ async def snapshots_are_kept_in_order_and_taken_again_in_place(
     assert await journal.snapshots.named() == [*(("s1", one) for one in kept), ("s2", END)]
     with raises(UnknownSessionError):
         await journal.snapshots.keep("none", [END])
+    seen = (await journal.changes(None)).last
+    await journal.snapshots.keep("s2", [NEXT])
+    # A store may report it only when everything that began earlier is over.
+    while "s2" not in (await journal.changes(seen)).session_ids:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 @promised
