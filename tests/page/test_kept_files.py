@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     settings = folder / "settings.toml"
     command = json.dumps([*scripted_agent()])
-    settings.write_text(f"[agents.scripted]\ncommand = {command}\nsnapshots = true\n")
+    settings.write_text(f"[agents.scripted]\ncommand = {command}\n")
     with serving(folder, agent=(), variables={"ACPHOLD_SETTINGS": str(settings)}) as found:
         yield found
 
@@ -74,6 +74,7 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
     project = Project(tmp_path / "work")
     project.git("init", "-q")
     project.write(".gitignore", "seen*\n")
+    project.write(".worktreeinclude", "seen*\n")
     project.write("a.txt", "one")
     session = await agent.new_session(cwd=project.top)
     await session.prompt(steps({"say": "First."}))
@@ -94,19 +95,23 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
         await page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog")
         await expect(dialog).to_contain_text("Ignored files are not copied")
+        if before:
+            await dialog.get_by_role("checkbox", name="Copy those that").press("Space")
         assert await violations(page) == []
         await dialog.get_by_role("button", name=name).press("Enter")
-        await expect(dialog).to_contain_text("Not in it: ignored files.")
+        included = "Copied as they are now: 1 ignored file. Not in it: other ignored files."
+        await expect(dialog).to_contain_text(included if before else "Not in it: ignored files.")
         assert await violations(page) == []
         copy = Path(await dialog.locator("code").inner_text())
         assert copy.parent == project.top.parent
-        assert ((copy / "a.txt").read_text(), (copy / "seen").exists()) == (words, False)
+        assert ((copy / "a.txt").read_text(), (copy / "seen").exists()) == (words, before)
         await expect(dialog.get_by_role("button")).to_be_focused()
         await page.keyboard.press("Enter")
         await page.wait_for_url(lambda url: session.id not in url)
         await expect(page.locator(".bar .name p")).to_contain_text(copy.name)
         await expect(page.locator(".said", has_text="First.")).to_be_visible()
         await expect(page.locator(".said", has_text="Second.")).to_have_count(0 if before else 1)
+        await expect(page.locator(".composer textarea")).to_have_value(work if before else "")
         await opened(page, session.id)
     # Before the first prompt there is no conversation, and by Escape nothing is made.
     await first.get_by_role("button", name="Continue from here").click()

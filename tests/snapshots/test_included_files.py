@@ -24,7 +24,7 @@ def project(project: Project) -> Project:
 def copied(project: Project) -> Included:
     taken = project.take()
     laid = project.lay(taken)
-    return included(project.store(taken), str(project.top), laid.folder, ())
+    return included(project.store(taken), str(project.top), laid.folder, (), [])
 
 
 def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project) -> None:
@@ -35,11 +35,11 @@ def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project
     project.write("new.txt")
     (project.top / "a.txt").write_text("of today")
     (laid / "out").mkdir()
-    done = included(project.store(taken), str(project.top), str(laid), ())
+    done = included(project.store(taken), str(project.top), str(laid), (), [])
     assert done == Included(("a.local", "out/deep/file"), 2)
     assert (laid / "a.local").stat().st_mode & 0o777 == 0o750
     assert (laid / "a.txt").read_text() == "first\n"
-    assert included(project.store(taken), str(project.top), str(laid), ()).count == 0
+    assert included(project.store(taken), str(project.top), str(laid), (), []).count == 0
 
 
 def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
     (project.top / "data").unlink()
     project.write("data/planted")
     laid = project.lay(taken, "linked")
-    done = included(project.store(taken), str(project.top), laid.folder, ())
+    done = included(project.store(taken), str(project.top), laid.folder, (), [])
     assert done.count == 0
     assert os.listdir(secret) == ["key"]
 

@@ -140,11 +140,20 @@ class Seat:
         return on_one_line(told) or f"written: {on_one_line(file)}"
 
     async def _fork(self, session_id: str, words: str) -> str:
-        """Copy a session as `acphold fork` does, with `files` also those; return its output."""
+        """Copy a session as `acphold fork` does, with `before` without its last turn, with `files`
+        also those; return its output."""
         files, _, folder = words.partition(" ")
+        options = []
+        if files == "before":
+            options.append("--before")
+            files, _, folder = folder.strip().partition(" ")
         if files not in ("", "files"):
-            return "/fork copies this session; /fork files [FOLDER] also lays out its files"
-        options = ["--files"] if files else []
+            return (
+                "/fork copies this session, /fork before without its last turn; "
+                "files [FOLDER] behind it also lays out the files of then"
+            )
+        if files:
+            options.append("--files")
         if folder:
             options.append(str(Path(folder.strip()).expanduser()))
         told = await self._told_by("fork", session_id, *options)

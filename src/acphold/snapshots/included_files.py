@@ -25,6 +25,7 @@ from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.regular_files import contents
 from acphold.workspace.replacement import SAFELY
 from acphold.workspace.roots import FOLDER
+from acphold.workspace.threads import Checkpoint
 
 LIST = ".worktreeinclude"
 
@@ -60,17 +61,23 @@ def has_list(project: str) -> bool:
 
 
 def included(
-    store: SnapshotStore, project: str, folder: str, left_out: Collection[str]
+    store: SnapshotStore,
+    project: str,
+    folder: str,
+    left_out: Collection[str],
+    placed: list[str],
+    checkpoint: Checkpoint = lambda: None,
 ) -> Included:
     """Copy the files of `project` that its list names into `folder`, where none is written over.
 
-    `left_out` are files that the snapshot does not have although they are not ignored. Blocks.
+    `left_out` are files that the snapshot does not have although they are not ignored. Notes in
+    `placed` which files and folders were made. Blocks.
     """
     if not has_list(project):
         return Included(missing=f"the project has no {LIST}")
     try:
         names = _names(store, project, left_out)
-        copied, missing = _copied(project, folder, names)
+        copied, missing = _copied(project, folder, names, placed, checkpoint)
     except TimeoutError:
         return Included(missing="it took too long to find them")
     except (GitError, AgentStartError, BufferError) as error:
@@ -98,15 +105,18 @@ def _names(store: SnapshotStore, project: str, left_out: Collection[str]) -> lis
     return sorted(name for name in wanted if not name.endswith("/"))
 
 
-def _copied(project: str, folder: str, names: Collection[str]) -> tuple[list[str], str]:
+def _copied(
+    project: str, folder: str, names: Collection[str], placed: list[str], checkpoint: Checkpoint
+) -> tuple[list[str], str]:
     """Copy files; return those that were, and why not all."""
     copied: list[str] = []
     left = MOST_BYTES
     for name in names:
+        checkpoint()
         if len(copied) == MOST_FILES:
             return copied, f"more than {MOST_FILES:,} files"
         with suppress(FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
-            size = _copy(project, folder, name, left)
+            size = _copy(project, folder, name, left, placed)
             if size is None:
                 continue
             if size < 0:
@@ -116,11 +126,11 @@ def _copied(project: str, folder: str, names: Collection[str]) -> tuple[list[str
     return copied, ""
 
 
-def _copy(project: str, folder: str, name: str, most: int) -> int | None:
+def _copy(project: str, folder: str, name: str, most: int, placed: list[str]) -> int | None:
     """Copy one file; return its size, None if it is none, -1 if it has more than `most` bytes."""
     *above, last = name.split("/")
     with ExitStack() as held:
-        source = _inside(held, project, above, makes=False)
+        source = _inside(held, project, above)
         if source is None:
             return None
         try:
@@ -133,11 +143,12 @@ def _copy(project: str, folder: str, name: str, most: int) -> int | None:
             return None
         if status.st_size > most:
             return -1
-        target = _inside(held, folder, above, makes=True)
+        target = _inside(held, folder, above, placed)
         if target is None:
             return None
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
         made = os.open(last, flags, stat.S_IMODE(status.st_mode) & 0o777, dir_fd=target)
+        placed.append(os.path.join(folder, name))
         writing = held.enter_context(open(made, "wb", buffering=0))
         left = status.st_size  # it may grow meanwhile
         while left > 0 and (piece := reading.read(min(PIECE, left))):
@@ -145,15 +156,19 @@ def _copy(project: str, folder: str, name: str, most: int) -> int | None:
         return status.st_size
 
 
-def _inside(held: ExitStack, top: str, names: list[str], *, makes: bool) -> int | None:
-    """Open a folder below `top`, through no link; None if there is none."""
+def _inside(
+    held: ExitStack, top: str, names: list[str], placed: list[str] | None = None
+) -> int | None:
+    """Open a folder below `top`, through no link; None if there is none. With `placed` it is made,
+    and noted there."""
     fd = os.open(top, FOLDER)
     held.callback(os.close, fd)
-    for name in names:
+    for depth, name in enumerate(names, 1):
         try:
-            if makes:
+            if placed is not None:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
+                    placed.append(os.path.join(top, *names[:depth]))
             fd = os.open(name, FOLDER, dir_fd=fd)
         except OSError:  # a link, a file, or not there
             return None

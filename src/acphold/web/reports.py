@@ -4,8 +4,9 @@
                                     `acphold usage --json` prints them
     GET /glances, /contexts         ends of sessions, and surroundings of hits: see `glances`
     GET /sessions/ID/changes        the changes that `acphold diff` prints: see `session_changes`
-    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…]}: where its files were
-                                    kept, for who may copy it with them
+    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
+                                    where its files were kept, for who may copy it with them;
+                                    `include`: the project names ignored files to be copied, too
     POST /origins                   where lines of files came from: see `line_origins`
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
@@ -86,8 +87,8 @@ class Reports:
             exchange.query(NoQuery)
             wanted = encode({"files": True})
             row = await self._reader.session(principal, session_id, FORK_METHOD, wanted)
-            turns = await self._reader.ask(lambda journal: kept_turns(journal, row))
-            await exchange.answer(200, {"turns": turns})
+            told = await self._reader.ask(lambda journal: kept_turns(journal, row))
+            await exchange.answer(200, told)
         else:
             await self._export(exchange, session_id, principal)
 

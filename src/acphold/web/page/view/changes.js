@@ -110,7 +110,7 @@ function FileView({ id, at, file, prompts, whole }) {
   const said = file.turns.map((turn) => prompts.find((each) => each.turn === turn)).filter((each) => each !== undefined);
   return html`<section class="change" aria-labelledby=${`change-${at}`}>
     <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
-      ${said.length > 0 && html`<ul class="after">${said.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 160)}”` : `prompt ${each.turn}`}</a></li>`)}
+      ${said.length > 0 && html`<ul class="after">${said.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 80)}”` : `prompt ${each.turn}`}</a></li>`)}
         ${said.length > PROMPTS && html`<li class="aside">and ${counted(said.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
     ${file.how && html`<p class="after">${line(file.how, 400)}</p>`}
     ${gap && html`<p class="note">${patch ? "Place in the file unknown" : "Not shown"}: ${gap}.</p>`}

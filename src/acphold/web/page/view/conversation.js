@@ -51,9 +51,10 @@ export function Conversation({ desk, id, seq }) {
     ${session.status.value === "ready" && html`<footer class="asking">
       <${Later} name="Questions" session=${session} waiting=${desk.inbox.value} who=${who} />
       <${Later} name="Waiting" desk=${desk} session=${session} />
-      ${session.problem.value && status === "ready" && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
+      ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
-      ${mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device may only watch.</p>`}
+      ${row?.movedTo ? html`<p class="aside">This session continues on ${line(row.movedTo, 60)}. A fork of it can continue here.</p>`
+        : mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device may only watch.</p>`}
     </footer>`}
   </main>`;
 }

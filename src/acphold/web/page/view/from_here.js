@@ -1,6 +1,7 @@
 // A session whose files were kept continues from one of its prompts, with the files of then.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { keepDraft } from "../model/sends.js";
 import { baseName, counted, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -9,15 +10,15 @@ import { html } from "./html.js";
 import { go, place, sessionPlace } from "./places.js";
 
 /** @typedef {{turn: number, before: boolean, after: boolean}} KeptTurn  `turn` is the last entry before its prompt */
-/** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[]}} Kept */
+/** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[], include: boolean}} Kept  `include`: the project names ignored files that may come along */
 
 /** Where files of the session on the screen were kept. @type {import("@preact/signals").Signal<Kept | null>} */
 const kept = signal(null);
 
 /** @param {Kept["desk"]} desk @param {Kept["session"]} session */
 async function look(desk, session) {
-  const { turns } = await read(`/sessions/${encodeURIComponent(session.id)}/kept`);
-  if (place.peek().id === session.id) kept.value = { desk, session, turns };
+  const { turns, include } = await read(`/sessions/${encodeURIComponent(session.id)}/kept`);
+  if (place.peek().id === session.id) kept.value = { desk, session, turns, include };
 }
 
 /** Look where files were kept, again with each change of the session in the list. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {any} row */
@@ -46,16 +47,17 @@ export function FromHere({ item }) {
   const choose = async () => {
     const { desk, session } = /** @type {Kept} */ (kept.value);
     await look(desk, session).catch(() => {});  // files of its end may be there by now; what is known is offered
-    const made = await inFront(Choice, { desk, id: session.id, seq: item.seq, turn: turnOf(item) ?? turn });
+    const made = await inFront(Choice, { desk, id: session.id, item, turn: turnOf(item) ?? turn, include: kept.value?.include });
     if (made && place.peek().id === session.id) go(sessionPlace(made));
   };
   return html`<button type="button" class="from-here" onClick=${choose}>Continue from here</button>`;
 }
 
-/** @param {{desk: Kept["desk"], id: string, seq: number, turn: {before: boolean, after: boolean}, done: (made: string | null) => void}} props */
-function Choice({ desk, id, seq, turn, done }) {
+/** @param {{desk: Kept["desk"], id: string, item: import("../model/timeline.js").Prompt, turn: {before: boolean, after: boolean}, include?: boolean, done: (made: string | null) => void}} props */
+function Choice({ desk, id, item, turn, include, done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [isBusy, setBusy] = useState(false);
+  const [isIncluded, setIncluded] = useState(false);
   const [made, setMade] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => dialog.current?.showModal(), []);
@@ -67,7 +69,10 @@ function Choice({ desk, id, seq, turn, done }) {
     setBusy(true);
     setProblem("");
     try {
-      setMade(await desk.server.call("_acphold/fork", { sessionId: id, at: seq, before, files: true }));
+      const found = await desk.server.call("_acphold/fork", { sessionId: id, at: item.seq, before, files: true, include: isIncluded });
+      const words = item.content.filter((each) => each.type === "text").map((each) => each.text).join("\n\n");
+      if (before) await keepDraft(found.sessionId, words).catch(() => {});  // to be asked in another way
+      setMade(found);
     } catch (error) {
       setProblem(String(/** @type {Error} */ (error).message));
     }
@@ -76,11 +81,12 @@ function Choice({ desk, id, seq, turn, done }) {
   return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
     ${made ? html`<div class="from-here">
       <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), 100)}</h2>
-      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />Not in it: ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} left out` : ""}.${made.files?.state === "late" && " Taken late: the first changes of the turn that followed may be in it."}${made.files?.state === "later" && " acphold ended in that turn: these files are from the start of the next one."}</p>
+      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />${made.files?.included ? `Copied as they are now: ${counted(made.files.included, "ignored file")}. ` : ""}Not in it: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} left out` : ""}.${made.files?.state === "late" && " Taken late: the first changes of the turn that followed may be in it."}${made.files?.state === "later" && " acphold ended in that turn: these files are from the start of the next one."}</p>
       <div class="choice"><button type="button" class="main" onClick=${close}>Open the new session</button></div></div>`
     : html`<div class="from-here">
       <h2 id="dialog-title">Continue from here with its files</h2>
       <p id="dialog-text">You get a new session and a new folder beside the project: the conversation, and the files as they were then. This session and its files stay as they are. Ignored files are not copied.</p>
+      ${include && html`<label class="check"><input type="checkbox" checked=${isIncluded} disabled=${isBusy} onChange=${() => setIncluded(!isIncluded)} /> <span>Copy those that <code>.worktreeinclude</code> names, as they are now</span></label>`}
       ${problem && html`<p class="bad" role="alert">${line(problem, 400)}</p>`}
       <div class="moments">
         ${turn.before && html`<button type="button" disabled=${isBusy} onClick=${fork(true)}><b>Before this prompt</b><span>as it was when you sent it, to ask something else</span></button>`}
