@@ -32,7 +32,7 @@ class Home:
         settings = folder / ".config" / "acphold"
         settings.mkdir(parents=True)
         command = json.dumps(scripted_agent())
-        told = f"[defaults]\nsnapshots = true\n[agents.scripted]\ncommand = {command}\n"
+        told = f"[agents.scripted]\ncommand = {command}\n"
         (settings / "settings.toml").write_text(told)
         project.git("clone", "-q", str(project.top), str(self.clone))
 
