@@ -13,8 +13,10 @@ from typing import TypeAlias
 from acphold.errors import AcpholdError, ConnectionLostError, SessionMovedError
 from acphold.history.turn_spans import turn_spans
 from acphold.hub.kept_files import stores_of
+from acphold.hub.move_giver import give
 from acphold.hub.move_places import WantedPlace
-from acphold.hub.moves import MovedSession, give, take
+from acphold.hub.move_taker import take
+from acphold.hub.moves import MovedSession
 from acphold.journal import Journal, NewSession, RowChange, history
 from acphold.journal.moves import mark_of, require_here
 from acphold.journal.snapshots import TurnSnapshot

@@ -16,10 +16,12 @@ from acphold.errors import (
     SessionMovedError,
 )
 from acphold.history.prompt_queue import QueueChange
-from acphold.hub import move_places, moves
+from acphold.hub import move_places, move_taker
 from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, PackPiece, SessionOffer
+from acphold.hub.move_giver import give
 from acphold.hub.move_places import WantedPlace
-from acphold.hub.moves import MovedSession, give, take
+from acphold.hub.move_taker import take
+from acphold.hub.moves import MovedSession
 from acphold.journal import Journal, RowChange
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.moves import require_here
@@ -148,12 +150,12 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
         known = move_places.known_folders
 
         async def slow(journal: Journal) -> list[str]:
-            monkeypatch.setattr(moves, "known_folders", known)
+            monkeypatch.setattr(move_taker, "known_folders", known)
             given, _, _ = await move(there, here)
             assert isinstance(given, MovedSession), given
             return await known(journal)
 
-        monkeypatch.setattr(moves, "known_folders", slow)
+        monkeypatch.setattr(move_taker, "known_folders", slow)
         _, taken, _ = await move(there, here)
         assert "another move of this session was under way" in str(taken)
         assert await here.owns("s-1")
@@ -242,6 +244,52 @@ async def test_the_files_go_into_a_new_work_tree_of_the_clone_there(
         assert isinstance(given, MovedSession), given
         assert (here.folder / "clone-s1" / "a.txt").read_text() == "there\n"
         assert (here.clone / "a.txt").read_text() == "changed\n"
+
+
+async def test_a_session_comes_back_to_its_folder_if_that_has_its_files_still(
+    tmp_path: Path, project: Project
+) -> None:
+    async with machines(tmp_path, project) as (here, there):
+        for machine in (here, there):
+            await machine.remember("known", *CONVERSATION)
+        await here.remember("s-1", *CONVERSATION, cwd=str(here.clone / "folder"))
+        here.project.write("a.txt", "changed\n")
+        await here.keep("s-1")
+        await move(here, there, place=WantedPlace())
+        laid = there.folder / "clone-s1"
+        await there.remember("s-1", prompt("Only talk"), ended())
+        await there.keep("s-1", cwd=laid)
+        given, _, _ = await move(there, here, place=WantedPlace())
+        assert isinstance(given, MovedSession), given
+        assert (given.done.cwd, given.done.is_same) == (str(here.clone / "folder"), True)
+        assert not (here.folder / "clone-s1").exists()
+        # What it takes along next time is known, too.
+        await here.keep("s-1", cwd=here.clone)
+        assert len(await here.journal.snapshots.of("s-1")) == 2
+        given, _, _ = await move(here, there, place=WantedPlace())
+        assert isinstance(given, MovedSession), given
+        assert given.done.is_same
+        assert given.done.cwd == str(laid / "folder")
+
+
+async def test_folders_are_named_after_the_project_however_often_a_session_moves(
+    tmp_path: Path, project: Project
+) -> None:
+    async with machines(tmp_path, project) as (here, there):
+        for machine in (here, there):
+            await machine.remember("known", *CONVERSATION)
+        await here.remember("s-1", *CONVERSATION)
+        giver, taker, folder = here, there, here.clone
+        names = []
+        for number in range(4):
+            (folder / "a.txt").write_text(f"{number}\n")
+            await giver.remember("s-1", prompt("x"), ended())
+            await giver.keep("s-1", cwd=folder)
+            await move(giver, taker, place=WantedPlace())
+            folder = Path((await taker.journal.session("s-1")).cwd)
+            names.append(folder.name)
+            giver, taker = taker, giver
+        assert names == ["clone-s1", "clone-s1", "clone-s1-2", "clone-s1-2"]
 
 
 async def test_on_its_way_back_the_files_of_today_are_not_taken_for_those_of_the_session(

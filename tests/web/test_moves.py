@@ -13,7 +13,8 @@ import pytest
 
 from acphold.errors import AcpholdError, MoveRefusedError
 from acphold.hub.move_places import WantedPlace
-from acphold.hub.moves import MovedSession, take
+from acphold.hub.move_taker import take
+from acphold.hub.moves import MovedSession
 from acphold.journal import ListFilter
 from acphold.tasks import beside
 from acphold.transports.urls import MOVES

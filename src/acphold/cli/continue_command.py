@@ -12,7 +12,8 @@ from acphold.cli.move_end import add_place, lines_of, over_ssh, place_words
 from acphold.cli.places import place
 from acphold.cli.ssh import become_ssh
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
-from acphold.hub.moves import MovedSession, give
+from acphold.hub.move_giver import give
+from acphold.hub.moves import MovedSession
 from acphold.journal import SessionRow
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import let_go

@@ -19,8 +19,10 @@ from acphold.cli.ssh import ssh_command
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
 from acphold.hub.move_frames import LINE_BYTES, MoveLine
+from acphold.hub.move_giver import give
 from acphold.hub.move_places import WantedPlace
-from acphold.hub.moves import MovedSession, give, take
+from acphold.hub.move_taker import take
+from acphold.hub.moves import MovedSession
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader
@@ -201,6 +203,8 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
             names = ", ".join(moved.left_out_names)
             missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
         lines.append(f"not in it: {missing}")
+    elif done.is_same:
+        lines.append("its files are there still, as they were")
     elif moved.no_files:
         lines.append(f"without its files: {moved.no_files}")
     return [visible(f"  {on_one_line(line)}") for line in lines]

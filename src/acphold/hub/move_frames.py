@@ -21,6 +21,9 @@ VERSION: Final = 1
 LINE_BYTES: Final = 256 << 20
 """Longest line: one entry may be a large picture, and base64 adds a third."""
 
+NAME_LETTERS: Final = 200
+"""Most letters of an id, a kind or the name of an agent that are accepted."""
+
 PATIENCE_SECONDS: Final = 120.0
 """Seconds without a frame after which the other side is given up."""
 
@@ -142,12 +145,14 @@ class Marked(Struct, frozen=True, tag="marked"):
 
 class Done(Struct, frozen=True, tag="done"):
     """The taker has it. Its folder there; `files` is that of the files, "" for none, which are a
-    plain folder if there is a reason for it; `project` is the clone that they belong to."""
+    plain folder if there is a reason for it; `project` is the clone that they belong to. With
+    `is_same` they were in the folder still, from which the session had gone."""
 
     cwd: str
     files: str = ""
     why_plain: str = ""
     project: str = ""
+    is_same: bool = False
 
 
 class MoveRefused(Struct, frozen=True, tag="refused"):

@@ -10,17 +10,23 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from os.path import isdir
+from os.path import isdir, realpath
 from pathlib import PurePath
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import MoveRefusedError
-from acphold.hub.move_frames import Done, SessionOffer
+from acphold.hub.move_frames import NAME_LETTERS, Done, SentFiles, SessionOffer
 from acphold.journal import ListFilter, Sessions
+from acphold.journal.location import resolved_folder
+from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
 from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.projects import same_project
+from acphold.snapshots.snapshot import NotTaken
+from acphold.snapshots.snapshot import take as take_snapshot
+from acphold.snapshots.store import Stores
 from acphold.snapshots.worktree import beside
 
 KNOWN_SESSIONS: Final = 1000
@@ -60,7 +66,7 @@ def place_of(
         folders = [*([mapped] if mapped else []), *known]
         project = same_project(folders, offer.marks, files.commit if files else None)
     if laid is not None:
-        return Done(laid.cwd, laid.files, project=project)
+        return replace(laid, project=project)
     if files is not None:
         if place.files is None and not project:
             raise MoveRefusedError(
@@ -82,6 +88,37 @@ def place_of(
     raise MoveRefusedError(
         f"acphold on {socket.gethostname()} knows neither the folder {offer.session.cwd!r} nor a "
         "clone of its project; name a folder there with --cwd"
+    )
+
+
+def still_there(
+    offer: SessionOffer, cwd: str, stores: Stores, deadline: float
+) -> TurnSnapshot | None:
+    """Return the snapshot of a folder here, from which the session went away, if it still has the
+    very files that come back; otherwise None. Blocks."""
+    files, checkout = offer.files, checkout_of(cwd)
+    if files is None or checkout is None or _below(checkout.top, offer.below) != realpath(cwd):
+        return None
+    taken = take_snapshot(stores, checkout, deadline=deadline)
+    if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
+        return None
+    return kept_snapshot(files, taken.store, checkout.top)
+
+
+def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
+    """Return what the journal notes of files that have come: in this store, laid out in `top`."""
+    return TurnSnapshot(
+        turn=files.turn,
+        edge="end",
+        root=resolved_folder(top),
+        at=files.at,
+        state="whole",
+        store=store,
+        tree=files.tree,
+        commit=files.commit,
+        branch=files.branch[:NAME_LETTERS],
+        left_out=files.left_out[:MOST_LEFT_OUT],
+        left_out_count=files.left_out_count,
     )
 
 

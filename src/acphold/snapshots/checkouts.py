@@ -77,6 +77,14 @@ def checkout_at(top: str) -> Checkout | None:
     return Checkout(top, git_folder, os.path.realpath(os.path.join(git_folder, shared)))
 
 
+def main_top(checkout: Checkout) -> str:
+    """Return the top folder of the first work tree of a repository, to which others were added; of
+    this one if it is not known, as in a bare repository."""
+    above, name = os.path.split(checkout.common)
+    first = checkout_at(above) if name == ".git" else None
+    return above if first is not None and first.common == checkout.common else checkout.top
+
+
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of
+from acphold.snapshots.checkouts import COMMIT, Checkout, checkout_of, main_top
 from acphold.snapshots.git import HARMLESS, Git, GitError, program
 
 SECONDS = 20.0
@@ -65,7 +65,7 @@ def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | Non
     for folder in folders:
         checkout = checkout_of(folder)
         if checkout is not None and len(clones) < MOST_PROJECTS:
-            clones.setdefault(checkout.common, checkout.top)
+            clones.setdefault(checkout.common, main_top(checkout))
     second = ""
     try:
         with ProgramGroup(time.monotonic() + SECONDS) as group:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
+from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of, main_top
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.project_index import stage
 from acphold.snapshots.store import SnapshotStore
@@ -112,8 +112,10 @@ def unlay(laid: Laid, project: str) -> None:
 
 
 def beside(project: str, ending: str = "fork") -> str:
-    """Return a folder that is not there yet, beside a project and outside of every repository, with
-    this ending of its name."""
+    """Return a folder that is not there yet, beside the first work tree of a project and outside of
+    every repository, with this ending of its name."""
+    checkout = checkout_at(os.path.realpath(project))
+    project = project if checkout is None else main_top(checkout)
     top = os.path.realpath(project)
     while (around := checkout_of(os.path.dirname(top))) is not None:
         top = around.top

@@ -16,7 +16,7 @@ from typing import Final
 
 from acphold.errors import AcpholdError, ForbiddenError, MoveRefusedError
 from acphold.hub.move_frames import MoveLine
-from acphold.hub.moves import give
+from acphold.hub.move_giver import give
 from acphold.journal import Journal
 from acphold.reading.neighbours import let_go
 from acphold.rpc import Transport

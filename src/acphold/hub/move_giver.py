@@ -1,0 +1,222 @@
+"""The giver of a session that moves to another machine; see `hub.moves`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from acphold.errors import (
+    ConnectionLostError,
+    MoveRefusedError,
+    WorkspaceError,
+)
+from acphold.history.entries import (
+    MOVED,
+)
+from acphold.hub.kept_files import snapshot_at, stores_of
+from acphold.hub.move_frames import (
+    VERSION,
+    WORK_SECONDS,
+    Again,
+    AlreadyTaken,
+    Ask,
+    Done,
+    EndOfEntries,
+    EntryPiece,
+    Have,
+    Marked,
+    MoveLine,
+    PackPiece,
+    Ready,
+    SentFiles,
+    SentSession,
+    SessionOffer,
+)
+from acphold.journal import (
+    Journal,
+    Lease,
+    RowChange,
+    SessionRow,
+)
+from acphold.journal.identity import identity
+from acphold.journal.location import resolved_folder
+from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.rpc.transport import Transport
+from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.packs import packed
+from acphold.snapshots.projects import ProjectMarks, marks
+
+if TYPE_CHECKING:
+    pass
+from acphold.hub.moves import (
+    MovedSession,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
+
+PACK_PIECE: Final = 256 << 10
+"""Bytes of files in one frame."""
+
+
+async def give(
+    journal: Journal,
+    transport: Transport,
+    session_id: str,
+    to: str = "",
+    *,
+    giver: str = "",
+    why_no_files: str = "",
+) -> MovedSession:
+    """Give a session to the taker at the other end, which this machine calls `to`, by default as
+    the taker calls itself.
+
+    With `why_no_files` its files stay here, and a taker that wants them is refused for that reason.
+    Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
+    then the same move can be started again.
+    """
+    line = MoveLine(transport)
+    async with telling(line):
+        row = await journal.session(session_id)
+        if mark_of(row).taking:
+            refuse_moved(row)
+        asked = await line.receive(Ask)
+        if asked.version != VERSION:
+            raise MoveRefusedError(
+                "the two machines have releases of acphold that do not fit; update both"
+            )
+        if asked.journal is not None and asked.journal == await identity(journal):
+            raise MoveRefusedError("both machines use the same journal: resume the session there")
+        to = to or asked.name
+        if not is_name(to):
+            raise MoveRefusedError("the other machine does not say what it is called")
+        lease = await leased(journal, session_id)
+        try:
+            return await _give(
+                journal, line, lease, to, giver or socket.gethostname(), why_no_files
+            )
+        finally:
+            await journal.release(lease)
+
+
+async def _give(
+    journal: Journal, line: MoveLine, lease: Lease, to: str, giver: str, why_no_files: str
+) -> MovedSession:
+    await journal.settle(lease, lease.next_seq - 1)
+    row = await journal.session(lease.session_id)
+    mark = mark_of(row)
+    if mark.taking:  # since the lease
+        refuse_moved(row)
+    if row.queued:
+        raise MoveRefusedError(
+            "prompts wait in this session; `acphold queue` sends or removes them first"
+        )
+    if not row.prompted or row.is_unread:
+        raise MoveRefusedError("nothing was said in this session yet")
+    last = row.last_seq - 1 if mark.id else row.last_seq
+    checkout = await in_thread(partial(checkout_of, row.cwd))
+    found, no_files = await _snapshot(journal, row)
+    is_withheld = found is not None and bool(why_no_files)
+    if is_withheld:
+        found, no_files = None, why_no_files
+    offer = await _offer(row, last, mark.id, giver, checkout, found, no_files)
+    await line.send(msgspec.structs.replace(offer, is_withheld=is_withheld))
+    have = await line.receive(Have, AlreadyTaken)
+    if isinstance(have, AlreadyTaken):
+        if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
+            raise MoveRefusedError("the other machine has another conversation with this id")
+        return MovedSession(row.session_id, have.done, was_done=True)
+    if mark.id and mark.id != have.taking:
+        raise MoveRefusedError(
+            f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
+        )
+    if have.last > last or have.digest != await digest_of(journal, row.session_id, have.last):
+        if not have.is_new:
+            raise MoveRefusedError("the conversation there is a different one; nothing is merged")
+        await line.send(Again())
+        have = await line.receive(Have)
+    if have.wants_files and found is not None:
+        store = (await stores_of(journal)).find(found.store)
+        if store is None:
+            raise MoveRefusedError("the files of this session are not on this machine")
+        work = partial(packed, store, found.tree, project=found.root, base=have.base)
+        pack = await in_thread(work)
+        for start in range(0, len(pack), PACK_PIECE):
+            await line.send(PackPiece(pack[start : start + PACK_PIECE]))
+        await line.send(PackPiece(b""))
+    digest = sha256()
+    async for piece in pieces(journal, row.session_id, have.last, last):
+        await line.send(EntryPiece(piece))
+        for entry in piece:
+            add_to(digest, entry)
+    await line.send(EndOfEntries(digest.hexdigest()))
+    await line.receive(Ready, seconds=WORK_SECONDS)
+    if not mark.id:
+        where = MoveMark(to=to, id=have.taking)
+        change = RowChange(moved=mark_text(where))
+        await journal.append(lease, [(MOVED, [_mark_entry(where, giver)])], change)
+        await journal.settle(lease, last + 1)
+    async for piece in pieces(journal, row.session_id, last, last + 1):
+        await line.send(Marked(piece[0]))
+    try:
+        done = await line.receive(Done)
+    except MoveRefusedError as error:
+        raise ConnectionLostError(f"{error}; the session has left this machine") from error
+    left_out = () if found is None else tuple(path for path, _ in found.left_out[:3])
+    count = 0 if found is None else found.left_out_count
+    return MovedSession(row.session_id, done, no_files, count, left_out)
+
+
+async def _snapshot(journal: Journal, row: SessionRow) -> tuple[TurnSnapshot | None, str]:
+    """The files at the end of the last turn; None, and why, if they are not here."""
+    try:
+        found = await snapshot_at(journal, row, None)
+    except WorkspaceError as error:
+        return None, str(error)
+    if (await stores_of(journal)).find(found.store) is None:
+        return None, "the files of this session are not on this machine"
+    return found, ""
+
+
+async def _offer(
+    row: SessionRow,
+    last: int,
+    move: str,
+    giver: str,
+    checkout: Checkout | None,
+    found: TurnSnapshot | None,
+    no_files: str,
+) -> SessionOffer:
+    top = found.root if found else checkout.top if checkout else ""
+    its_marks = ProjectMarks()
+    if checkout is not None:
+        its_marks = await in_thread(partial(marks, checkout))
+    below = ""
+    if top:
+        with suppress(ValueError):
+            below = str(PurePath(resolved_folder(row.cwd)).relative_to(top))
+    session = SentSession(**{name: getattr(row, name) for name in SentSession.__struct_fields__})
+    files = None
+    if found is not None:
+        facts = {name: getattr(found, name) for name in SentFiles.__struct_fields__}
+        files = SentFiles(**facts)
+    return SessionOffer(
+        session, last, move, giver, os.path.basename(top), below, its_marks, files, no_files
+    )
+
+
+def _mark_entry(where: MoveMark, giver: str) -> bytes:
+    """The entry that is the mark of a move."""
+    return msgspec.json.encode({"id": where.id, "from": giver, "to": where.to})

@@ -1,0 +1,395 @@
+"""The taker of a session that moves from another machine; see `hub.moves`."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from os.path import isdir
+from pathlib import PurePath
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from acphold.errors import (
+    MoveRefusedError,
+    UnknownSessionError,
+    WorkspaceError,
+)
+from acphold.history.entries import (
+    MOVED,
+    SETTINGS,
+    Entry,
+    PastEntry,
+)
+from acphold.history.raw_update import members, string
+from acphold.hub.kept_files import stores_of
+from acphold.hub.move_frames import (
+    VERSION,
+    WORK_SECONDS,
+    Again,
+    AlreadyTaken,
+    Ask,
+    Done,
+    EndOfEntries,
+    EntryPiece,
+    Have,
+    Marked,
+    MoveLine,
+    PackPiece,
+    Ready,
+    SentEntry,
+    SessionOffer,
+)
+from acphold.hub.move_places import (
+    WantedPlace,
+    kept_snapshot,
+    known_folders,
+    place_of,
+    still_there,
+)
+from acphold.journal import (
+    Journal,
+    Lease,
+    NewSession,
+    RowChange,
+    SessionRow,
+)
+from acphold.journal.identity import identity
+from acphold.journal.moves import MoveMark, mark_of, mark_text
+from acphold.journal.snapshots import TurnSnapshot
+from acphold.rpc.transport import Transport
+from acphold.snapshots.checkouts import COMMIT, checkout_of
+from acphold.snapshots.packs import PACK_BOUNDS, has_base, unpack
+from acphold.snapshots.store import SnapshotStore
+from acphold.snapshots.worktree import lay, made_in, unlay
+from acphold.workspace.threads import Threads
+
+if TYPE_CHECKING:
+    pass
+from acphold.hub.moves import (
+    MovedSession,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
+
+NUMBERS: Final = 1 << 31
+"""Highest entry number that is accepted."""
+
+ENTRY_BYTES: Final = 2 << 30
+"""Most bytes of entries that are accepted in one move."""
+
+STORE_SECONDS: Final = 60.0
+"""Seconds that finding the store of a project may take."""
+
+NO_COMMIT: Final = "0" * 40
+
+
+async def take(journal: Journal, transport: Transport, place: WantedPlace) -> MovedSession:
+    """Take the session that the giver at the other end offers.
+
+    Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
+    then the same move can be started again.
+    """
+    line = MoveLine(transport)
+    async with telling(line):
+        await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
+        offer = await line.receive(SessionOffer)
+        _require_fit(offer)
+        if offer.is_withheld and place.with_files:
+            raise MoveRefusedError(offer.no_files)
+        return await _Taking(journal, line, offer, place).take()
+
+
+class _Taking:
+    """One session that is being taken."""
+
+    def __init__(
+        self, journal: Journal, line: MoveLine, offer: SessionOffer, place: WantedPlace
+    ) -> None:
+        self._journal = journal
+        self._line = line
+        self._offer = offer
+        self._place = place
+        self._id = offer.session.session_id
+        self._done = Done("")
+        self._is_laid = False
+        self._kept: TurnSnapshot | None = None
+        self._note = MoveMark()
+
+    async def take(self) -> MovedSession:
+        journal, offer = self._journal, self._offer
+        row: SessionRow | None = None
+        with suppress(UnknownSessionError):
+            row = await journal.session(self._id)
+        is_begun = row is not None and (row.prompted or row.last_seq > 0)
+        if row is not None and is_begun and not row.moved:
+            return await self._finished(row)
+        mark = mark_of(row) if row is not None else MoveMark()
+        self._done = await self._placed(row)
+        taking = mark.taking or token_hex(16)
+        lease = await (self._created() if row is None else leased(journal, self._id))
+        try:
+            now = await journal.session(self._id)
+            if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
+                raise MoveRefusedError(
+                    "another move of this session was under way; start the same command again"
+                )
+            self._note = msgspec.structs.replace(mark, taking=taking, source=offer.giver)
+            if not mark.to:
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
+            wants_files, base = await self._wanted_files()
+            while True:
+                last = lease.next_seq - 1
+                digest = await digest_of(journal, self._id, last)
+                is_new = last > 0 and not mark.to
+                have = Have(last, digest, taking, is_new, wants_files, base)
+                await self._line.send(have)
+                # Making the pack takes a while.
+                first = await self._line.receive(
+                    Again, PackPiece, EntryPiece, EndOfEntries, seconds=WORK_SECONDS
+                )
+                if not isinstance(first, Again) or not is_new:
+                    break
+                await journal.delete(lease)  # a part that nobody has continued
+                lease = await self._created()
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
+            pack = bytearray()
+            while isinstance(first, PackPiece):
+                pack += first.data
+                if len(pack) > PACK_BOUNDS.pack:
+                    raise MoveRefusedError("the files are too large")
+                first = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+            if mark.to:  # not before: one that is refused can still go on to where it went
+                await journal.change(lease, RowChange(moved=mark_text(self._note)))
+            await self._append(lease, first, last)
+            if wants_files:
+                await self._lay(lease, bytes(pack))
+            if self._kept is not None:
+                await self._journal.snapshots.keep(self._id, [self._kept])
+            await self._require_nothing_waits()
+            await self._line.send(Ready())
+            entry = (await self._line.receive(Marked)).entry
+            if move_of(entry) != taking or entry.seq != offer.last + 1:
+                raise MoveRefusedError("the other machine sent the mark of another move")
+            await self._finish(lease, entry, row)
+        finally:
+            await journal.release(lease)
+        await self._line.send(self._done)
+        return self._told()
+
+    async def _finished(self, row: SessionRow) -> MovedSession:
+        """Answer a giver whose session is here already; refuse if it is this machine's own."""
+        offer = self._offer
+        through = offer.last + 1
+        if not offer.move or row.last_seq < through:
+            raise MoveRefusedError(
+                "this session can be continued on both machines, because a journal was copied; "
+                "`acphold delete` one of the two first"
+            )
+        done = Done(row.cwd)
+        await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))
+        return MovedSession(self._id, done, was_done=True)
+
+    async def _created(self) -> Lease:
+        session = self._offer.session
+        new = NewSession(
+            session.session_id, session.agent, self._done.cwd, created_at=session.created_at
+        )
+        return await self._journal.create(new, yields=True)
+
+    def _told(self) -> MovedSession:
+        files = self._offer.files
+        wanted = "" if self._place.with_files else "they were not asked for"
+        if files is None:
+            return MovedSession(self._id, self._done, wanted or self._offer.no_files)
+        names = tuple(path for path, _ in files.left_out[:3])
+        return MovedSession(self._id, self._done, wanted, files.left_out_count, names)
+
+    # -- its place here ----------------------------------------------------------------------
+
+    async def _placed(self, row: SessionRow | None) -> Done:
+        """Return the place of the session here; raises MoveRefusedError if none is known."""
+        offer, place = self._offer, self._place
+        done = None
+        if place.with_files and offer.files is not None:
+            done = await self._laid_before(row, offer.files.tree)
+            if done is None and row is not None and mark_of(row).to:
+                done = await self._still_there(row.cwd)
+            self._is_laid = done is not None
+        known = await known_folders(self._journal)
+        return await in_thread(partial(place_of, offer, place, known, done))
+
+    async def _laid_before(self, row: SessionRow | None, tree: str) -> Done | None:
+        """The place of these files, if a move that was cut off has laid them out."""
+        laid = "" if row is None else mark_of(row).laid
+        if row is None or not laid or not await in_thread(partial(isdir, row.cwd)):
+            return None
+        rows = await self._journal.snapshots.of(row.session_id)
+        is_same = any((one.tree, one.root) == (tree, laid) for one in rows)
+        return Done(row.cwd, laid) if is_same else None
+
+    async def _still_there(self, cwd: str) -> Done | None:
+        """The place from which the session went, if these files are there still and the person
+        names no other one."""
+        if self._place.cwd is not None or self._place.files is not None:
+            return None
+        stores = await stores_of(self._journal)
+        deadline = time.monotonic() + STORE_SECONDS
+        self._kept = await in_thread(partial(still_there, self._offer, cwd, stores, deadline))
+        return None if self._kept is None else Done(cwd, is_same=True)
+
+    async def _wanted_files(self) -> tuple[bool, str]:
+        """Return True if the files are to be sent, and the commit whose files are here already."""
+        files, done = self._offer.files, self._done
+        if files is None or not done.files or self._is_laid:
+            return False, ""
+        if not done.project or files.commit is None:
+            return True, ""
+        store = await self._store()
+        is_here = await in_thread(partial(has_base, store, done.project, files.commit))
+        return True, files.commit if is_here else ""
+
+    # -- what comes -------------------------------------------------------------------------
+
+    async def _append(
+        self, lease: Lease, first: EntryPiece | EndOfEntries | PackPiece | Again, last: int
+    ) -> None:
+        """Append the entries that come, and compare them with the giver's."""
+        after, size = last, 0
+        frame = first
+        while isinstance(frame, EntryPiece):
+            past: list[PastEntry] = []
+            for entry in frame.entries:
+                size += len(entry.raw)
+                if not last < entry.seq <= self._offer.last or size > ENTRY_BYTES:
+                    raise MoveRefusedError(
+                        "the other machine sent entries out of order, or too large"
+                    )
+                past.append(_past(entry))
+                last = entry.seq
+            if past:
+                await self._journal.take_in(lease, past)
+            frame = await self._line.receive(EntryPiece, EndOfEntries)
+        if not isinstance(frame, EndOfEntries):
+            raise MoveRefusedError("the other machine sent something unexpected")
+        digest = sha256()
+        async for piece in pieces(self._journal, self._id, after, self._offer.last):
+            for entry in piece:
+                add_to(digest, entry)
+        if last != self._offer.last or digest.hexdigest() != frame.digest:
+            raise MoveRefusedError(
+                "the entries did not arrive as they were sent; nothing has moved"
+            )
+
+    async def _lay(self, lease: Lease, pack: bytes) -> None:
+        """Check the files, lay them out, and note them with the session."""
+        files, done = self._offer.files, self._done
+        assert files is not None
+        store = await self._store()
+        try:
+            await in_thread(partial(unpack, store, files.tree, pack))
+            work = partial(
+                lay, store, files.tree, done.files, project=done.project, commit=files.commit
+            )
+            laid = await Threads(1).run(lambda checkpoint: work(checkpoint=checkpoint))
+            try:
+                done = msgspec.structs.replace(done, cwd=made_in(done.files, done.cwd))
+            except OSError:
+                await in_thread(partial(unlay, laid, done.project))
+                raise
+        except WorkspaceError as error:
+            raise MoveRefusedError(str(error)) from error
+        except OSError as error:
+            raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
+        self._done = msgspec.structs.replace(done, why_plain=laid.why_plain)
+        snapshot = kept_snapshot(files, store.id, done.files)
+        await self._journal.snapshots.keep(self._id, [snapshot])
+        note = msgspec.structs.replace(self._note, laid=snapshot.root)
+        await self._journal.change(lease, RowChange(cwd=done.cwd, moved=mark_text(note)))
+        store.was_named(files.tree)
+
+    async def _store(self) -> SnapshotStore:
+        """The store of the files: that of the project, or of a folder of their own."""
+        checkout = checkout_of(self._done.project) if self._done.project else None
+        name = checkout.common if checkout else self._done.files
+        stores = await stores_of(self._journal)
+        try:
+            return await in_thread(partial(stores.of, name, time.monotonic() + STORE_SECONDS))
+        except (OSError, TimeoutError) as error:
+            raise MoveRefusedError(f"the files cannot be kept: {error}") from error
+
+    async def _require_nothing_waits(self) -> None:
+        """Raise MoveRefusedError if prompts wait in what was sent: they would go on by themselves
+        here."""
+        if (await self._journal.summary(self._id)).queue.waiting:
+            raise MoveRefusedError("prompts wait in this session")
+
+    async def _finish(self, lease: Lease, entry: SentEntry, row: SessionRow | None) -> None:
+        """Append the mark: from then on the session is this machine's."""
+        session = self._offer.session
+        if row is not None and row.downstream_id is not None:
+            # Its agent here knows the part up to an earlier move: it is handed the whole one.
+            await self._journal.links.link(lease, session.agent, f"moved-{mark_of(row).id}")
+        change = RowChange(
+            agent=session.agent,
+            cwd=self._done.cwd,
+            additional_directories=(),
+            title=UNSET if session.renamed else session.title,
+            given=session.title if session.renamed else UNSET,
+            created_at=session.created_at,
+            updated_at=max(session.updated_at, entry.at),
+            origins=session.origins,
+            archived=session.archived,
+            prompted=True,
+            start=None,
+            moved="",
+        )
+        # The modes there may allow more than the person allows here.
+        own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
+        await self._journal.take_in(lease, [_past(entry), own], change)
+
+
+def _past(entry: SentEntry) -> PastEntry:
+    """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
+    kind, raw = entry.kind, entry.raw
+    is_json = not raw
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        raw.decode()
+        is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
+    if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
+        raise MoveRefusedError("the other machine sent an invalid entry")
+    return PastEntry(kind, entry.at, raw, entry.seq)
+
+
+def _require_fit(offer: SessionOffer) -> None:
+    """Raise MoveRefusedError for an offer that no giver makes."""
+    session, files = offer.session, offer.files
+    names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
+    times = (session.created_at, session.updated_at)
+    below = PurePath(offer.below)
+    if (
+        not all(map(is_name, names))
+        or not 0 < offer.last < NUMBERS
+        or not all(0 <= time < 1 << 53 for time in times)
+        or below.is_absolute()
+        or ".." in below.parts
+        or "\0" in offer.below + session.cwd
+        or (files is not None and not 0 <= files.turn <= offer.last)
+        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
+    ):
+        raise MoveRefusedError("the other machine offers an invalid session")
+
+
+def move_of(entry: SentEntry | Entry) -> str:
+    """The id of the move that an entry is the mark of; "" for other entries."""
+    return string(members(entry.raw).get("id")) or "" if entry.kind == MOVED else ""
