@@ -53,7 +53,7 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
         await may_answer.wait()
         return idle
 
-    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
     journal = open_journal(tmp_path / "journal.db")
     lease = await begun(journal)
     prompt, *rest = turn("One", chunk("agent_message", "two"))

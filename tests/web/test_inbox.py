@@ -35,7 +35,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[LiveSession, Proces
     async def live_sessions() -> Live:
         return found
 
-    monkeypatch.setattr("acphold.web.journal_reader.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
     return found
 
 

@@ -382,7 +382,7 @@ async def test_processes_are_asked_once_for_all_who_list(
         asked += 1
         return {}
 
-    monkeypatch.setattr("acphold.web.journal_reader.live_sessions", counted)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", counted)
     monkeypatch.setattr("acphold.web.journal_reader.LIVE_SECONDS", 3600.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):

@@ -159,7 +159,7 @@ async def test_who_comes_back_to_a_server_that_was_started_again_is_told_what_wa
     async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
         return live
 
-    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
     async with site(tmp_path) as web:
         for number in range(4):
             await web.remember(f"s{number}", said(number))
@@ -269,8 +269,7 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
-    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
-    monkeypatch.setattr("acphold.web.journal_reader.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
     agents: list[PuppetAgent] = []
 
     def make_agent(listener: Any, _: object) -> PuppetAgent:
@@ -418,7 +417,7 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
         elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
         return elsewhere if looks == 2 else {}
 
-    monkeypatch.setattr("acphold.reading.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
     await web.remember("s1", said(1))
     async with watching(web) as watcher:
         await watcher.next()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from types import TracebackType
 from typing import Protocol
 
 from msgspec import Struct
@@ -204,12 +203,7 @@ class AgentExchange:
             self._handled.set()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._handled.set()
 
 

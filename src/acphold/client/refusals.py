@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acphold.schema.initialize import AuthMethod
 
 
-class _End(msgspec.Struct):
+class _AgentEnd(msgspec.Struct):
     """The data of acphold's error for an agent that has ended."""
 
     status: str
@@ -28,7 +28,7 @@ class _End(msgspec.Struct):
 
 
 class _EndError(msgspec.Struct):
-    data: _End
+    data: _AgentEnd
 
 
 def meant(
@@ -51,7 +51,7 @@ def meant(
     return error
 
 
-def _end_told(error: RemoteError) -> _End | None:
+def _end_told(error: RemoteError) -> _AgentEnd | None:
     try:
         return msgspec.json.decode(error.raw, type=_EndError).data
     except msgspec.MsgspecError:

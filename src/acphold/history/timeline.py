@@ -253,13 +253,13 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
     return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
 
 
-class _Failure(Struct):
+class _TurnFailure(Struct):
     code: int
     message: str
 
 
 class _AnswerInEnd(Struct):
-    error: _Failure | None = None
+    error: _TurnFailure | None = None
     stop_reason: str | None = msgspec.field(name="stopReason", default=None)
 
 

@@ -10,7 +10,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Generator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -332,11 +331,6 @@ class PendingCommand:
         self._running = await self._commands.start(self._command)
         return self._running
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._running is not None:
             await self._running.release()

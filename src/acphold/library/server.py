@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from acphold.hub import Hub
@@ -45,12 +44,7 @@ class Server:
         self._journal = journal
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         hub, self._hub, self._journal = self._hub, None, None
         if hub is not None:
             await hub.end_turns()  # while the owners of open sessions are still here

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal import ListFilter, Owners, SessionRow, Sessions
-from acphold.reading.neighbours import Live, LiveSession, live_at_nodes, live_sessions
+from acphold.reading.neighbours import Live, LiveSession, live_anywhere
 from acphold.tasks import end
 
 LOOK_SECONDS: Final = 0.25
@@ -76,7 +76,7 @@ async def _followed(
     journal: Followed, newest: int, stirred: asyncio.Event
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     last = (await journal.changes(None)).last
-    live = await _live(journal)
+    live = await live_anywhere(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
     for session_id in live.keys() - rows.keys():
         if (row := await _row(journal, session_id, live)) is not None:
@@ -105,7 +105,7 @@ async def _followed(
             if asking is None and (written or stirred.is_set() or now >= asked + LIVE_SECONDS):
                 stirred.clear()
                 asked, begun, asked_about = now, {}, begun
-                asking = asyncio.create_task(_live(journal), name="ask who is live")
+                asking = asyncio.create_task(live_anywhere(journal), name="ask who is live")
             if asking is not None:
                 # A process's answer is used at once: a person may be waited for.
                 await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
@@ -130,10 +130,6 @@ async def _followed(
                 await asyncio.sleep(now + APART_SECONDS - loop.time())
     finally:
         await end(asking)
-
-
-async def _live(journal: Owners) -> Live:
-    return {**await live_at_nodes(journal), **await live_sessions()}
 
 
 async def _changed(
@@ -168,7 +164,7 @@ async def missed(
     with suppress(RewrittenError):
         changes = await journal.changes(after, most)
         if after <= last and not changes.more:
-            live = await _live(journal)
+            live = await live_anywhere(journal)
             written = [*changes.session_ids, *known_live]
             return await _changed(journal, written, live, written, live, last)
     return None

@@ -82,9 +82,9 @@ class LocalReader:
         """Return the sessions in the memory of processes, now unless they were given."""
         self._live = self._given
         if self._live is None:
-            from acphold.reading.neighbours import live_at_nodes, live_sessions  # late: sockets
+            from acphold.reading.neighbours import live_anywhere  # late: sockets
 
-            self._live = {**await live_at_nodes(self.journal), **await live_sessions()}
+            self._live = await live_anywhere(self.journal)
         return self._live
 
     async def page(

@@ -113,6 +113,11 @@ async def live_sessions() -> Live:
     }
 
 
+async def live_anywhere(journal: Owners) -> Live:
+    """Return the sessions of all processes, here and at other nodes."""
+    return {**await live_at_nodes(journal), **await live_sessions()}
+
+
 async def live_at_nodes(journal: Owners) -> Live:
     """Return the sessions of processes on other machines with the same journal, asked in parallel;
     {} if this machine is no node.

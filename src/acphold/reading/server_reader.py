@@ -191,7 +191,7 @@ class _ListChange(Struct):
     gone: str | None = None
 
 
-class _Entry(Struct):
+class _RemoteEntry(Struct):
     seq: int
     kind: str
     at: str
@@ -203,8 +203,8 @@ class _Rows(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-class _Entries(Struct):
-    entries: list[_Entry]
+class _RemoteEntries(Struct):
+    entries: list[_RemoteEntry]
     before: int | None = None
 
 
@@ -213,7 +213,7 @@ class _Hits(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-class _Inbox(Struct):
+class _RemoteInbox(Struct):
     questions: list[_RemoteQuestion]
 
 
@@ -343,7 +343,7 @@ class ServerReader:
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         asked = EntriesQuery(before=before, limit=limit)
-        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, _Entries)
+        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, _RemoteEntries)
         return PageBack([_entry(it) for it in page.entries], page.before, is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
@@ -392,7 +392,7 @@ class ServerReader:
         return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
 
     async def questions(self) -> list[InboxQuestion]:
-        return [_question(it) for it in (await self.get(INBOX, NoQuery(), _Inbox)).questions]
+        return [_question(it) for it in (await self.get(INBOX, NoQuery(), _RemoteInbox)).questions]
 
     async def decisions(
         self, limit: int, before: int | None = None
@@ -591,7 +591,7 @@ def _row(row: _RemoteRow) -> SessionRow:
     )
 
 
-def _entry(entry: _Entry) -> Entry:
+def _entry(entry: _RemoteEntry) -> Entry:
     raw = bytes(entry.update)
     if entry.kind == PROMPT:
         raw = members(raw).get("prompt", b"[]")

@@ -266,13 +266,13 @@ _OF_CHILD = re.compile(
 """The end of the params of a sub-agent's update, with the session that it belongs to."""
 
 
-class _Meta(Struct):
+class _UpdateMeta(Struct):
     parent: str = field(name=PARENT, default="")
 
 
 class _Params(Struct):
     sessionId: str = ""
-    meta: _Meta = field(name="_meta", default_factory=_Meta)
+    meta: _UpdateMeta = field(name="_meta", default_factory=_UpdateMeta)
 
 
 def session_of_update(params: bytes) -> str:

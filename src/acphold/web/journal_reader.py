@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal, SessionRow
-from acphold.reading.neighbours import Live, live_at_nodes, live_sessions
+from acphold.reading.neighbours import Live, live_anywhere
 from acphold.schema import encode
 from acphold.schema.splice import splice
 from acphold.server.principals import Principal
@@ -95,11 +95,9 @@ class JournalReader:
         """
         now = asyncio.get_running_loop().time()
         if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
-            self._live, self._live_at = asyncio.ensure_future(self.run(self._all_live())), now
+            asking = self.run(live_anywhere(self._journal))
+            self._live, self._live_at = asyncio.ensure_future(asking), now
         return await asyncio.shield(self._live)
-
-    async def _all_live(self) -> Live:
-        return {**await live_at_nodes(self._journal), **await live_sessions()}
 
     async def live_now(self) -> Live:
         """Return the same, not cached: for a client reacting to fresh news."""

@@ -29,7 +29,7 @@ MOST: Final = 256
 """Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
 
 
-class _KeptFile(Struct):
+class _SubscriptionFile(Struct):
     key: str
     browsers: dict[str, Subscription] = {}
     told: dict[str, frozenset[str]] = {}
@@ -51,7 +51,7 @@ class KeptSubscriptions:
     def key(self) -> str:
         """The key that signs messages, as PEM."""
         if self._kept is None:
-            self._kept = _KeptFile(new_key())
+            self._kept = _SubscriptionFile(new_key())
             self._write(self._kept)
         return self._kept.key
 
@@ -89,14 +89,14 @@ class KeptSubscriptions:
     ) -> None:
         told = self.told if told is None else told
         shown = {token: ids for token, ids in told.items() if ids and token in browsers}
-        changed = _KeptFile(self.key, browsers, shown)
+        changed = _SubscriptionFile(self.key, browsers, shown)
         self._write(changed)
         self._kept = changed
 
-    def _read(self) -> _KeptFile | None:
+    def _read(self) -> _SubscriptionFile | None:
         try:
             with open(self._path, "rb") as file:
-                return decode(file.read(LARGEST), type=_KeptFile)
+                return decode(file.read(LARGEST), type=_SubscriptionFile)
         except FileNotFoundError:
             return None
         except (OSError, MsgspecError, UnicodeDecodeError) as exc:
@@ -104,7 +104,7 @@ class KeptSubscriptions:
             log.warning("%s: %s; notices have to be asked for again", self._path, exc)
             return None
 
-    def _write(self, kept: _KeptFile) -> None:
+    def _write(self, kept: _SubscriptionFile) -> None:
         os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
         new = f"{self._path}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

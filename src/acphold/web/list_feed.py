@@ -86,7 +86,7 @@ class Row(NamedTuple):
     json: str
 
 
-class Told(NamedTuple):
+class ToldChange(NamedTuple):
     """A change: its text for clients that see all, its session now (or None), and its message."""
 
     session_id: str
@@ -111,7 +111,7 @@ class ListFeed:
         self._era = ""
         self._last = 0
         self._rows: dict[str, Row] = {}
-        self._told: deque[Told] = deque()
+        self._told: deque[ToldChange] = deque()
         self._told_bytes = 0
         self._number = 0
         self._news = asyncio.Event()
@@ -320,7 +320,7 @@ class ListFeed:
     def _note(self, session_id: str, position: str, said: str, now: SessionRow | None) -> None:
         self._number += 1
         event = _event("change", position, said)
-        self._told.append(Told(session_id, event, said, now))
+        self._told.append(ToldChange(session_id, event, said, now))
         self._told_bytes += len(event)
         while len(self._told) > KEPT or (self._told_bytes > KEPT_BYTES and len(self._told) > 1):
             self._told_bytes -= len(self._told.popleft().event)
@@ -349,7 +349,7 @@ def _row(session: ListedSession) -> Row:
     return Row(session.row, session.live is not None, session_json(session))
 
 
-def _told_to(who: Principal, theirs: set[str], told: Told) -> str:
+def _told_to(who: Principal, theirs: set[str], told: ToldChange) -> str:
     """Return a change as text for a client that does not see all, "" for nothing.
 
     A session of `theirs`, those the client was told of, is reported as gone once it may not see it.

@@ -179,7 +179,7 @@ class Mounted:
             if (tokens := self._served.tokens) is None:
                 raise RefusedError(503, "this server is not open")
             if self._open is None:
-                gate = _Gate(tokens, self._origins)
+                gate = _MountedGate(tokens, self._origins)
                 clients = HttpClients(self, gate)
                 await self._served.keep(self._running(gate, clients))
                 self._open = gate, clients
@@ -211,7 +211,7 @@ class Mounted:
         await self._served.attend(transport, principal=principal, headers=headers)
 
 
-class _Gate(Gate):
+class _MountedGate(Gate):
     """A gate behind another server, whose names it does not know.
 
     It detects a page of another host by the headers that browsers send. A name that was made to

@@ -100,7 +100,7 @@ class _Keys(Struct):
     auth: str
 
 
-class _Subscription(Struct):
+class _SentSubscription(Struct):
     endpoint: str
     keys: _Keys
 
@@ -116,7 +116,7 @@ class Sender(Protocol):
         """Send one message; never raises for errors of others."""
 
 
-class Waiting(Struct, frozen=True):
+class WaitingMatter(Struct, frozen=True):
     """Something that waits for a person in a session: a question, whose entry is `seq`, or prompts
     that are held. `id` tells it from all others; `words` say what it is."""
 
@@ -215,7 +215,7 @@ class Notices:
 
     async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
         wanted = "a subscription is wanted, as a browser gives it"
-        asked = await exchange.said(_Subscription, LARGEST, wanted)
+        asked = await exchange.said(_SentSubscription, LARGEST, wanted)
         try:
             found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
         except WrongSubscriptionError as exc:
@@ -280,7 +280,7 @@ class Notices:
             self._tell(token, browser, theirs, good.tenant)
 
     def _tell(
-        self, token: str, browser: Subscription, due: Sequence[Waiting], tenant: str | None
+        self, token: str, browser: Subscription, due: Sequence[WaitingMatter], tenant: str | None
     ) -> None:
         """Begin to send one browser a message, if there is news for it."""
         told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
@@ -329,19 +329,19 @@ class Notices:
             log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
 
 
-async def _waiting(journal: Journal, live: Live) -> list[Waiting]:
+async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
     """Return all that waits for a person."""
     asked = [it for it in live.values() if it[0].waiting]
     questions = await open_questions(journal, live) if asked else []
-    found = [Waiting(it.question.id, it.row, it.asks, it.seq) for it in questions]
+    found = [WaitingMatter(it.question.id, it.row, it.asks, it.seq) for it in questions]
     for it in await held_sessions(LocalReader(journal, live=live)):
         row = it.row
         id_ = f"held {row.session_id} {row.held} {row.held_until or ''}"
-        found.append(Waiting(id_, row, held_prompts(row.queued, row.held, row.held_until)))
+        found.append(WaitingMatter(id_, row, held_prompts(row.queued, row.held, row.held_until)))
     return found
 
 
-def notice(waiting: Sequence[Waiting], *, is_news: bool = True) -> Mapping[str, object]:
+def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping[str, object]:
     """Return the message for the page's service worker; a `count` of 0 removes the notice."""
     if not waiting:
         return {"count": 0}
