@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,11 +25,13 @@ from acphold.agents.steer_method import STEERING, is_injected, steering_params
 from acphold.agents.wrapped import understood
 from acphold.client.duties import AskingSession, Duties
 from acphold.client.inbox import Backpressure
-from acphold.client.refusals import meant
 from acphold.errors import (
+    AUTH_REQUIRED,
     AcpholdError,
+    AgentExitedError,
     AgentStartError,
     AgentTimeoutError,
+    AuthRequiredError,
     ConnectionLostError,
     RemoteError,
     SilentPeerError,
@@ -57,6 +59,7 @@ from acphold.tasks import end
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
 
 P = TypeVar("P")
@@ -514,3 +517,41 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """End the session's terminals: it was closed."""
         await self._duties.forget(session_id)
+
+
+class _AgentEnd(msgspec.Struct):
+    """The data of acphold's error for an agent that has ended."""
+
+    status: str
+    stderr: str
+
+
+class _EndError(msgspec.Struct):
+    data: _AgentEnd
+
+
+def meant(
+    refusal: RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
+) -> AcpholdError:
+    """Return the error to raise for `agent`'s error to `method`; often itself.
+
+    AuthRequiredError for its code (spec v1, authentication), unless the method was `authenticate`;
+    AgentExitedError if acphold stands in front of an agent that has ended.
+    """
+    error: AcpholdError = refusal
+    if refusal.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # which has just failed
+        offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
+        how = f"; it offers: {offered}" if offered else ""
+        error = AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
+    elif (end := _end_told(refusal)) is not None:
+        error = AgentExitedError(refusal.message, end.status, end.stderr)
+    if error is not refusal:
+        error.__cause__ = refusal
+    return error
+
+
+def _end_told(error: RemoteError) -> _AgentEnd | None:
+    try:
+        return msgspec.json.decode(error.raw, type=_EndError).data
+    except msgspec.MsgspecError:
+        return None

@@ -50,8 +50,8 @@ from acphold.hub.services import Services
 from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import StandingAnswers
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.tool_calls import close_open
 from acphold.hub.turns import SharedParts, Turns
-from acphold.hub.unfinished import close_open
 from acphold.hub.waiting_prompts import WaitingPrompts
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,

@@ -28,8 +28,8 @@ from acphold.errors import (
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
+from acphold.hub.tool_calls import close_children
 from acphold.hub.turns import SharedParts
-from acphold.hub.unfinished import close_children
 from acphold.journal import Lease, Whose
 from acphold.journal.moves import refuse_moved, require_here
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, refuse_held

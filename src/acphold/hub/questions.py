@@ -38,8 +38,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
 from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import Considered, StandingAnswers
-from acphold.hub.tool_calls import added_by_request
-from acphold.hub.unfinished import close_refused
+from acphold.hub.tool_calls import added_by_request, close_refused
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.serve_options import ServeOptions

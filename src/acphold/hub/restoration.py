@@ -60,7 +60,7 @@ from acphold.hub.choices import current_values, is_boolean, option_list, setting
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import HubSession
-from acphold.hub.unfinished import close_children
+from acphold.hub.tool_calls import close_children
 from acphold.journal import Journal, Origin, RowChange, Sessions, session_of
 from acphold.schema import (
     LOAD_SESSION,

@@ -58,8 +58,8 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import HubSession
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.tool_calls import close_open
 from acphold.hub.turn_files import FileKeeper, TurnFiles
-from acphold.hub.unfinished import close_open
 from acphold.journal import Journal
 from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
