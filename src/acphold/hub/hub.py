@@ -348,29 +348,23 @@ class Hub:
         conversation = await self._opened(session_id, setup, over)
         session = conversation.session
         end = session.last_seq
-        restoring = self._readiness.begin(conversation)
         attachment = session.attachments.attach(client, after=0, live_after=end)
-        try:
-            await session.be_followed(attachment)
-            await conversation.questions.tell_missed()
-            if self._readiness.may_want_sign_in:
+        async with self._restoring(conversation, attachment) as restoring:
+            try:
+                await session.be_followed(attachment)
+                await conversation.questions.tell_missed()
+                if self._readiness.may_want_sign_in:
+                    await self._readiness.wait(restoring)
+                await attachment.replay(end)
                 await self._readiness.wait(restoring)
-            await attachment.replay(end)
-            await self._readiness.wait(restoring)
-            await attachment.replay(session.last_seq)
-            session.require_owned()
-        except (LeaseLostError, ConnectionLostError) as exc:
-            conversation.put_back(attachment)
-            if session.is_lost and attachment.cursor:  # in part: only the client can restart
-                why = f"another acphold process has taken session {session_id!r}; load it again"
-                raise ConnectionLostError(why) from exc
-            session.require_owned()
-            raise
-        except BaseException:
-            conversation.put_back(attachment)
-            raise
-        finally:
-            restoring.cancel()
+                await attachment.replay(session.last_seq)
+                session.require_owned()
+            except (LeaseLostError, ConnectionLostError) as exc:
+                if session.is_lost and attachment.cursor:  # in part: only the client can restart
+                    why = f"another acphold process has taken session {session_id!r}; load it again"
+                    raise ConnectionLostError(why) from exc
+                session.require_owned()
+                raise
         return conversation, attachment
 
     async def resume(
@@ -394,20 +388,29 @@ class Hub:
         # Updates of the agent during the restoring are new, and come behind the answer.
         start = session.last_seq if after is None else after
         attachment = session.attachments.attach(client, start, start, positions=after is not None)
-        restoring = self._readiness.begin(conversation)
-        try:
+        async with self._restoring(conversation, attachment) as restoring:
             if after is not None:
                 await session.require_exact(after, lineage)
             await session.be_followed(attachment)
             await conversation.questions.tell_missed()
             await self._readiness.wait(restoring)
             session.require_owned()
+        return conversation, attachment
+
+    @asynccontextmanager
+    async def _restoring(
+        self, conversation: Conversation, attachment: Attachment
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Have the agent open the session during the block; if that fails, the client gets its
+        former attachment back."""
+        restoring = self._readiness.begin(conversation)
+        try:
+            yield restoring
         except BaseException:
             conversation.put_back(attachment)
             raise
         finally:
             restoring.cancel()
-        return conversation, attachment
 
     async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the
