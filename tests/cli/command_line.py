@@ -14,8 +14,11 @@ import subprocess
 import sys
 import termios
 import time
+from asyncio import _get_running_loop
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,7 +74,11 @@ class Output(io.TextIOWrapper):
 def run_here(
     arguments: tuple[str, ...], environment: Mapping[str, str], *, is_terminal: bool = False
 ) -> Finished:
-    """Run it in this process, with nothing to read."""
+    """Run it in this process, with nothing to read; beside an event loop if one runs."""
+    if _get_running_loop() is not None:
+        with ThreadPoolExecutor(1) as beside:
+            run = partial(run_here, arguments, environment, is_terminal=is_terminal)
+            return beside.submit(run).result()
     with ExitStack() as stack:
         changed = stack.enter_context(pytest.MonkeyPatch.context())
         for name in os.environ.keys() - environment.keys():
@@ -108,7 +115,7 @@ class CommandLine:
         }
 
     def run(self, *arguments: str) -> Finished:
-        """Run it without a terminal, in this process; not inside an event loop."""
+        """Run it in this process, without a terminal; beside an event loop, without signals."""
         return run_here(arguments, self.environment)
 
     def run_as_process(self, *arguments: str, **changed: str) -> Finished:

@@ -47,7 +47,7 @@ def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> N
 async def test_the_other_agent_goes_on_with_it_and_the_first_session_stays(
     two_turns: Path, acphold: CommandLine, log: Path
 ) -> None:
-    made = acphold.run_as_process("handoff", "aa@2", "--", *OTHER).out.splitlines()[0]
+    made = acphold.run("handoff", "aa@2", "--", *OTHER).out.splitlines()[0]
     command = scripted_agent(info={"name": "other", "version": "1"}, log=str(log))
     async with guest(command, two_turns) as client:
         await client.initialize()
@@ -62,7 +62,7 @@ async def test_the_other_agent_goes_on_with_it_and_the_first_session_stays(
     assert "User: Make it friendlier" in context["text"]
     assert "-hi\n+hello" in context["text"]
     assert "And now?" not in context["text"]
-    first = json.loads(acphold.run_as_process("list", "--json", "--agent", "first").out)
+    first = json.loads(acphold.run("list", "--json", "--agent", "first").out)
     assert (first["sessionId"], first["messageCount"]) == ("aa-1", 5)
 
 

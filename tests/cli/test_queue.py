@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from acphold.presentation.visible_text import local
+from tests.cli.command_line import ACPHOLD, Finished, run_here
 from tests.editor import (
     DEADLINE,
     Refused,
@@ -31,22 +32,15 @@ from tests.editor import (
 from tests.failures.processes import until
 
 
-def acphold(journal: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "acphold", *arguments, "--journal", str(journal)],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE * 2,
-        check=False,
-    )
+def acphold(journal: Path, *arguments: str) -> Finished:
+    return run_here((*arguments, "--journal", str(journal)), os.environ.copy())
 
 
 def queue(journal: Path, session: str, *arguments: str) -> list[str]:
     """The lines of the queue after a change."""
     run = acphold(journal, "queue", session, *arguments)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
+    assert run.code == 0, run.err
+    return run.out.splitlines()
 
 
 async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_session(
@@ -59,17 +53,24 @@ async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_se
         await one.until_text("a")
         step = json.dumps([{"say": "b"}])
         assert queue(journal, session, "add", step)[1:] == [f"  1  {step}"]
-        asked = acphold(journal, "ask", "-", "--later", "--session", session, text="[]")
+        asked = subprocess.run(  # noqa: ASYNC221 (it is over at once)
+            [*ACPHOLD, "ask", "-", "--later", "--session", session, "--journal", str(journal)],
+            input="[]",
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE,
+            check=True,
+        )
         assert asked.stdout.splitlines()[1:] == [f"  1  {step}", "  2  []"]
         assert queue(journal, session, "move", "2", "1")[1:] == ["  1  []", f"  2  {step}"]
         assert queue(journal, session, "drop", "1")[1:] == ["  taken back: []", f"  1  {step}"]
-        listed = acphold(journal, "list").stdout
+        listed = acphold(journal, "list").out
         assert "running, 1 queued" in listed
         go.touch()
         await turn
         await one.until_text("ab")
         assert await one.leave() == 0
-    [kept] = acphold(journal, "list", "--json").stdout.splitlines()
+    [kept] = acphold(journal, "list", "--json").out.splitlines()
     assert json.loads(kept)["messageCount"] == 4
 
 
@@ -77,14 +78,14 @@ async def test_a_prompt_for_later_is_for_the_newest_session_of_the_folder(
     journal: Path, tmp_path: Path
 ) -> None:
     asked = acphold(journal, "ask", "write it down", "--later", "--cwd", str(tmp_path))
-    assert asked.returncode == 2
-    assert "no session to continue in this folder" in asked.stderr
+    assert asked.code == 2
+    assert "no session to continue in this folder" in asked.err
     async with wrapped(journal) as one:
         session = await one.talk({"say": "a"})
-    [kept] = acphold(journal, "list", "--json").stdout.splitlines()
+    [kept] = acphold(journal, "list", "--json").out.splitlines()
     folder = json.loads(kept)["cwd"]
     asked = acphold(journal, "ask", "write it down", "--at", "02:00", "--cwd", folder)
-    assert "02:00: write it down" in asked.stdout.splitlines()[1]
+    assert "02:00: write it down" in asked.out.splitlines()[1]
     assert "02:00: write it down" in queue(journal, session)[1]
 
 
@@ -95,14 +96,14 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     lines = queue(journal, session, "add", step)
     assert lines[0].endswith(": 1 prompt waits")
     assert "No process has the session open" in lines[-1]
-    assert "1 prompt waits" in acphold(journal, "queue").stdout
+    assert "1 prompt waits" in acphold(journal, "queue").out
     async with wrapped(journal) as two:
         await two.load(session)
         lines = queue(journal, session)
         assert lines[0].endswith("1 prompt waits, held: the session was opened anew")
         queue(journal, session, "go")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
-    assert acphold(journal, "queue").stdout == "No prompt waits.\n"
+    assert acphold(journal, "queue").out == "No prompt waits.\n"
 
 
 @pytest.mark.slow
@@ -121,10 +122,10 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
         queue(journal, session, "add", json.dumps(step))
     try:
         begun = await asyncio.to_thread(acphold, journal, "queue", session, "go")
-        assert begun.returncode == 0, begun.stderr
-        assert "Opened in the background" in begun.stderr
+        assert begun.code == 0, begun.err
+        assert "Opened in the background" in begun.err
         # Its question waits for a person: nothing goes on over it.
-        await until(lambda: "waiting" in acphold(journal, "list").stdout)
+        await until(lambda: "waiting" in acphold(journal, "list").out)
         async with wrapped(journal) as two:
             await two.load(session)
             await two.until(lambda: two.text().endswith("c"))
@@ -132,7 +133,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
     finally:
         stopped = await asyncio.to_thread(acphold, journal, "stop", "--all")
         shutil.rmtree(folder, ignore_errors=True)
-    assert "stopped" in stopped.stdout.lower()
+    assert "stopped" in stopped.out.lower()
 
 
 ASK = {
@@ -153,16 +154,16 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     queue(journal, session, "add", "later")
     gone.unlink()
     run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
-    assert run.returncode == 2
-    assert f"acphold resume {session}" in run.stderr
+    assert run.code == 2
+    assert f"acphold resume {session}" in run.err
     assert "1 prompt waits" in queue(journal, session)[0]
 
 
 def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:
     for arguments in (("edit", "1"), ("go", "now"), ("add",)):
         run = acphold(journal, "queue", "s", *arguments)
-        assert run.returncode == 2
-        assert "acphold queue --help" in run.stderr
+        assert run.code == 2
+        assert "acphold queue --help" in run.err
 
 
 HIT = "You've hit your 5-hour limit · resets 3pm (Mars/Olympus)"
@@ -180,14 +181,14 @@ async def test_a_turn_at_the_vendors_limit_is_called_so_by_every_command(
         session = await one.new()
         with pytest.raises(Refused):
             await one.prompt(session, {"say": "a"}, {"update": told}, {"error": error})
-    [row] = acphold(journal, "list", "--json").stdout.splitlines()
+    [row] = acphold(journal, "list", "--json").out.splitlines()
     assert json.loads(row)["outcome"] == "limited"
     words = f"stopped at a limit, which resets at {local(resets_at * 1000)}: {HIT}"
-    assert words in " ".join(acphold(journal, "show", session).stdout.split())
+    assert words in " ".join(acphold(journal, "show", session).out.split())
     for form in ("markdown", "html"):
-        exported = unescape(acphold(journal, "export", session, "--format", form).stdout)
+        exported = unescape(acphold(journal, "export", session, "--format", form).out)
         assert words in " ".join(exported.split())
-    lines = acphold(journal, "export", session, "--format", "jsonl").stdout.splitlines()
+    lines = acphold(journal, "export", session, "--format", "jsonl").out.splitlines()
     assert json.loads(lines[-1])["update"] == {
         "error": error,
         "_meta": {"acphold/limit": {"words": HIT, "resetsAt": resets_at * 1000}},
@@ -199,14 +200,15 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
 ) -> None:
     go = tmp_path / "go"
     error = {"code": -32603, "message": "no credit"}
-    follow = [sys.executable, "-m", "acphold", "inbox", "--follow", "--json"]
     async with wrapped(journal) as one:
         session = await one.new()
         turn = one.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"error": error})
         await one.until_text("a")
         queue(journal, session, "add", "[]")
         with subprocess.Popen(  # noqa: ASYNC220 (its lines are read in a thread)
-            [*follow, "--journal", str(journal)], stdout=subprocess.PIPE, text=True
+            [*ACPHOLD, "inbox", "--follow", "--json", "--journal", str(journal)],
+            stdout=subprocess.PIPE,
+            text=True,
         ) as following:
             told = partial(line_of, following)
             assert await told() == {"questions": [], "held": []}
@@ -215,17 +217,17 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
                 await turn
             found = (await told())["held"]
             assert (found["sessionId"], found["queued"], found["held"]) == (session, 1, "failed")
-            [printed] = acphold(journal, "inbox", "--json").stdout.splitlines()
+            [printed] = acphold(journal, "inbox", "--json").out.splitlines()
             assert json.loads(printed) == {"held": found}
-            words = " ".join(acphold(journal, "inbox").stdout.split())
+            words = " ".join(acphold(journal, "inbox").out.split())
             assert "1 prompt waits, held: the last turn failed" in words
             assert f"acphold queue {session[:6]} go" in words
-            assert acphold(journal, "queue", session[:6], "go").returncode == 0
+            assert acphold(journal, "queue", session[:6], "go").code == 0
             assert await told() == {"goesOn": session}
             following.terminate()
         queue(journal, session, "hold")
         queue(journal, session, "add", "[]")
-        assert "Nothing is waiting" in acphold(journal, "inbox").stderr, "they know that"
+        assert "Nothing is waiting" in acphold(journal, "inbox").err, "they know that"
 
 
 async def line_of(following: subprocess.Popen[str]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import os
 import pty
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ def rules(
     """Run the command in this process, or, with a `terminal`, in one of its own."""
     argv = (command, *words, "--journal", str(journal))
     if terminal is None:
-        with chdir(folder), ThreadPoolExecutor(1) as beside:  # which has no event loop
-            done = beside.submit(run_here, argv, os.environ.copy()).result()
+        with chdir(folder):
+            done = run_here(argv, os.environ.copy())
         assert done.code == code, done.err
         return done.all
     run = subprocess.run(

@@ -63,7 +63,7 @@ async def test_the_list_has_the_rows_that_the_command_prints(
     await web.remember("s1", said(1), title="One \x1b[2J", at=1000)
     await web.remember("s2", said(2), at=2000)
     answer = await web.get("/sessions")
-    printed = acphold.run_as_process("list", "--json").out
+    printed = acphold.run("list", "--json").out
     assert answer.json == {"sessions": [json.loads(line) for line in printed.splitlines()]}
     assert [row["sessionId"] for row in answer.json["sessions"]] == ["s2", "s1"]
     assert answer.headers["content-type"] == "application/json"
@@ -136,7 +136,7 @@ async def test_entries_come_newest_first_and_as_the_command_prints_them(
     web: Site, acphold: CommandLine
 ) -> None:
     await web.remember("s1", [*said(1), *said(2)])
-    shown = acphold.run_as_process("show", "s1", "--json").out
+    shown = acphold.run("show", "s1", "--json").out
     lines = [json.loads(line) for line in shown.splitlines()]
     told = (await web.get(address("s1"))).json
     lineage = told.pop("lineage")
@@ -216,11 +216,11 @@ async def test_what_is_known_already_is_not_sent_again(web: Site) -> None:
 async def test_a_search_finds_what_the_command_finds(web: Site, acphold: CommandLine) -> None:
     for number in range(3):
         await web.remember(f"s{number}", said(number))
-    printed = acphold.run_as_process("search", "answer", "here", "--json").out
+    printed = acphold.run("search", "answer", "here", "--json").out
     found = (await web.get("/search?q=answer*+here")).json["hits"]
     assert len(found) == 3
     assert all(hit["excerpt"] == f"answer{hit['sessionId'][1]} is here" for hit in found)
-    printed = acphold.run_as_process("search", "answer*", "here", "--json").out
+    printed = acphold.run("search", "answer*", "here", "--json").out
     assert found == [json.loads(line) for line in printed.splitlines()]
 
 

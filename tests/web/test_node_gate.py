@@ -103,6 +103,6 @@ def test_serving_as_a_node_takes_a_token_and_an_address_that_is_encrypted(tmp_pa
     assert "token create --node" in without.err
     plain = acphold.run_as_process(*serve, "http://one.example", "--", "agent")
     assert (plain.code, "encrypted" in plain.err) == (Exit.USAGE, True)
-    assert acphold.run_as_process("token", "create", "--node", "--scope", "watch").code != Exit.OK
-    assert acphold.run_as_process("token", "create", "--node").code == Exit.OK
-    assert "  node  " in acphold.run_as_process("token", "list").out
+    assert acphold.run("token", "create", "--node", "--scope", "watch").code != Exit.OK
+    assert acphold.run("token", "create", "--node").code == Exit.OK
+    assert "  node  " in acphold.run("token", "list").out

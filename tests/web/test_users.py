@@ -210,9 +210,7 @@ async def test_a_device_is_of_who_has_asked_for_the_code(web: Site) -> None:
     assert (await web.post("/codes", all_, user="")).status == 400
 
 
-def test_the_commands_say_whose_a_token_is_and_what_is_shared(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) -> None:
     acphold_ = CommandLine(tmp_path / "journal.db")
 
     async def make() -> None:
@@ -220,18 +218,18 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(
             await begin(web, "hers", "alice")
 
     asyncio.run(make())
-    assert acphold_.run_as_process("token", "create", "--user", "rita").code == Exit.OK
-    assert "of rita" in acphold_.run_as_process("token", "list").out
-    assert acphold_.run_as_process("share", "hers", "--with", "rita", "--prompt").code == Exit.OK
-    assert acphold_.run_as_process("share").out == "hers  prompt  rita\n"
-    assert acphold_.run_as_process("share", "hers", "--with", "rita").code == Exit.OK
-    assert '"may": "read"' in acphold_.run_as_process("share", "hers", "--json").out
-    assert "already" in acphold_.run_as_process("share", "hers", "--with", "alice").err
-    assert acphold_.run_as_process("share", "hers", "--with", "rita", "--stop").code == Exit.OK
-    again = acphold_.run_as_process("share", "hers", "--with", "rita", "--stop")
+    assert acphold_.run("token", "create", "--user", "rita").code == Exit.OK
+    assert "of rita" in acphold_.run("token", "list").out
+    assert acphold_.run("share", "hers", "--with", "rita", "--prompt").code == Exit.OK
+    assert acphold_.run("share").out == "hers  prompt  rita\n"
+    assert acphold_.run("share", "hers", "--with", "rita").code == Exit.OK
+    assert '"may": "read"' in acphold_.run("share", "hers", "--json").out
+    assert "already" in acphold_.run("share", "hers", "--with", "alice").err
+    assert acphold_.run("share", "hers", "--with", "rita", "--stop").code == Exit.OK
+    again = acphold_.run("share", "hers", "--with", "rita", "--stop")
     assert again.code == Exit.USAGE
-    assert acphold_.run_as_process("share").out == ""
-    assert "stop sharing" in acphold_.run_as_process("token", "audit").out
+    assert acphold_.run("share").out == ""
+    assert "stop sharing" in acphold_.run("token", "audit").out
 
 
 @pytest.mark.slow
