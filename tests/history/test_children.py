@@ -13,8 +13,8 @@ from acphold.history.children import DEEPEST, within
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry, Segment
 from acphold.history.fold import SessionState, fold
-from acphold.history.soundness import is_sound
 from acphold.history.timeline import Message, SubAgent, ToolCall
+from acphold.imports.scribe import is_sound
 
 Raw = tuple[str, bytes]
 

@@ -17,8 +17,7 @@ from acphold.errors import InvalidParamsError
 from acphold.history.speakers import may_have_marks, params_without_marks, without_marks
 from acphold.rpc import CutNotification, NotificationReceived
 from acphold.schema import UPDATE
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import members, session_id_in, splice
 
 log = logging.getLogger(__name__)
 

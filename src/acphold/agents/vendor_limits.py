@@ -55,12 +55,12 @@ class _JetBrains(Struct):
     air: _Air | None = None
 
 
-class _Meta(Struct):
+class _LimitMeta(Struct):
     jetbrains: _JetBrains | None = None
 
 
-class _Answer(Struct):
-    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+class _LimitAnswer(Struct):
+    meta: _LimitMeta | None = msgspec.field(name="_meta", default=None)
 
 
 class _Error(Struct):
@@ -96,7 +96,7 @@ class _OpenCodeData(Struct):
     errorName: str = ""
 
 
-_answer = msgspec.json.Decoder(_Answer).decode
+_answer = msgspec.json.Decoder(_LimitAnswer).decode
 _error = msgspec.json.Decoder(_Error).decode
 _claude_update = msgspec.json.Decoder(_ClaudeUpdate).decode
 _codex_data = msgspec.json.Decoder(_CodexData).decode
@@ -258,7 +258,7 @@ def _told_jetbrains(answer: bytes) -> str | None:
     if b"sessionFailure" not in answer:
         return None
     match _answer(answer).meta:
-        case _Meta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
+        case _LimitMeta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
             # Of the limits, only the vendor's has no action: a session's own has `new_session`.
             return title
     return None

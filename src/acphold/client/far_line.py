@@ -56,8 +56,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.methods import CANCEL_REQUEST, OPENING
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import splice
+from acphold.schema.splice import session_id_in, splice
 from acphold.server.owner_line import session_of_update
 from acphold.server.positions import (
     Sent,

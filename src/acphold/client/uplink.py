@@ -53,7 +53,7 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import session_id_in
 from acphold.tasks import end
 
 if TYPE_CHECKING:

@@ -124,11 +124,11 @@ def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
     }
 
 
-class _Piece:
+class _EntryPiece:
     """The content of one entry; `last_seq` follows from the piece after it."""
 
     def __init__(
-        self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool, came_in: bytes
+        self, first_seq: int, kind: str, at: int, content: bytes | Run | _JoinedCall, came_in: bytes
     ) -> None:
         self.first_seq = first_seq
         self.kind = kind
@@ -143,7 +143,7 @@ class _Piece:
         return with_update(self._came_in, joined) if self.kind == CHILD else joined
 
 
-class _Tool:
+class _JoinedCall:
     """A tool call, or an update of one, and its later updates."""
 
     def __init__(self, kind: str, raw: bytes) -> None:
@@ -205,14 +205,14 @@ class _Tool:
         return encode_object(fields)
 
 
-class _Said:
+class _Statement:
     """An update that the next one about the same thing may make void."""
 
     def __init__(self, index: int, parts: dict[str, bytes]) -> None:
         self.index = index
         self._parts = parts
 
-    def says_all_of(self, earlier: _Said, kind: str) -> bool:
+    def says_all_of(self, earlier: _Statement, kind: str) -> bool:
         """Return True if nothing is lost of the earlier one when only this one stays."""
         meta = members(earlier._parts.get("_meta", b"")).keys()
         if not meta <= members(self._parts.get("_meta", b"")).keys():
@@ -244,7 +244,7 @@ class _Summarized:
     """The course of a compaction: the last update after its first, and the chunks."""
 
     def __init__(self) -> None:
-        self.last: _Said | None = None
+        self.last: _Statement | None = None
         self.chunks: list[int] = []
 
 
@@ -252,7 +252,7 @@ class _Compacting:
     """The pieces of a session, with a lane for itself, "", and for each of its sub-agents."""
 
     def __init__(self) -> None:
-        self.pieces: list[_Piece] = []
+        self.pieces: list[_EntryPiece] = []
         self._lanes: dict[str, _Lane] = {"": _Lane(self.pieces)}
         self._present: set[str] = set()
 
@@ -277,18 +277,18 @@ class _Compacting:
                     each.turn_over(has_ended=kind == TURN_END)
             content = self._lanes[""].add(kind, raw)
         if content is not None:
-            self.pieces.append(_Piece(first_seq, kind, at, content, raw))
+            self.pieces.append(_EntryPiece(first_seq, kind, at, content, raw))
 
 
 class _Lane:
     """The updates of one session; they are never joined with those of another."""
 
-    def __init__(self, pieces: list[_Piece]) -> None:
+    def __init__(self, pieces: list[_EntryPiece]) -> None:
         self.pieces = pieces
         self._run: Run | None = None
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[str, _JoinedCall] = {}
         self._snapshots: dict[str, int] = {}
-        self._in_turn: dict[str, _Said] = {}
+        self._in_turn: dict[str, _Statement] = {}
         self._compactions: dict[str, _Summarized] = {}
 
     def end_run(self) -> None:
@@ -305,9 +305,9 @@ class _Lane:
         if has_ended:
             self._tools.clear()  # a client that has a whole turn gets the next calls whole
 
-    def add(self, kind: str, raw: bytes) -> bytes | Run | _Tool | None:
+    def add(self, kind: str, raw: bytes) -> bytes | Run | _JoinedCall | None:
         """Return the content that an entry adds; None if an earlier piece absorbed it."""
-        content: bytes | Run | _Tool | None = raw
+        content: bytes | Run | _JoinedCall | None = raw
         if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
         elif kind == PARAMS:
@@ -316,7 +316,7 @@ class _Lane:
             self._run = content if isinstance(content, Run) else None
         return content
 
-    def _update(self, raw: bytes) -> bytes | Run | _Tool | None:
+    def _update(self, raw: bytes) -> bytes | Run | _JoinedCall | None:
         """Return the content that the update adds; None if an earlier piece absorbed it."""
         if not may_be_chunk(raw):
             return self._other_update(raw)
@@ -329,14 +329,14 @@ class _Lane:
         self._summarizes(chunk.compactionId)
         return Run(chunk, raw)
 
-    def _other_update(self, raw: bytes) -> bytes | _Tool | None:
+    def _other_update(self, raw: bytes) -> bytes | _JoinedCall | None:
         kind = update_kind(raw)
         if is_snapshot(kind, raw):
             if (earlier := self._snapshots.get(kind)) is not None:
                 self._void(earlier)
             self._snapshots[kind] = len(self.pieces)
         elif kind in ONE_A_TURN:
-            said = _Said(len(self.pieces), members(raw))
+            said = _Statement(len(self.pieces), members(raw))
             if (before := self._in_turn.get(kind)) is not None and said.says_all_of(before, kind):
                 self._void(before.index)
             self._in_turn[kind] = said
@@ -359,7 +359,7 @@ class _Lane:
         if kind == "compaction_summary_chunk":
             self._summarizes(compaction_id)
         elif compaction_id in self._compactions:
-            known, said = self._compactions[compaction_id], _Said(len(self.pieces), parts)
+            known, said = self._compactions[compaction_id], _Statement(len(self.pieces), parts)
             if known.last is not None and said.says_all_of(known.last, kind):
                 self._void(known.last.index)
             if "summary" in said.effective(kind):
@@ -378,13 +378,13 @@ class _Lane:
     def _void(self, index: int) -> None:
         self.pieces[index].content = b""
 
-    def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
+    def _tool(self, kind: str, raw: bytes) -> bytes | _JoinedCall | None:
         if not (tool_call_id := tool_id(raw)):
             return raw
         tool = self._tools.get(tool_call_id)
         if tool is not None and tool.take(kind, raw):
             return None
-        self._tools[tool_call_id] = tool = _Tool(kind, raw)
+        self._tools[tool_call_id] = tool = _JoinedCall(kind, raw)
         return tool
 
     def _let_go(self, raw: bytes) -> None:
@@ -405,7 +405,9 @@ def _is_whole(raw: bytes) -> bool:
     return True
 
 
-def _packed(pieces: Sequence[_Piece], last_seq: int, apart: Collection[int]) -> Iterable[Segment]:
+def _packed(
+    pieces: Sequence[_EntryPiece], last_seq: int, apart: Collection[int]
+) -> Iterable[Segment]:
     """Yield each piece as a segment; pieces for a single number share one, in their order."""
     ends = [piece.first_seq - 1 for piece in pieces[1:]] + [last_seq]
     row: list[bytes] = []
@@ -429,6 +431,6 @@ def _packed(pieces: Sequence[_Piece], last_seq: int, apart: Collection[int]) -> 
         yield _row(start, row)
 
 
-def _row(start: _Piece, raws: Sequence[bytes]) -> Segment:
+def _row(start: _EntryPiece, raws: Sequence[bytes]) -> Segment:
     last = start.first_seq + len(raws) - 1
     return Segment(start.first_seq, last, start.kind, start.at, b"\n".join(raws))

@@ -12,12 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import (
-    AcpholdError,
-    InterruptedTurnError,
-    InvalidParamsError,
-    RemoteError,
-)
+from acphold.errors import AcpholdError, InterruptedTurnError, InvalidParamsError, RemoteError
 from acphold.history.display_terminals import DisplayTerminal, DisplayTerminals, may_tell, texts
 from acphold.history.raw_update import (
     UNREADABLE,

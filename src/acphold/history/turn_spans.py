@@ -30,7 +30,7 @@ class TurnSpan(Struct, frozen=True):
 
 async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
     """Return the turns of a whole session, oldest first."""
-    finding = _Finding()
+    finding = _SpanSearch()
     async for segment in segments:
         finding.add(segment)
     return finding.spans()
@@ -42,7 +42,7 @@ def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
     return spans[place - 1] if place else None
 
 
-class _Finding:
+class _SpanSearch:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._author = -1  # the entry with the author of the prompt behind it

@@ -39,8 +39,7 @@ from acphold.hub.handover import without_its_title
 from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.schema import encode
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import splice
+from acphold.schema.splice import session_id_in, splice
 from acphold.schema.update_kinds import ATTRIBUTE_KINDS, kinds_about
 
 log = logging.getLogger(__name__)

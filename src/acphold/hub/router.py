@@ -53,8 +53,7 @@ from acphold.journal import Entries, HasLinks, Sessions, session_of
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import encode
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import splice
+from acphold.schema.splice import session_id_in, splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
 from acphold.tasks import end
 

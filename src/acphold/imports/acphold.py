@@ -24,13 +24,12 @@ from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
 from acphold.history.raw_update import members, update_kind
 from acphold.history.speakers import without_marks
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
-from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
+from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 from acphold.journal.journal import Origin
 from acphold.schema.slow_json import repaired
 
@@ -44,7 +43,7 @@ NUMBERS: Final = 1 << 31
 """Highest entry number that is accepted: the journal has room for twice as many."""
 
 
-class _Line(Struct, gc=False):
+class _ExportedLine(Struct, gc=False):
     """An entry as `show --json` prints it."""
 
     kind: str
@@ -53,12 +52,12 @@ class _Line(Struct, gc=False):
     seq: int = 0
 
 
-class _Prompt(Struct, gc=False):
+class _PromptParams(Struct, gc=False):
     prompt: Raw
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
-_decode_prompt: Final = msgspec.json.Decoder(_Prompt).decode
+_decode: Final = msgspec.json.Decoder(_ExportedLine).decode
+_decode_prompt: Final = msgspec.json.Decoder(_PromptParams).decode
 _decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 

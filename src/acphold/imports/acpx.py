@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from acphold.history.entries import PARAMS, SETTINGS, UPDATE
 from acphold.imports.content_blocks import content, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
+    Missed,
     Object,
     decoded,
     milliseconds,
@@ -65,7 +65,7 @@ _TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_upda
 """Updates the scribe has to decode to know the state of a turn."""
 
 
-class _WireLine(Struct, gc=False):
+class _AcpxLine(Struct, gc=False):
     """The needed fields of a line of the wire; the rest stays raw."""
 
     id: int | str | None = None
@@ -81,7 +81,7 @@ class _LineParams(Struct, gc=False):
     prompt: Raw = Raw()
 
 
-_decode: Final = msgspec.json.Decoder(_WireLine).decode
+_decode: Final = msgspec.json.Decoder(_AcpxLine).decode
 _decode_params: Final = msgspec.json.Decoder(_LineParams).decode
 _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -114,7 +114,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     scribe.facts.cwd = text(record, "cwd")
     scribe.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]
-    telling = _Wire(scribe)
+    telling = _AcpxWire(scribe)
     for path in segments:
         for line in lines(path, scribe.missed):
             telling.line(line.raw)
@@ -127,7 +127,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     scribe.title(text(record, "title"))
 
 
-class _Wire:
+class _AcpxWire:
     """The wire of a session, line by line. Replayed updates of a load are skipped."""
 
     def __init__(self, scribe: Scribe) -> None:
@@ -160,7 +160,7 @@ class _Wire:
         except UNREADABLE:
             self._scribe.missed.add("lines that cannot be read", raw)
 
-    def _updated(self, message: _WireLine) -> None:
+    def _updated(self, message: _AcpxLine) -> None:
         update = bytes(_decode_params(message.params).update)
         if not update or "session/load" in self._asked.values():
             return
@@ -172,7 +172,7 @@ class _Wire:
         raw = update if plain else bytes(message.params)
         self._scribe.relay_update(raw, UPDATE if plain else PARAMS, told)
 
-    def _answered(self, method: str, message: _WireLine) -> None:
+    def _answered(self, method: str, message: _AcpxLine) -> None:
         result, error = bytes(message.result), bytes(message.error)
         if method == "session/prompt":
             self._scribe.relay_end(b'{"error":%b}' % error if error else result)

@@ -21,14 +21,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from acphold.imports.content_blocks import diff, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.projects import files_of_projects
 from acphold.imports.readers import Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, note, source_of
 from acphold.imports.tellings import AgentTelling
-from acphold.imports.values import milliseconds
+from acphold.imports.values import Missed, milliseconds
 from acphold.workspace import regular_files
 
 NAME: Final = "aider"
@@ -80,7 +79,7 @@ def find(home: Home) -> Iterator[Source]:
             )
 
 
-class _Chat(NamedTuple):
+class _AiderChat(NamedTuple):
     """One of the chats in a file: its place, and its time (ns)."""
 
     name: str
@@ -91,7 +90,7 @@ class _Chat(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _chats(file: str, changed_at: int) -> list[_Chat]:
+def _chats(file: str, changed_at: int) -> list[_AiderChat]:
     """Return the chats of a file, cached for all of them; raises OSError."""
     begun: list[tuple[int, int, str]] = []
     end = 0
@@ -100,7 +99,7 @@ def _chats(file: str, changed_at: int) -> list[_Chat]:
         if found := _BEGUN.fullmatch(line.raw):
             words = found[1].decode()
             begun.append((line.offset, (milliseconds(words) or 0) * 1_000_000, words))
-    chats: list[_Chat] = []
+    chats: list[_AiderChat] = []
     for place, (offset, began, words) in enumerate(begun):
         # Two may have begun within one second.
         twin = sum(1 for other in begun[:place] if other[2] == words)
@@ -109,7 +108,7 @@ def _chats(file: str, changed_at: int) -> list[_Chat]:
         until = end if is_last else begun[place + 1][0]
         ended = changed_at if is_last else begun[place + 1][1]
         name = f"{words.replace(' ', 'T').replace(':', '')}-{digest.hexdigest()}"
-        chats.append(_Chat(name, offset, until - offset, began, ended))
+        chats.append(_AiderChat(name, offset, until - offset, began, ended))
     return chats
 
 

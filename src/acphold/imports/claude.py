@@ -28,7 +28,6 @@ from acphold.imports.claude_tools import (
     result_fields,
 )
 from acphold.imports.content_blocks import prompt_blocks, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
@@ -36,7 +35,16 @@ from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import inner
 from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, counted
-from acphold.imports.values import UNREADABLE, Object, decoded, looked_up, milliseconds, obj, text
+from acphold.imports.values import (
+    UNREADABLE,
+    Missed,
+    Object,
+    decoded,
+    looked_up,
+    milliseconds,
+    obj,
+    text,
+)
 from acphold.imports.values import objects as objects_of
 
 NAME: Final = "claude"

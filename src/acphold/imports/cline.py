@@ -16,14 +16,22 @@ import msgspec
 
 from acphold.imports.cline_tasks import CLINE, SCREEN, read_task, task_sources
 from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import enclosed
 from acphold.imports.tellings import AgentTelling, counted, whole_document
-from acphold.imports.values import Object, from_json, milliseconds, obj, objects, strings, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    from_json,
+    milliseconds,
+    obj,
+    objects,
+    strings,
+    text,
+)
 
 NAME: Final = "cline"
 KEY: Final = "cline"

@@ -21,12 +21,20 @@ from msgspec.structs import replace
 
 from acphold.imports.codex_patches import done_changes
 from acphold.imports.content_blocks import checklist, content, diff, link, picture, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
 from acphold.imports.tellings import AgentTelling, counted
-from acphold.imports.values import Object, from_json, milliseconds, obj, objects, strings, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    from_json,
+    milliseconds,
+    obj,
+    objects,
+    strings,
+    text,
+)
 from acphold.workspace import regular_files
 
 SCREEN: Final = "ui_messages.json"

@@ -25,7 +25,6 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, records
 from acphold.imports.scribe import Scribe, SubagentScribe, on_title
@@ -33,6 +32,7 @@ from acphold.imports.shell_commands import command_fields, language, printed, pu
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import (
+    Missed,
     Object,
     from_json,
     milliseconds,

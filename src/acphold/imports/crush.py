@@ -24,14 +24,22 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.missed import Missed
 from acphold.imports.projects import files_of_projects
 from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source
 from acphold.imports.tellings import AgentTelling, call_fields
-from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "crush"
 KEY: Final = "crush"

@@ -20,14 +20,13 @@ from typing import Final
 from acphold.imports import cursor_tools, databases
 from acphold.imports.content_blocks import link, plan_entry, resource, text_block
 from acphold.imports.cursor_store import read_store
-from acphold.imports.file_uris import opened_folder, path_of
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import (
+    Missed,
     Object,
     from_json,
     looked_up,
@@ -38,6 +37,7 @@ from acphold.imports.values import (
     strings,
     text,
 )
+from acphold.imports.vscode import opened_folder, path_of
 
 NAME: Final = "cursor"
 KEY: Final = "cursor-agent"

@@ -25,10 +25,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from acphold.imports.missed import Missed
 from acphold.imports.records import LINE_BYTES, TOO_LONG
 from acphold.imports.sources import Source, note
-from acphold.imports.values import milliseconds
+from acphold.imports.values import Missed, milliseconds
 from acphold.workspace.regular_files import opened
 
 ATTEMPTS: Final = 10
@@ -119,25 +118,25 @@ def _unreadable(error: Exception, path: Path) -> OSError:
     return OSError(EIO, f"the database cannot be read: {error}", str(path))
 
 
-def _opened(path: Path) -> _Snapshot:
+def _opened(path: Path) -> _CopiedDatabase:
     """Return an open connection, reused while nothing has changed; a large copy lasts longer."""
     for place, lasting, until in _lasting:
         if place == path and monotonic() < until:
             return lasting
     began = monotonic()
     marks = [_mark(file) for file in (path, *_beside(path))]
-    found = _snapshot(str(path), tuple(marks))
+    found = _copied_database(str(path), tuple(marks))
     if marks[0][0] >= LARGE_BYTES and any(size for size, _ in marks[1:]):
         now = monotonic()
         _lasting[:] = [(path, found, now + LASTS * (now - began))]
     return found
 
 
-_lasting: list[tuple[Path, _Snapshot, float]] = []
+_lasting: list[tuple[Path, _CopiedDatabase, float]] = []
 """The copy of a large database, and the time until which it is used in spite of changes."""
 
 
-class _Snapshot:
+class _CopiedDatabase:
     """A database at one moment; the copy's folder is deleted once the copy is open."""
 
     def __init__(self, path: Path) -> None:
@@ -195,8 +194,8 @@ class _Snapshot:
 
 
 @lru_cache(maxsize=2)
-def _snapshot(path: str, marks: tuple[_Mark, ...]) -> _Snapshot:
-    return _Snapshot(Path(path))
+def _copied_database(path: str, marks: tuple[_Mark, ...]) -> _CopiedDatabase:
+    return _CopiedDatabase(Path(path))
 
 
 def _immutable(path: Path) -> sqlite3.Connection:

@@ -19,13 +19,12 @@ from typing import Final
 
 from acphold.imports.content_blocks import content, prompt_blocks
 from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown, typed
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tellings import AgentTelling, counted
-from acphold.imports.values import Object, milliseconds, obj, objects, text
+from acphold.imports.values import Missed, Object, milliseconds, obj, objects, text
 from acphold.workspace import regular_files
 
 NAME: Final = "gemini"

@@ -9,8 +9,7 @@ from itertools import zip_longest
 from typing import Final
 
 from acphold.imports.content_blocks import content, diff, image, plan_entry, resource, text_block
-from acphold.imports.missed import Missed
-from acphold.imports.values import Object, number, obj, objects, text
+from acphold.imports.values import Missed, Object, number, obj, objects, text
 
 KINDS: Final = {
     "agent": "other",

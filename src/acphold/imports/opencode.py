@@ -24,13 +24,12 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.tellings import AgentTelling
-from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "opencode"
 KEY: Final = "OpenCode"
@@ -64,7 +63,7 @@ _PASSED: Final = frozenset(
 # -- found ---------------------------------------------------------------------------------
 
 
-class _Store(Protocol):
+class _OpencodeStore(Protocol):
     """The storage of sessions: rows of a database, or files."""
 
     def session(self, session_id: str) -> Object:
@@ -105,7 +104,7 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
     )
 
 
-class _Database:
+class _OpencodeRows:
     """The rows of today's database."""
 
     def __init__(self, path: Path, missed: Missed) -> None:
@@ -145,7 +144,7 @@ class _Database:
         return readable(data.encode(errors="replace"), self._missed) or {}
 
 
-class _Files:
+class _OpencodeFiles:
     """The files of versions before 1.2."""
 
     def __init__(self, path: Path, missed: Missed) -> None:
@@ -171,9 +170,9 @@ class _Files:
 # -- read ----------------------------------------------------------------------------------
 
 
-def _store(source: Source, missed: Missed) -> _Store:
+def _store(source: Source, missed: Missed) -> _OpencodeStore:
     path = Path(source.paths[0])
-    return _Files(path, missed) if path.suffix == ".json" else _Database(path, missed)
+    return _OpencodeFiles(path, missed) if path.suffix == ".json" else _OpencodeRows(path, missed)
 
 
 def branches(source: Source) -> Iterator[Source]:
@@ -208,7 +207,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 class _OpencodeTelling(AgentTelling):
     """Tells one session, or with a SubagentScribe that subagent's."""
 
-    def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool) -> None:
+    def __init__(self, store: _OpencodeStore, scribe: Scribe, *, is_old: bool) -> None:
         super().__init__(scribe)
         self._store = store
         self._is_old = is_old

@@ -19,14 +19,22 @@ from acphold.imports.content_blocks import (
     prompt_blocks,
     text_block,
 )
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tellings import AgentTelling, call_fields, counted
-from acphold.imports.values import Object, looked_up, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "pi"
 KEY: Final = "pi-acp"

@@ -19,10 +19,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acphold.imports.missed import Missed
 from acphold.imports.records import RecordLine, lines, readable
 from acphold.imports.sources import Source
-from acphold.imports.values import Object
+from acphold.imports.values import Missed, Object
 
 HELD_BYTES: Final = 8 << 20
 """Bytes of records held back until their parents are told."""
@@ -115,7 +114,7 @@ class RecordTree:
                 due += reversed(free)
 
     @cached_property
-    def _links(self) -> _Links:
+    def _links(self) -> _TreeLinks:
         parents = array("q", (self._numbers.get(name, _LOST) for name in self._named))
         for number, name in enumerate(self._named):
             if not name:
@@ -137,7 +136,7 @@ class RecordTree:
                 leaves[number] = 0
             elif parent >= 0:
                 leaves[parent] = 0
-        return _Links(parents, order, leaves)
+        return _TreeLinks(parents, order, leaves)
 
     def _kept(self, end: int | None) -> bytearray:
         """Return for each line if it is told."""
@@ -213,7 +212,7 @@ class RecordTree:
         return sorted(last.values())
 
 
-class _Links(NamedTuple):
+class _TreeLinks(NamedTuple):
     """Parent numbers by line; all numbers, parents before children; and leaf flags."""
 
     parents: array[int]

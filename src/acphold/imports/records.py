@@ -10,8 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
-from acphold.imports.missed import Missed
-from acphold.imports.values import UNREADABLE, Object, decoded, objects
+from acphold.imports.values import UNREADABLE, Missed, Object, decoded, objects
 from acphold.workspace import regular_files
 
 LINE_BYTES: Final = 16 << 20

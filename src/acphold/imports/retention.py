@@ -14,11 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.imports.missed import Missed
 from acphold.imports.readers import reader
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home
-from acphold.imports.values import Object, looked_up, number, text
+from acphold.imports.values import Missed, Object, looked_up, number, text
 
 FOR_GOOD_DAYS: Final = 3650
 """A longer retention counts as forever."""

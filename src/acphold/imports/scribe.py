@@ -12,13 +12,15 @@ from typing import Final
 
 import msgspec
 
+from acphold.errors import InvalidParamsError
 from acphold.history import PastEntry
-from acphold.history.entries import PROMPT, SO_FAR, TURN_END, UPDATE
-from acphold.history.soundness import is_sound
+from acphold.history.children import opencode_child, said
+from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, SO_FAR, TERMINAL, TURN_END, UPDATE
+from acphold.history.raw_update import ROLES, string, update_kind
 from acphold.imports.content_blocks import content, text_block
-from acphold.imports.missed import Missed
 from acphold.imports.sources import Facts
-from acphold.imports.values import Object
+from acphold.imports.values import Missed, Object
+from acphold.schema import items, members
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -358,3 +360,42 @@ class SubagentScribe(Scribe):
 def on_title(words: str) -> str:
     """Return a text as a title: on one line, and not too long."""
     return " ".join(words.split())[:TITLE_CHARACTERS]
+
+
+# -- entries from foreign files -----------------------------------------------------------
+
+# An agent's words are kept as they come, if they are an object: the agent answers for them. So an
+# imported file is only checked for what makes an entry one of its kind; an export of ours, with
+# anything an agent said in it, comes back whole.
+
+
+def is_sound(kind: str, raw: bytes) -> bool:
+    """Return True if an entry of this kind can have this content; an unknown kind can have any
+    object."""
+    try:
+        if kind == PROMPT:
+            return all(map(_is_block, items(raw)))
+        parts = members(raw)
+        if kind == CHILD:
+            child = opencode_child(parts.get("params", b"")) or said(raw).child
+            if not child:
+                return False
+            raw = said(raw).update
+            parts = members(raw)
+        if kind == PARAMS:
+            raw = parts.get("update", b"")
+            parts = members(raw)
+    except InvalidParamsError:
+        return False
+    if kind not in (UPDATE, ECHO, TERMINAL, PARAMS, CHILD):
+        return True
+    told = update_kind(raw)
+    return bool(told) and (told not in ROLES or _is_block(parts.get("content", b"")))
+
+
+def _is_block(raw: bytes) -> bool:
+    """Return True if this is a content block, known or not."""
+    try:
+        return string(members(raw).get("type")) is not None
+    except InvalidParamsError:
+        return False

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import plan_entry
-from acphold.imports.missed import Missed
 from acphold.imports.records import document
 from acphold.imports.scribe import Scribe
-from acphold.imports.values import Object, number, text
+from acphold.imports.values import Missed, Object, number, text
 
 
 class AgentTelling:

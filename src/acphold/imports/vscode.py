@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from errno import EFBIG
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from acphold.imports.content_blocks import (
     content,
@@ -27,14 +27,13 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.file_uris import opened_folder, path_of
-from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
-from acphold.imports.records import DOCUMENT_BYTES, document, records
+from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import (
+    Missed,
     Object,
     from_json,
     looked_up,
@@ -405,6 +404,32 @@ def _told(value: object) -> str:
 def _last(uri: str) -> str:
     """Return the last part of a path or URI, without the fragment after `#`."""
     return os.path.basename(unquote(uri.partition("#")[0]).rstrip("/"))
+
+
+# -- folders and URIs of VS Code and its forks ---------------------------------------------
+
+
+def path_of(uri: object) -> str:
+    """Return the path of a URI; empty if it is no local file."""
+    if isinstance(uri, dict):
+        if external := text(uri, "external"):
+            return path_of(external)
+        is_file = text(uri, "scheme") in ("", "file")
+        return (text(uri, "fsPath") or text(uri, "path")) if is_file else ""
+    if not isinstance(uri, str):
+        return ""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    return unquote(parts.path) if parts.scheme == "file" else ""
+
+
+def opened_folder(storage: Path) -> str:
+    """Return the folder that a `workspaceStorage/*` folder belongs to."""
+    path = storage / "workspace.json"
+    told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
+    return path_of(text(told, "folder"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 from acphold.schema import LOAD_SESSION
 from acphold.schema.methods import LEAVING, MAKING, OPENING
-from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import session_id_in
 
 S = TypeVar("S")
 

@@ -64,9 +64,9 @@ class McpConnection(Upkeep):
     ) -> None:
         super().__init__(server, ours, on_failure)
         self._on_change = on_change
-        self._tools = _Listing("tools", Tool)
-        self._resources = _Listing("resources", Resource)
-        self._prompts = _Listing("prompts", Prompt)
+        self._tools = _OfferList("tools", Tool)
+        self._resources = _OfferList("resources", Resource)
+        self._prompts = _OfferList("prompts", Prompt)
         self._changes: dict[str, asyncio.TimerHandle] = {}
 
     async def tools(self) -> tuple[Tool, ...]:
@@ -166,7 +166,7 @@ class McpConnection(Upkeep):
             reporting.cancel()
         return raw
 
-    async def _listed(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
+    async def _listed(self, listing: _OfferList[OfferT]) -> tuple[OfferT, ...]:
         async with listing.lock:  # concurrent callers get the same answer
             link = await self.ready()
             if listing.what not in link.capabilities:
@@ -180,7 +180,7 @@ class McpConnection(Upkeep):
                     raise
             return listing.known
 
-    async def _ask(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
+    async def _ask(self, listing: _OfferList[OfferT]) -> tuple[OfferT, ...]:
         """Return all pages of a server's list."""
         what, method = listing.what, f"{listing.what}/list"
         found: list[object] = []
@@ -218,7 +218,7 @@ class McpConnection(Upkeep):
             raise McpAnswerError(self.name, f"its answer is not MCP: {exc}") from None
 
 
-class _Listing(Generic[OfferT]):
+class _OfferList(Generic[OfferT]):
     """A server's list, all pages: `known` is valid while `link` is the current one."""
 
     def __init__(self, what: str, kind: type[OfferT]) -> None:

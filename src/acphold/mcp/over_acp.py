@@ -80,7 +80,7 @@ class Channel:
     def hear(self, params: bytes) -> bool:
         """Take an `mcp/message` notification; return True if a request is waiting for it."""
         try:
-            said = msgspec.json.decode(params or b"{}", type=_Notification)
+            said = msgspec.json.decode(params or b"{}", type=_McpNotification)
         except msgspec.MsgspecError:
             return False
         hear = self._active.get((said.server_id, said.request_id))
@@ -90,7 +90,7 @@ class Channel:
         return True
 
 
-class _Notification(Struct, rename="camel"):
+class _McpNotification(Struct, rename="camel"):
     server_id: str
     request_id: str
     method: str

@@ -103,7 +103,7 @@ def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
     return splice(raw, {"command": msgspec.json.encode(_found(server, field))})
 
 
-class _Field:
+class _ServerField:
     """The place of a server in the request, for error messages."""
 
     def __init__(self, place: int, name: str) -> None:
@@ -111,21 +111,21 @@ class _Field:
         self.who = f"MCP server {name!r}" if name else f"MCP server {place}"
 
 
-def _refused(field: _Field, member: str, reason: str) -> InvalidParamsError:
+def _refused(field: _ServerField, member: str, reason: str) -> InvalidParamsError:
     path = f"{field.path}.{member}"
     return InvalidParamsError(f"{path}: {field.who}: {reason}", field=path)
 
 
-def _kind(raw: bytes, place: int) -> tuple[str, _Field]:
+def _kind(raw: bytes, place: int) -> tuple[str, _ServerField]:
     """Return the server's transport and its place; checks its name."""
     parts = members(raw)
-    field = _Field(place, "")
+    field = _ServerField(place, "")
     name = _text(parts, "name", field)
-    field = _Field(place, name)
+    field = _ServerField(place, name)
     return (_text(parts, "type", field) if "type" in parts else "stdio"), field
 
 
-def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Server:
+def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -> Server:
     if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
         raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
     parts = members(raw)
@@ -159,7 +159,7 @@ def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Serv
     return server
 
 
-def _decoded(kind: type[Server], raw: bytes, field: _Field) -> Server:
+def _decoded(kind: type[Server], raw: bytes, field: _ServerField) -> Server:
     try:
         return decode(kind, raw).value
     except InvalidParamsError as exc:
@@ -169,7 +169,7 @@ def _decoded(kind: type[Server], raw: bytes, field: _Field) -> Server:
         raise InvalidParamsError(f"{path}: {field.who}: {reason}", field=path) from None
 
 
-def _text(parts: dict[str, bytes], member: str, field: _Field) -> str:
+def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
     try:
         value = msgspec.json.decode(parts[member], type=str)
     except (KeyError, msgspec.MsgspecError):
@@ -179,7 +179,7 @@ def _text(parts: dict[str, bytes], member: str, field: _Field) -> str:
     return value
 
 
-def _found(server: McpServerStdio, field: _Field) -> str:
+def _found(server: McpServerStdio, field: _ServerField) -> str:
     """Return the absolute path of its command, searched on PATH if necessary."""
     if os.path.isabs(server.command):
         return server.command
@@ -193,7 +193,7 @@ def _found(server: McpServerStdio, field: _Field) -> str:
     return found
 
 
-def _check_address(url: str, field: _Field) -> None:
+def _check_address(url: str, field: _ServerField) -> None:
     # The address may contain a key, such as in its query, so it is not repeated.
     from urllib.parse import urlsplit
 

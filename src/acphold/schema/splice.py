@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError, MsgspecError, Raw, Struct
 from msgspec.json import Decoder, encode
 
 from acphold.errors import InvalidParamsError
@@ -80,3 +80,27 @@ def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
         else:
             found[name] = Raw(value)
     return encode(found)
+
+
+class _About(Struct, gc=False):
+    sessionId: str | None = None
+
+
+_decode = Decoder(_About).decode
+_text = Decoder(str).decode
+
+
+def session_id_in(message: bytes) -> str | None:
+    """Return the `sessionId` of params or a result; None if there is none, or it is no text.
+
+    If it occurs twice the last one counts, as for everybody who acts on the message: the first may
+    have a wrong type, and must not hide anything.
+    """
+    try:
+        return _decode(message or b"{}").sessionId
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _text(members(message).get("sessionId", b"null"))
+    except (InvalidParamsError, MsgspecError, UnicodeDecodeError):
+        return None

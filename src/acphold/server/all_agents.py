@@ -59,8 +59,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.methods import OPENING
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import in_meta, members, splice, with_meta
+from acphold.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal

@@ -25,7 +25,6 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.session_ids import session_id_in
 from acphold.schema.session_requests import (
     ListSessionsRequest,
     LoadSessionRequest,
@@ -37,6 +36,7 @@ from acphold.schema.splice import (
     in_meta,
     items,
     members,
+    session_id_in,
     splice,
     with_meta,
     without_meta,

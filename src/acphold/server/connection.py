@@ -65,7 +65,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.methods import FORK_SESSION
-from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import session_id_in
 from acphold.server.checked_params import (
     checked_list,
     session_id_of,

@@ -46,8 +46,7 @@ from acphold.schema import (
     SET_SESSION_MODE,
 )
 from acphold.schema.methods import MAKING
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members
+from acphold.schema.splice import members, session_id_in
 
 NEEDED: Final[dict[str, Scope]] = {
     LIST_SESSIONS.name: "watch",

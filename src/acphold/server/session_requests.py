@@ -21,7 +21,7 @@ from acphold.hub.prompt_turn import CANCELLED
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
 from acphold.schema.methods import LEAVING
-from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import session_id_in
 from acphold.server.checked_params import prompt_in, session_id_of
 from acphold.server.entrance import Entrance
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome

@@ -31,8 +31,7 @@ from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
 from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.person import decides
 from acphold.testing.person import handlers as editor
-from acphold.testing.received import Received
-from acphold.testing.recorded_connection import Recording
+from acphold.testing.recorded_connection import Received, Recording
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
 from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from acphold.client.duties import Answers, AskingSession, Duties
@@ -16,12 +17,14 @@ from acphold.client.endpoints import TransportEndpoint
 from acphold.client.turn_feed import typed
 from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import RemoteError
+from acphold.history.entries import UPDATE, Entry
+from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.history.timeline import Message, ToolCall, shortened
 from acphold.journal import default_location
 from acphold.journal.stores import open_journal
 from acphold.rpc.wire_errors import on_incident
 from acphold.schema import REQUEST_PERMISSION, RequestPermissionRequest, decode
-from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair
 
 if TYPE_CHECKING:
@@ -30,6 +33,45 @@ if TYPE_CHECKING:
     from acphold.serve_options import AgentOptions
 
 T = TypeVar("T")
+
+
+class Received(Struct, frozen=True):
+    """A session's received updates, in order; `raws` are their bytes, unchanged."""
+
+    updates: tuple[Update, ...]
+    raws: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"<Received {len(self.raws)} updates: {shortened(self.text)!r}>"
+
+    @property
+    def text(self) -> str:
+        """All text of the agent's messages."""
+        return self._said("agent")
+
+    @property
+    def thoughts(self) -> str:
+        """All text of the agent's thoughts."""
+        return self._said("thought")
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """Each tool call in its final state."""
+        return [item for item in self.state.timeline if isinstance(item, ToolCall)]
+
+    @property
+    def state(self) -> SessionState:
+        """All of it, folded."""
+        return fold(Entry(seq, UPDATE, 0, raw) for seq, raw in enumerate(self.raws, 1))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Return the updates of a kind (`plan`, `notice`, `tool_call_update` …), as JSON."""
+        found = [msgspec.json.decode(raw, type=dict[str, Any]) for raw in self.raws]
+        return [update for update in found if update["sessionUpdate"] == kind]
+
+    def _said(self, role: str) -> str:
+        items = [item for item in self.state.timeline if isinstance(item, Message)]
+        return "".join(item.text for item in items if item.role == role)
 
 
 class Recording:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
 from acphold.client.advertised import served
 from acphold.errors import UnknownSessionError
-from acphold.testing.received import Received
+from acphold.testing.recorded_connection import Received
 
 if TYPE_CHECKING:
     from acphold.client.advertised import Advertised, Folder

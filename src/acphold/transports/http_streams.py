@@ -29,8 +29,8 @@ from msgspec.json import Decoder, encode
 from acphold.errors import INTERNAL_ERROR, ConnectionLostError, SilentPeerError
 from acphold.schema import INITIALIZE
 from acphold.schema.methods import LEAVING, OPENING, REOPENING
-from acphold.schema.session_ids import session_id_in
 from acphold.schema.slow_json import repaired
+from acphold.schema.splice import session_id_in
 from acphold.tasks import end
 from acphold.transports.http_client import beginning, http_client
 from acphold.transports.messages import MessageTransport

@@ -49,8 +49,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
-from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import members, session_id_in, splice
 from acphold.server.owner_line import session_of_update
 from acphold.server.positions import behind, is_bare, told_lineage, told_position
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER

@@ -400,7 +400,7 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
     """A config option keeps its value while others are set, and when its session is opened
     again.
     """
-    held: dict[object, _Held] = {}
+    held: dict[object, _HeldOptions] = {}
     told = [
         line for record in records for line in record.updates() if "configOptions" in line.update
     ]
@@ -413,7 +413,7 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
                 changed = _values(line.update, has_modes)
                 values = {**held[line.session_id].values, **changed}
                 if changed:
-                    held[line.session_id] = _Held(values, (line,))
+                    held[line.session_id] = _HeldOptions(values, (line,))
             continue
         asked, result = exchange.request, exchange.result
         answer = exchange.answer
@@ -435,10 +435,10 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
         if asked.method == "session/set_mode":
             held.pop(id, None)  # a mode may have a model of its own
         elif values:
-            held[id] = _Held(values, exchange.lines)
+            held[id] = _HeldOptions(values, exchange.lines)
 
 
-class _Held(Struct, frozen=True):
+class _HeldOptions(Struct, frozen=True):
     """The values of a session's options, as the lines `since` say."""
 
     values: Json
@@ -454,7 +454,9 @@ def _values(told: Json, has_modes: bool) -> Json:
     }
 
 
-def _compare_values(before: _Held, now: Json, exchange: RecordedExchange, witness: Witness) -> None:
+def _compare_values(
+    before: _HeldOptions, now: Json, exchange: RecordedExchange, witness: Witness
+) -> None:
     for id, value in before.values.items():
         # Some clients are not shown booleans.
         if now.get(id) != value and (id in now or not isinstance(value, bool)):
