@@ -439,21 +439,23 @@ def _databases(home: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", RICH)
-@pytest.mark.parametrize("seed", range(25))
-def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str, seed: int) -> None:
-    RICH[name](tmp_path)
-    random = Random(seed)
-    for path in _texts(tmp_path):
-        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        broken = [_broken(line, random) for line in lines]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
-    for path in _databases(tmp_path):
-        _break_rows(path, random)
-    reading = reader(name)
-    for source in reading.find(Home(tmp_path)):
-        for entry in Story(reading, source).entries:
-            json.loads(entry.raw)
-            assert b"\n" not in entry.raw
+def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str) -> None:
+    for seed in range(25):
+        home = tmp_path / f"{seed}"
+        home.mkdir()
+        RICH[name](home)
+        random = Random(seed)
+        for path in _texts(home):
+            lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+            broken = [_broken(line, random) for line in lines]
+            path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
+        for path in _databases(home):
+            _break_rows(path, random)
+        reading = reader(name)
+        for source in reading.find(Home(home)):
+            for entry in Story(reading, source).entries:
+                json.loads(entry.raw)
+                assert b"\n" not in entry.raw
 
 
 @pytest.mark.parametrize("name", NAMES)
