@@ -105,7 +105,7 @@ postgresql: $(VENV)/.installed
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README.
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;
