@@ -10,15 +10,12 @@ import pytest
 
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.origins.kept import KeptSession, edit
-from tests.snapshots.conftest import Project
+from tests.snapshots.conftest import Project, begun
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    made = Project(folder)
-    made.git("init", "-q", "-b", "main")
+    made = begun(tmp_path)
     made.write("a.txt", "one\ntwo\n")
     made.write("gone.txt", "old\n")
     made.commit()

@@ -12,20 +12,17 @@ from msgspec.structs import replace
 from acphold.history.turn_spans import turn_spans
 from acphold.hub.kept_files import stores_of
 from acphold.journal import RowChange, history
-from acphold.journal.snapshots import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
-from tests.snapshots.conftest import Project
+from tests.origins.kept import kept
+from tests.snapshots.conftest import Project, begun
 
 
 @pytest.fixture
 def project(journal: Path, tmp_path: Path) -> Project:
     """A session of two turns, with the files at the end of both."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    made = Project(folder)
-    made.git("init", "-q")
+    made = begun(tmp_path)
     made.write("a.txt", "before\n")
     made.commit()
     remember(journal, "aa-1", *CONVERSATION, prompt("And now?"), said("Now."), ended(), title="T")
@@ -41,21 +38,7 @@ async def keep(journal: Path, project: Project) -> None:
     for number, span in enumerate(await turn_spans(history(opened, "aa-1")), 1):
         project.write("a.txt", f"turn {number}\n")
         project.write(".env", "TOKEN=x")
-        taken = project.take()
-        rows.append(
-            TurnSnapshot(
-                turn=span.first - 1,
-                edge="end",
-                root=str(project.top),
-                at=number,
-                state="whole",
-                store=taken.store,
-                tree=taken.tree,
-                commit=taken.head.commit,
-                left_out=tuple((one.path, one.why) for one in taken.left_out),
-                left_out_count=taken.left_out_count,
-            )
-        )
+        rows.append(kept(project, span.first - 1, "end", "whole", number))
     await opened.snapshots.keep("aa-1", rows)
     await opened.aclose()
 

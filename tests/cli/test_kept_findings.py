@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acphold.history.times import now_ms
 from acphold.hub.kept_files import stores_of
@@ -15,7 +16,8 @@ from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import scripted_agent
-from tests.snapshots.conftest import Project
+from tests.origins.kept import kept
+from tests.snapshots.conftest import Project, begun
 
 
 @pytest.fixture
@@ -28,10 +30,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(journal: Path, tmp_path: Path) -> Project:
     """One session with files, one whose files were refused, one of which nothing is known."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    made = Project(folder)
-    made.git("init", "-q")
+    made = begun(tmp_path)
     made.write("a.txt")
     for name in ("kept", "refused", "unknown"):
         remember(journal, name, *CONVERSATION, cwd=str(made.top), title=name)
@@ -42,22 +41,13 @@ def project(journal: Path, tmp_path: Path) -> Project:
 async def keep(journal: Path, project: Project, at: int = 1) -> None:
     opened = open_journal(journal)
     project.stores = await stores_of(opened)
-    taken = project.take()
-    project.store(taken).note_fresh(taken.tree)
     row = TurnSnapshot(turn=0, edge="end", root=str(project.top), at=1, state="refused", reason="x")
     await opened.snapshots.keep("refused", [row])
-    row = TurnSnapshot(
-        turn=0,
-        edge="end",
-        root=str(project.top),
-        at=at,
-        state="late",
-        store=taken.store,
-        tree=taken.tree,
-        left_out_count=2,
-    )
+    row = replace(kept(project, 0, "end", "late", at), left_out_count=2)
     await opened.snapshots.keep("kept", [row])
-    project.store(taken).was_named(taken.tree)
+    store = project.stores.find(row.store)
+    assert store is not None
+    store.was_named(row.tree)
     await opened.aclose()
 
 
@@ -138,9 +128,7 @@ def test_files_that_a_running_process_may_keep_stay(
 def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_false(
     acphold: CommandLine, settings: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "work").mkdir()
-    project = Project(tmp_path / "work")
-    project.git("init", "-q")
+    project = begun(tmp_path)
     words = ["--cwd", str(project.top), "--", *scripted_agent()]
     done = acphold.run("ask", json.dumps([{"say": "Done."}]), *words)
     assert done.code == 0, done.err

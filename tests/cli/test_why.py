@@ -13,17 +13,14 @@ from acphold.snapshots.checkouts import Checkout
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
-from tests.snapshots.conftest import Project, digest
+from tests.snapshots.conftest import Project, begun, digest
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    made = Project(folder)
-    made.git("init", "-q", "-b", "main")
+    made = begun(tmp_path)
     made.write("cart.py", "def total(items):\n    return 0\n")
     made.commit("begin")
     monkeypatch.chdir(made.top)
@@ -189,6 +186,50 @@ def test_a_server_knows_the_lines_of_another_clone_of_a_project(
     (tmp_path / "b.txt").write_text("x\n")
     done = acphold.run("why", f"{tmp_path}/b.txt:1")
     assert (done.code, "is in no repository" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_a_line_is_known_under_another_name_of_its_file_and_a_moved_one_is_of_no_new_turn(
+    acphold: CommandLine,
+    journal: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    project = begun(tmp_path, f"--object-format={kind}")
+    monkeypatch.chdir(project.top)
+    session = KeptSession(journal, project)
+    lines = [f"number_{number} = {number}\n" for number in range(8)]
+
+    def rename(old: str, new: str, *more: str) -> None:
+        text = (project.top / old).read_text()
+        (project.top / old).unlink()
+        project.write(new, text + "".join(more))
+
+    session.turn(
+        "Begin",
+        edit("1", "one.py", None, "".join(lines)),
+        does=lambda: project.write("one.py", "".join(lines)),
+    )
+    session.turn("Rename", does=lambda: rename("one.py", "two.py", "added_here = 1\n"))
+    rename("two.py", "three.py")
+    session.turn("Go on")
+    session.turn("And back", does=lambda: rename("three.py", "one.py", "added_last = 1\n"))
+
+    def tear() -> None:
+        (project.top / "one.py").unlink()
+        project.write("torn.py", "".join([lines[0], *(f"other_{n} = {n}\n" for n in range(30))]))
+
+    project.commit()
+    told = acphold.run("why", "HEAD").out
+    assert "“Begin”" in told
+    assert "shown by the agent: one.py 1-8" in told
+    assert "not shown by the agent: one.py 9" in told
+    assert "not shown by the agent: one.py 10" in told
+    session.turn("Tear", does=tear)
+    assert "Unknown: 1 line: torn.py 1\n" in acphold.run("why", "torn.py:1").out
+    assert "“Tear”" in acphold.run("why", "torn.py:2").out
+    assert acphold.run("diff", session.id).code == 0
 
 
 def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(

@@ -62,7 +62,7 @@ async def upkeep(house: Shared) -> None:
 async def names(house: Shared, row: TurnSnapshot) -> set[str]:
     store = (await stores_of(house.journal)).find(row.store)
     assert store is not None
-    return {one.path for one in changes(store, comparison.NOTHING, row.tree)}
+    return {one.path for one in changes(store, comparison.NOTHING["sha1"], row.tree)}
 
 
 async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(

@@ -51,6 +51,11 @@ class Client(Editor):
         """What `begin` promised."""
         return await asyncio.wait_for(asyncio.shield(call), DEADLINE)
 
+    async def new_session(self, work: Path) -> str:
+        """Introduce oneself, and begin a session in this folder; return its id."""
+        await self.call("initialize", introduction())
+        return str((await self.call("session/new", opening(work)))["sessionId"])
+
     async def until(self, what: Callable[[], Any]) -> None:
         """Return when `what()` is true, which others than the program may bring about."""
         deadline = time.monotonic() + DEADLINE

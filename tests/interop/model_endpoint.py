@@ -36,7 +36,10 @@ SLOW_PAUSE = 0.05
 
 TOOLS = {
     "read": ("read_file", "read", "Read"),
-    "shell": ("exec_command", "shell_command", "shell", "bash", "execute", "Bash"),
+    "shell": (
+        *("exec_command", "shell_command", "run_shell_command", "shell", "bash", "execute"),
+        "Bash",
+    ),
     "write": ("write_file", "write", "Write"),
     "recall": ("acphold_search", "mcp__acphold::search"),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.editor import DEADLINE
 from tests.interop.client import Client, connected
 from tests.interop.official_schema import violations
 from tests.interop.processes import Family
@@ -43,6 +46,20 @@ class Place:
         with self.stderr.open("ab") as stderr:
             async with connected(command, environment, self.work, stderr) as client:
                 yield client
+
+    async def acphold(self, env: dict[str, str], *words: str) -> str:
+        """Run a command in the folder of the sessions; return what it printed."""
+        ended = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "acphold", *words],
+            env=self.environment(**env),
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE * 2,
+            check=True,
+        )
+        return str(ended.stdout)
 
     def wrong_lines(self) -> list[str]:
         """What acphold sent to the client, and to the agent, against the official schema."""

@@ -252,3 +252,6 @@ GEMINI = RealAgent(
 )
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)
+
+WITH_SHELL = (CLAUDE, CODEX, OPENCODE, GEMINI)
+"""Those that ask before they run a command in a shell."""

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.editor import DEADLINE
-from tests.interop.client import introduction, opening, prompt
+from tests.interop.client import prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
-from tests.interop.real_agents import CLAUDE, CODEX, OPENCODE, RealAgent
+from tests.interop.real_agents import WITH_SHELL, RealAgent
 from tests.snapshots.conftest import Project
 
 # The first run downloads the agents.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 
-async def acphold(place: Place, home: dict[str, str], *words: str) -> str:
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "acphold", *words],
-        env=place.environment(**home),
-        cwd=place.work,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE * 2,
-        check=True,
-    )
-    return str(ended.stdout)
-
-
-@pytest.mark.parametrize("agent", [CLAUDE, CODEX, OPENCODE], ids=lambda it: it.name)
+@pytest.mark.parametrize("agent", WITH_SHELL, ids=lambda it: it.name)
 async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_them(
     agent: RealAgent, place: Place, model: ModelEndpoint, tmp_path: Path
 ) -> None:
@@ -47,13 +29,12 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
     project.commit()
     env = agent.prepare(place.home, model.url)
     async with place.client(place.wrapped(agent.command()), **env) as client:
-        await client.call("initialize", introduction())
-        session = str((await client.call("session/new", opening(place.work)))["sessionId"])
+        session = await client.new_session(place.work)
         for times in (1, 2):
             await client.call("session/prompt", prompt(session, "USE_TOOL:shell CMD=./edit"))
             assert project.top.joinpath("a.txt").read_text() == "first\n" + "again\n" * times
         await client.leave()
-    shown = await acphold(place, env, "show", session, "--json")
+    shown = await place.acphold(env, "show", session, "--json")
     entries = [json.loads(line) for line in shown.splitlines()]
     prompts = [it["seq"] for it in entries if it["kind"] == "prompt"]
     for name, words, times in (
@@ -61,7 +42,7 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
         ("first", [f"{session}@{prompts[0]}"], 1),
         ("last", [session], 2),
     ):
-        await acphold(place, env, "fork", *words, "--files", str(tmp_path / name))
+        await place.acphold(env, "fork", *words, "--files", str(tmp_path / name))
         assert (tmp_path / name / "a.txt").read_text() == "first\n" + "again\n" * times
         assert (tmp_path / name / "made.txt").read_text() == "made\n"
     assert place.wrong_lines() == []

@@ -86,21 +86,30 @@ class KeptSession:
                     turn=turn, edge=edge, root=top, at=self.at, state=state, reason="it is full"
                 )
             ]
-        taken = self.project.take()
-        return [
-            TurnSnapshot(
-                turn=turn,
-                edge=edge,
-                root=top,
-                at=self.at,
-                state=state,
-                store=taken.store,
-                tree=taken.tree,
-                commit=taken.head.commit,
-                left_out=tuple((one.path, one.why) for one in taken.left_out),
-                left_out_count=taken.left_out_count,
-            )
-        ]
+        return [kept(self.project, turn, edge, state, self.at)]
+
+
+def kept(
+    project: Project,
+    turn: int,
+    edge: Literal["begin", "end"],
+    state: Literal["whole", "late", "later"],
+    at: int,
+) -> TurnSnapshot:
+    """The row of a snapshot that is taken now."""
+    taken = project.take()
+    return TurnSnapshot(
+        turn=turn,
+        edge=edge,
+        root=str(project.top),
+        at=at,
+        state=state,
+        store=taken.store,
+        tree=taken.tree,
+        commit=taken.head.commit,
+        left_out=tuple((one.path, one.why) for one in taken.left_out),
+        left_out_count=taken.left_out_count,
+    )
 
 
 def edit(call: str, path: str, old: str | None, new: str, **fields: object) -> Raw:

@@ -1,8 +1,9 @@
 """Generated histories: no line of any commit is ascribed to a turn that did not make it.
 
 A history has turns in which the agent edits and commands run, people and bots that change, format
-and commit, and commits that are rebased, squashed, amended and left. Of each line of each commit it
-is known who made it. `python -m tests.origins.test_histories COMMITS SEED` prints the figures.
+and commit, files that are renamed, and commits that are rebased, squashed, amended and left. Of
+each line of each commit it is known who made it. `python -m tests.origins.test_histories COMMITS
+SEED` prints the figures.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import Project
 
 FILES = ("a.py", "b.py", "sub/c.py")
+
+NAMES = {name: (name, f"{name}.old", f"moved/{name}") for name in FILES}
+"""The names that each of them may have."""
+
+FILE_OF = {name: file for file, names in NAMES.items() for name in names}
 
 COMMON = ("}", "", "    return None", "import os")
 """Lines that stand in many places."""
@@ -64,6 +70,23 @@ class History:
         path = self.project.top / name
         return path.read_text().splitlines(keepends=True) if path.exists() else []
 
+    @property
+    def name(self) -> str:
+        """The present name of one of the files."""
+        file = self.random.choice(FILES)
+        there = [name for name in NAMES[file] if (self.project.top / name).exists()]
+        return self.random.choice(there or [file])
+
+    def rename(self) -> None:
+        """A file gets another name, and some changes with it."""
+        name = self.name
+        free = [it for it in NAMES[FILE_OF[name]] if not (self.project.top / it).exists()]
+        if free and (lines := self.lines(name)):
+            by = self.random.choice(("", "renamer"))
+            new = self.random.choice(free)
+            self.project.write(new, "".join(self.change(lines, by) if by else lines))
+            (self.project.top / name).unlink()
+
     def change(self, lines: list[str], by: str) -> list[str]:
         """Put some new lines in, and take some out."""
         lines = [*lines]
@@ -75,12 +98,12 @@ class History:
 
     def someone(self, by: str) -> None:
         """A person or a command changes a file."""
-        name = self.random.choice(FILES)
+        name = self.name
         self.project.write(name, "".join(self.change(self.lines(name), by)))
 
     def format(self) -> None:
         """A formatter goes over all lines of a file."""
-        name = self.random.choice(FILES)
+        name = self.name
         self.project.write(
             name, "".join(f" {line}" if line != "\n" else line for line in self.lines(name))
         )
@@ -125,14 +148,15 @@ class History:
         self.turns[session.id] += 1
         mark = (session.id, self.turns[session.id])
         raws: list[Raw] = []
-        before = self.before = {name: Counter(self.lines(name)) for name in FILES}
+        before = self.before = {name: Counter(self.lines(name)) for name in FILE_OF}
 
         def work() -> None:
             for _ in range(self.random.randrange(1, 4)):
                 what = self.random.random()
                 if what < 0.6:
-                    name = self.random.choice(FILES)
-                    raws.append(self.edit(name, mark, len(raws)))
+                    raws.append(self.edit(self.name, mark, len(raws)))
+                elif what < 0.68:
+                    self.rename()
                 elif what < 0.75:
                     self.someone("command")
                 elif what < 0.85:
@@ -141,9 +165,11 @@ class History:
                     self.git()
                 else:
                     self.commit()
-            for name in FILES:
-                for line in Counter(self.lines(name)) - before[name]:
-                    self.seen.setdefault((name, line), set()).add(mark)
+            for name, file in FILE_OF.items():
+                gone = [it for it in NAMES[file] if not (self.project.top / it).exists()]
+                known = sum((before[it] for it in gone), before[name])
+                for line in Counter(self.lines(name)) - known:
+                    self.seen.setdefault((file, line), set()).add(mark)
 
         late = self.random.random()
         session.at = max(it.at for it in self.sessions)
@@ -162,7 +188,7 @@ class History:
         # An agent that writes a whole file shows each of its lines.
         known = self.before[name] if is_whole else Counter(lines)
         for line in Counter(after) - known:
-            self.shown.setdefault((name, line), set()).add(mark)
+            self.shown.setdefault((FILE_OF[name], line), set()).add(mark)
         old, new = "".join(lines), "".join(after)
         self.project.write(name, new)
         if is_whole:
@@ -176,8 +202,10 @@ class History:
                 what = self.random.random()
                 if what < 0.55:
                     self.turn()
-                elif what < 0.7:
+                elif what < 0.66:
                     self.someone("person")
+                elif what < 0.7:
+                    self.rename()
                 elif what < 0.75:
                     self.format()
                 elif what < 0.85:
@@ -206,8 +234,11 @@ async def checked(history: History, commits: list[str]) -> Counter[str]:
         for lines, answers in zip(asked, await origins(journal, checkout, asked), strict=True):
             texts = lines.content.decode().splitlines(keepends=True)
             for number, origin in answers.items():
-                key = (lines.path, texts[number - 1])
+                key = (FILE_OF[lines.path], texts[number - 1])
                 found[origin.how] += 1
+                found["known under another name"] += origin.how != "unknown" and (
+                    lines.path not in FILES
+                )
                 if origin.how == "unknown":
                     found["unknown though shown"] += key in history.shown
                     continue

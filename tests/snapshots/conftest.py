@@ -109,7 +109,9 @@ class Project:
 
     def names(self, taken: Taken) -> set[str]:
         """The files in a snapshot."""
-        return {one.path for one in changes(self.store(taken), comparison.NOTHING, taken.tree)}
+        return {
+            one.path for one in changes(self.store(taken), comparison.NOTHING["sha1"], taken.tree)
+        }
 
     def lay(self, taken: Taken, name: str = "laid", *, plain: bool = False) -> Laid:
         return lay(
@@ -131,6 +133,14 @@ class Project:
         )
         assert listed.returncode == 0
         return marker in listed.stdout
+
+
+def begun(folder: Path, *words: str) -> Project:
+    """A new repository in the folder `work`, without a commit."""
+    (folder / "work").mkdir()
+    made = Project(folder / "work")
+    made.git("init", "-q", "-b", "main", *words)
+    return made
 
 
 def digest(folder: Path) -> dict[str, tuple[str, int, int]]:

@@ -11,7 +11,7 @@ import pytest
 
 from acphold.web import line_origins
 from tests.origins.kept import KeptSession
-from tests.snapshots.conftest import Project
+from tests.snapshots.conftest import Project, begun
 from tests.web.in_process import site
 
 
@@ -24,9 +24,7 @@ def asked(project: Project, lines: list[list[int]], path: bytes = b"a.txt") -> d
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    (tmp_path / "work").mkdir()
-    made = Project(tmp_path / "work")
-    made.git("init", "-q")
+    made = begun(tmp_path)
     made.write("a.txt", "one\n")
     made.commit("begin, in work")
     return made

@@ -26,7 +26,7 @@ from acphold.presentation.visible_text import visible_json
 from acphold.processes.program_group import ProgramGroup
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.session_reader import SessionReader
-from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.snapshots.commits import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
 from acphold.workspace.regular_files import contents
@@ -146,7 +146,8 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
     if checkout is None or not checkout.is_repository:
         raise UsageError("this folder is in no git repository")
     deadline = time.monotonic() + SECONDS
-    with ProgramGroup(deadline) as group, bare_folder() as folder:
+    kind = object_format(checkout)
+    with ProgramGroup(deadline) as group, bare_folder(kind) as folder:
         reader = CommitReader(group, checkout, folder)
         try:
             commit = reader.named(target)

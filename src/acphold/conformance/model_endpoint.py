@@ -1,6 +1,7 @@
 """A stand-in for a model vendor, streamed, offline.
 
-It speaks OpenAI's chat completions and responses, and Anthropic's messages.
+It speaks OpenAI's chat completions and responses, Anthropic's messages, and Google's
+generateContent.
 
 A `Mind` decides what it answers. `model_errands` is the mind for `check`.
 """
@@ -26,6 +27,9 @@ ADDED_BY_AGENTS = re.compile(
 )
 """Text that agents add to the person's words, for the model alone."""
 
+
+STREAMED_CONTENT = ":streamGenerateContent"
+"""The end of the address of Google's stream."""
 
 NAMESPACE = "::"
 """Separates an MCP server's namespace, which agents add, from the tool's name."""
@@ -122,12 +126,13 @@ class _ModelHandler(BaseHTTPRequestHandler):
         self.server.endpoint.requests.append(raw.decode())
         body: Json = json.loads(raw)
         path = self.path.partition("?")[0]
-        if path.endswith("/messages/count_tokens"):
-            self._json({"input_tokens": len(raw) // 4})
+        if path.endswith(("/messages/count_tokens", ":countTokens")):
+            self._json({"input_tokens": len(raw) // 4, "totalTokens": len(raw) // 4})
             return
         is_chat, is_messages = path.endswith("/chat/completions"), path.endswith("/messages")
+        is_contents = path.endswith((":generateContent", STREAMED_CONTENT))
         read = _chat_asked if is_chat else _messages_asked if is_messages else _responses_asked
-        reply = self.server.mind(read(body))
+        reply = self.server.mind((_contents_asked if is_contents else read)(body))
         with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
             if isinstance(reply, Failure):
                 error = {"message": f"stand-in error {reply.status}", "type": "error"}
@@ -136,6 +141,8 @@ class _ModelHandler(BaseHTTPRequestHandler):
                 self._chat(body, reply)
             elif is_messages:
                 self._messages(body, reply)
+            elif is_contents:
+                self._contents(reply, is_streamed=path.endswith(STREAMED_CONTENT))
             else:
                 self._responses(reply)
 
@@ -205,6 +212,20 @@ class _ModelHandler(BaseHTTPRequestHandler):
         for event in messages_stream(reply):
             self._event(event, event["type"])
 
+    # -- generateContent ------------------------------------------------------------------
+
+    def _contents(self, reply: ToolUse | Words, *, is_streamed: bool) -> None:
+        if not is_streamed:
+            self._json(_candidate(_parts(reply), "STOP"))
+            return
+        self._begin_stream()
+        if isinstance(reply, Words):
+            for piece in reply.pieces:
+                self._event(_candidate([{"text": piece}]))
+            self._event(_candidate([{"text": ""}], "STOP"))
+        else:
+            self._event(_candidate(_parts(reply), "STOP"))
+
 
 def messages_stream(reply: ToolUse | Words) -> Iterator[Json]:
     """Yield the events of Anthropic's stream that tell a reply."""
@@ -233,6 +254,20 @@ _MESSAGE: Final[Json] = {
     "stop_sequence": None,
     "usage": {"input_tokens": 10, "output_tokens": 5},
 }
+
+
+def _parts(reply: ToolUse | Words) -> list[Json]:
+    """Return a reply as the parts of a content of Google's."""
+    if isinstance(reply, Words):
+        return [{"text": "".join(reply.pieces)}]
+    return [{"functionCall": {"id": _id("call"), "name": reply.tool, "args": reply.arguments}}]
+
+
+def _candidate(parts: list[Json], finish: str | None = None) -> Json:
+    found: Json = {"index": 0, "content": {"role": "model", "parts": parts}}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    ended = {"finishReason": finish} if finish else {}
+    return {"candidates": [{**found, **ended}], "usageMetadata": usage, "modelVersion": "stand-in"}
 
 
 def _said(reply: ToolUse | Words) -> Json:
@@ -340,6 +375,20 @@ def _messages_asked(body: Json) -> ModelPrompt:
     blocks = messages[-1]["content"] if isinstance(messages[-1]["content"], list) else []
     results = [block for block in blocks if block["type"] == "tool_result"]
     said = _flat(results[-1].get("content")) if results else None
+    return _asked(messages, functions, said)
+
+
+def _contents_asked(body: Json) -> ModelPrompt:
+    contents = body["contents"]
+    contents = contents if isinstance(contents, list) else [contents]
+    messages = [{"role": it.get("role"), "content": it.get("parts") or []} for it in contents]
+    functions = [
+        {**function, "parameters": function.get("parametersJsonSchema", function.get("parameters"))}
+        for tool in body.get("tools") or []
+        for function in tool.get("functionDeclarations") or []
+    ]
+    results = [it for it in messages[-1]["content"] if "functionResponse" in it]
+    said = json.dumps(results[-1]["functionResponse"].get("response")) if results else None
     return _asked(messages, functions, said)
 
 

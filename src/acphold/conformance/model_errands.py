@@ -16,7 +16,10 @@ PAUSE_SECONDS = 0.02
 TOOLS: dict[Task, tuple[str, ...]] = {
     "read": ("read_file", "read", "read_text_file", "view"),
     "write": ("write_file", "write", "create_file", "write_text_file"),
-    "run": ("exec_command", "shell_command", "shell", "bash", "execute", "run_command", "run"),
+    "run": (
+        *("exec_command", "shell_command", "run_shell_command", "shell", "bash", "execute"),
+        *("run_command", "run"),
+    ),
     "plan": ("update_plan", "todowrite", "write_todos", "todo_write", "TodoWrite", "plan"),
 }
 """Names that agents give the tools for an errand; the first one offered is used."""

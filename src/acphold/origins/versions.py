@@ -44,12 +44,14 @@ def version_of(content: bytes) -> str:
 
 
 class Versions:
-    """The versions of one file."""
+    """The versions of one file, also under its former names. `moved` are lines that may have come
+    with a version from other files."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
         self.parents: dict[str, list[str]] = {}
         self.claims: dict[str, list[Claim]] = {}
+        self.moved: dict[str, set[bytes]] = {}
         self.is_too_much = False
         self._size = 0
 
@@ -78,17 +80,31 @@ class Versions:
         if claim is not None and claim not in self.claims[after]:
             self.claims[after].append(claim)
 
+    def adopt(self, former: Versions, content: bytes) -> None:
+        """Take over from the versions under a former name those that led to a content."""
+        above = former._above(version_of(content))
+        for version in former._in_order():
+            if version in above:
+                self.add(former.contents[version])
+                for parent in former.parents[version]:
+                    self.step(parent, version)
+                for claim in former.claims[version]:
+                    self.step(None, version, claim)
+                self.moved.setdefault(version, set()).update(former.moved.get(version, ()))
+
     def _is_above(self, one: str, other: str) -> bool:
         """True if `one` is `other`, or comes before it."""
+        return one in self._above(other)
+
+    def _above(self, version: str) -> set[str]:
+        """The version and all before it."""
         seen: set[str] = set()
-        waiting = [other]
+        waiting = [version]
         while waiting:
-            if (version := waiting.pop()) == one:
-                return True
-            if version not in seen:
-                seen.add(version)
-                waiting += self.parents[version]
-        return False
+            if (found := waiting.pop()) not in seen:
+                seen.add(found)
+                waiting += self.parents[found]
+        return seen
 
     def _in_order(self) -> list[str]:
         """The versions, each behind its parents."""
@@ -152,7 +168,8 @@ class Versions:
         }
 
     def _made(self, found: Mapping[int, str], texts: Sequence[bytes]) -> dict[int, str | None]:
-        """Leave out lines that only moved: the version before it has them as often."""
+        """Leave out lines that only moved: the version before it has them as often, or they stood
+        in a file that was gone when this one appeared."""
         counts: dict[str, Counter[bytes]] = {}
         made: dict[int, str | None] = {}
         for line, version in found.items():
@@ -162,6 +179,7 @@ class Versions:
             text = texts[line - 1]
             many = counts[version][text]
             is_new = all(counts[it][text] < many for it in self.parents[version])
+            is_new &= text not in self.moved.get(version, ())
             made[line] = version if is_new else None
         return made
 

@@ -1,7 +1,8 @@
 """The prompts that lines of a file came from, as far as snapshots and the journal show it.
 
 A line is looked for in the versions of its file that any session's snapshots have, by content: see
-`origins.versions`. Of the version in which it first stood this is known:
+`origins.versions`. A file that appears where git sees another one renamed goes on from that one. Of
+the version in which the line first stood this is known:
 
 shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
@@ -15,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -36,7 +38,7 @@ from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.commits import bare_folder
-from acphold.snapshots.comparison import SnapshotReader
+from acphold.snapshots.comparison import FileChange, SnapshotReader
 from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.threads import Threads
 
@@ -44,6 +46,12 @@ SECONDS: Final = 60.0
 """Seconds that each step of an answer may take, beside reading the journal."""
 
 PROMPT_CHARACTERS: Final = 100_000
+
+MOST_NAMES: Final = 50
+"""Former names of files that are followed for one question."""
+
+MOST_GONE: Final = 50
+"""Files that were gone when another appeared, whose lines are compared with it."""
 
 NO_SNAPSHOT = "no snapshot of this file is kept"
 NOT_KEPT = "it is in no snapshot: it changed after the last one, or came some other way"
@@ -114,11 +122,10 @@ async def origins(
     found_versions = [Versions() for _ in asked]
     for store in found:
         its = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
-        trees = {one.tree for rows in its.values() for one in rows}
-        blobs = await threads.run(lambda _, s=store, t=trees: _blobs(s, t, paths, _deadline()))  # type: ignore[misc]
+        files = await threads.run(lambda _, s=store, r=its: _files(s, [*r.values()], paths))  # type: ignore[misc]
         chains: list[_Chain] = []
         for (_, session_id, root), rows in its.items():
-            if not any(_changes(blobs, rows, path) for path in paths):
+            if not any(_changes(files.blobs, rows, path) for path in files.paths):
                 continue
             try:
                 row = await journal.session(session_id)
@@ -127,11 +134,8 @@ async def origins(
             spans = await turn_spans(history(journal, session_id))
             shown = await shown_edits(journal, row, spans, root)
             chains.append(_Chain(row, spans, rows, shown))
-        await threads.run(
-            lambda _, s=store, b=blobs, c=chains: _fill(  # type: ignore[misc]
-                s, b, c, paths, found_versions, _deadline()
-            )
-        )
+        filling = _Filling(files, chains)
+        await threads.run(lambda _, f=filling: f.fill(paths, found_versions))  # type: ignore[misc]
     return await threads.run(lambda _: _asked(found_versions, asked, _deadline()))
 
 
@@ -149,10 +153,65 @@ Blobs = Mapping[tuple[str, str], str | None]
 """The id of the content of a file, by tree and path."""
 
 
-def _blobs(store: SnapshotStore, trees: set[str], paths: Sequence[str], deadline: float) -> Blobs:
-    places = [(tree, path) for tree in sorted(trees) for path in paths if "\n" not in path]
-    with _reading(store, deadline) as snapshots:
-        return dict(zip(places, snapshots.blobs(places), strict=True))
+class _Files(Struct):
+    """Files in the snapshots of a store: `paths` has the former names of what was asked for, too.
+
+    `changes` are the ways from one snapshot to the next on which one of them appeared.
+    """
+
+    paths: list[str]
+    blobs: dict[tuple[str, str], str | None]
+    changes: dict[tuple[str, str], list[FileChange]]
+    contents: dict[str, bytes]
+
+    def content(self, tree: str, path: str) -> bytes | None:
+        blob = self.blobs.get((tree, path))
+        return self.contents.get(blob) if blob else None
+
+
+def _files(
+    store: SnapshotStore, chains: Sequence[Sequence[TurnSnapshot]], asked: Sequence[str]
+) -> _Files:
+    """Read the files with these paths, and those that they were renamed from."""
+    trees = sorted({one.tree for rows in chains for one in rows})
+    ways = {
+        (one.tree, two.tree)
+        for rows in chains
+        for one, two in pairwise(sorted(filter(_is_kept, rows), key=lambda it: it.order))
+    }
+    found = _Files([], {}, {}, {})
+    with _reading(store, _deadline()) as snapshots:
+        paths = [*dict.fromkeys(asked)]
+        while paths and len(found.paths) < MOST_NAMES + len(asked):
+            found.paths += paths
+            places = [(tree, path) for tree in trees for path in paths if "\n" not in path]
+            found.blobs |= zip(places, snapshots.blobs(places), strict=True)
+            former: dict[str, None] = {}
+            for way in sorted(ways):
+                before, after = way
+                if appeared := {
+                    path
+                    for path in paths
+                    if found.blobs.get((after, path)) and not found.blobs.get((before, path))
+                }:
+                    if way not in found.changes:
+                        found.changes[way] = snapshots.changes(before, after)
+                    for one in found.changes[way]:
+                        if one.path in appeared and one.old_path != one.path:
+                            former[one.old_path] = None
+            paths = [path for path in former if path not in found.paths]
+        gone = [
+            one.before
+            for changes in found.changes.values()
+            for one in [it for it in changes if it.after is None][:MOST_GONE]
+        ]
+        blobs = [blob for blob in (*found.blobs.values(), *gone) if blob]
+        found.contents = snapshots.contents(blobs)
+    return found
+
+
+def _is_kept(one: TurnSnapshot) -> bool:
+    return one.is_kept
 
 
 def _changes(blobs: Blobs, rows: Sequence[TurnSnapshot], path: str) -> bool:
@@ -160,52 +219,84 @@ def _changes(blobs: Blobs, rows: Sequence[TurnSnapshot], path: str) -> bool:
     return len({blobs.get((one.tree, path)) for one in rows if one.is_kept}) > 1
 
 
-def _fill(
-    store: SnapshotStore,
-    blobs: Blobs,
-    chains: Sequence[_Chain],
-    paths: Sequence[str],
-    versions: Sequence[Versions],
-    deadline: float,
-) -> None:
-    """Add the versions of each file in these chains, and the steps between them."""
-    with _reading(store, deadline) as snapshots:
-        contents = snapshots.contents(blob for blob in blobs.values() if blob)
-    # The order in time only decides which of two steps that lead in a circle counts.
-    found = sorted(
-        (
+class _Filling:
+    """The versions of each file in these chains, and the steps between them."""
+
+    def __init__(self, files: _Files, chains: Sequence[_Chain]) -> None:
+        self._files = files
+        # The order in time only decides which of two steps that lead in a circle counts.
+        found = [
             (step.after.at, number, step)
             for number, chain in enumerate(chains)
             for step in steps(numbered(chain.rows, chain.spans), len(chain.spans))
-        ),
-        key=lambda it: it[:2],
-    )
-    for path, its in zip(paths, versions, strict=True):
-        for (_, its_path), blob in blobs.items():
-            if its_path == path and blob in contents:
-                its.add(contents[blob])
-        for _, number, step in found:
-            chain = chains[number]
-            old = blobs.get((step.before.tree, path))
-            new = blobs.get((step.after.tree, path))
-            before = contents.get(old) if old else None
-            if new is None or new not in contents or new == old:
+        ]
+        found.sort(key=lambda it: it[:2])
+        self._steps = [(chains[number], step) for _, number, step in found]
+
+    def fill(self, paths: Sequence[str], versions: Sequence[Versions]) -> None:
+        """Add to the versions of each of these paths."""
+        for path, its in zip(paths, versions, strict=True):
+            self._add(its, path, ())
+
+    def _add(self, its: Versions, path: str, later: tuple[str, ...]) -> None:
+        """Add the versions of a file that had `later` names, the latest first."""
+        files = self._files
+        for (_, its_path), blob in files.blobs.items():
+            if its_path == path and blob in files.contents:
+                its.add(files.contents[blob])
+        for chain, step in self._steps:
+            way = (step.before.tree, step.after.tree)
+            old, new = (files.blobs.get((tree, path)) for tree in way)
+            if new is None or new not in files.contents or new == old:
                 continue
+            content = files.contents[new]
+            before = files.contents.get(old) if old else None
             if old is not None and before is None:  # too long to be read
-                its.add(contents[new])
+                its.add(content)
                 continue
-            session_id = chain.row.session_id
             edits = [it for turn in step.turns for it in chain.shown.get((turn, path), ())]
-            begins = step.between[0] if step.before.edge == "begin" else None
-            last = _add_shown(its, before, contents[new], edits, session_id, begins)
-            after = its.add(contents[new])
             claim = None
             if step.is_sure and step.turns:
-                claim = Claim(session_id, step.turns[0], False)
+                claim = Claim(chain.row.session_id, step.turns[0], False)
+            if old is None:
+                former = self._former(way, path)
+                if former is not None and (before := files.content(way[0], former)) is not None:
+                    if former not in later:  # else it is being added
+                        earlier = Versions()
+                        self._add(earlier, former, (*later, path))
+                        its.adopt(earlier, before)
+                    if before == content:
+                        continue
+                    edits = [
+                        *(it for turn in step.turns for it in chain.shown.get((turn, former), ())),
+                        *edits,
+                    ]
+                else:
+                    is_all = self._note_moved(its, way, its.add(content))
+                    claim = claim if is_all and former is None else None
+            begins = step.between[0] if step.before.edge == "begin" else None
+            last = _add_shown(its, before, content, edits, chain.row.session_id, begins)
+            after = its.add(content)
             if last != after:
                 if last is not None:
                     its.step(last, after)
                 its.step(None if before is None else its.add(before), after, claim)
+
+    def _former(self, way: tuple[str, str], path: str) -> str | None:
+        """The name that a file had before it appeared; None if it is new."""
+        for one in self._files.changes.get(way, ()):
+            if one.path == path and one.old_path != path:
+                return one.old_path
+        return None
+
+    def _note_moved(self, its: Versions, way: tuple[str, str], version: str) -> bool:
+        """Note the lines of files that were gone when a new one appeared: they may be in it;
+        False if these are too many."""
+        gone = [it.before for it in self._files.changes.get(way, ()) if it.after is None]
+        for blob in gone:
+            text = self._files.contents.get(blob or "", b"")
+            its.moved.setdefault(version, set()).update(text.split(b"\n"))
+        return len(gone) <= MOST_GONE
 
 
 def _add_shown(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, commit_at, head
+from acphold.snapshots.checkouts import Checkout, commit_at, head, object_format
 from acphold.snapshots.comparison import NOTHING, SnapshotReader
 from acphold.snapshots.git import Git, GitError
 
@@ -29,15 +29,17 @@ class AddedLines(Struct, frozen=True):
 
 
 @contextmanager
-def bare_folder() -> Iterator[str]:
-    """Make a git folder without configuration for a block, in which nobody else reads."""
-    with tempfile.TemporaryDirectory(prefix="acphold-why-") as folder:
+def bare_folder(kind: str = "sha1", prefix: str = "acphold-why-", at: str = "") -> Iterator[str]:
+    """Make a git folder without configuration for a block, in which nobody else reads, with this
+    kind of ids; `at` is the folder to make it in."""
+    config = (
+        "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+        f"[extensions]\n\tobjectFormat = {kind}\n"
+    )
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=at or None) as folder:
         for name in ("objects/info", "objects/pack", "refs/heads"):
             os.makedirs(os.path.join(folder, name))
-        for name, text in (
-            ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
-            ("HEAD", "ref: refs/heads/none\n"),
-        ):
+        for name, text in (("config", config), ("HEAD", "ref: refs/heads/none\n")):
             with open(os.path.join(folder, name), "w") as file:
                 file.write(text)
         yield folder
@@ -73,7 +75,7 @@ class CommitReader:
     def added(self, commit: str) -> list[AddedLines]:
         """Return the lines that a commit added, against its first parent."""
         said = self._git.run("rev-list", "--parents", "-n", "1", commit).decode().split()
-        before = said[1] if len(said) > 1 else NOTHING
+        before = said[1] if len(said) > 1 else NOTHING[object_format(self._checkout)]
         found = []
         for change in self.files.changes(before, commit, renames=False):
             if change.after is None or change.mode not in ("100644", "100755"):

@@ -22,8 +22,11 @@ MOST_BYTES = 16 << 20
 
 _FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
 
-NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The tree without files."""
+NOTHING = {
+    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+"""The tree without files, by the kind of ids."""
 
 
 class FileChange(Struct, frozen=True):

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, checkout_at, object_format
+from acphold.snapshots.commits import bare_folder
 from acphold.snapshots.comparison import SnapshotReader
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.store import SnapshotStore
@@ -233,17 +234,7 @@ def _commit(git: Git, tree: str, parent: str = "") -> str:
 def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> Iterator[Git]:
     """Read the index and the objects of a project for a block: in a repository that has nothing of
     its own but the parts of a split index."""
-    kind = object_format(checkout)
-    with tempfile.TemporaryDirectory(dir=store.path, prefix="index") as folder:
-        for name in ("objects", "refs"):
-            os.makedirs(os.path.join(folder, name))
-        config = (
-            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
-            f"[extensions]\n\tobjectFormat = {kind}\n"
-        )
-        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", config)):
-            with open(os.path.join(folder, name), "w") as file:
-                file.write(text)
+    with bare_folder(object_format(checkout), "index", store.path) as folder:
         for name in os.listdir(checkout.git_folder):
             if name.startswith("sharedindex."):
                 os.symlink(os.path.join(checkout.git_folder, name), os.path.join(folder, name))
