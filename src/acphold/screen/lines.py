@@ -7,6 +7,7 @@ import os
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from select import select
 from typing import NamedTuple
 
 PASTE_SECONDS = 0.1
@@ -34,10 +35,15 @@ class TypedLines:
         if self._is_over or not (text := await self._piece()):
             return None
         at = asyncio.get_running_loop().time()
-        with suppress(TimeoutError):
-            while not self._is_over:
+        while not self._is_over:
+            try:
                 async with asyncio.timeout(PASTE_SECONDS):
                     text += await self._piece()
+            except TimeoutError:
+                # On a busy machine the time may be over although the next line has come.
+                if self._is_away or not select([self._fd], [], [], 0)[0]:
+                    break
+                text += self._read()
         return LineEntry(text.decode(errors="replace").strip(), at)
 
     async def _piece(self) -> bytes:
@@ -57,6 +63,9 @@ class TypedLines:
         finally:
             self._found = None
             loop.remove_reader(self._fd)
+        return self._read()
+
+    def _read(self) -> bytes:
         try:
             piece = os.read(self._fd, 64 * 1024)
         except OSError:  # how Linux says that the terminal is gone
