@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from acphold.processes.program_group import Finished, ProgramGroup
+from acphold.processes.program_group import READ_SIZE, Finished, ProgramGroup
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -51,3 +52,17 @@ def test_at_the_deadline_all_are_ended_with_what_they_started() -> None:
 def test_one_that_prints_too_much_is_ended() -> None:
     with pytest.raises(BufferError), ProgramGroup(soon()) as group:
         group.run(["/bin/sh", "-c", "yes"], ENV, most=1 << 20)
+
+
+def test_input_and_output_may_be_files(tmp_path: Path) -> None:
+    size = 3 * READ_SIZE + 7
+    with ProgramGroup(soon()) as group, (tmp_path / "a").open("w+b") as source:
+        source.write(b"x" * size)
+        source.seek(0)
+        with (tmp_path / "b").open("w+b") as into:
+            ended = group.run(["/bin/cat"], {}, stdin=source, into=into)
+            assert (ended.status, ended.output) == (0, b"")
+            assert into.tell() == size
+        source.seek(0)
+        with (tmp_path / "b").open("w+b") as into, pytest.raises(BufferError):
+            group.run(["/bin/cat"], {}, stdin=source, into=into, most=size - 1)

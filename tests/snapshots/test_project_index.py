@@ -134,7 +134,8 @@ def test_it_travels_in_a_pack(staged: Project, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     staged.git("clone", "-q", str(staged.top), str(clone))
     there = Stores(str(tmp_path / "there")).of(str(clone), time.monotonic() + 30)
-    unpack(there, taken.tree, pack)
+    with pack:
+        unpack(there, taken.tree, pack)
     folder = str(tmp_path / "laid")
     lay(there, taken.tree, folder, project=str(clone), commit=taken.head.commit)
     assert staged.status(folder) == before

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -39,6 +39,16 @@ from acphold.hub.move_frames import (
     SentSession,
     SessionOffer,
 )
+from acphold.hub.moves import (
+    MovedSession,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
 from acphold.journal import (
     Journal,
     Lease,
@@ -53,19 +63,6 @@ from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import Checkout, checkout_of
 from acphold.snapshots.packs import packed
 from acphold.snapshots.projects import ProjectMarks, marks
-
-if TYPE_CHECKING:
-    pass
-from acphold.hub.moves import (
-    MovedSession,
-    add_to,
-    digest_of,
-    in_thread,
-    is_name,
-    leased,
-    pieces,
-    telling,
-)
 
 PACK_PIECE: Final = 256 << 10
 """Bytes of files in one frame."""
@@ -152,9 +149,9 @@ async def _give(
         if store is None:
             raise MoveRefusedError("the files of this session are not on this machine")
         work = partial(packed, store, found.tree, project=found.root, base=have.base)
-        pack = await in_thread(work)
-        for start in range(0, len(pack), PACK_PIECE):
-            await line.send(PackPiece(pack[start : start + PACK_PIECE]))
+        with await in_thread(work) as pack:
+            while data := pack.read(PACK_PIECE):
+                await line.send(PackPiece(data))
         await line.send(PackPiece(b""))
     digest = sha256()
     async for piece in pieces(journal, row.session_id, have.last, last):

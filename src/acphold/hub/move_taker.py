@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import sha256
 from os.path import isdir
 from pathlib import PurePath
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -52,6 +52,16 @@ from acphold.hub.move_places import (
     place_of,
     still_there,
 )
+from acphold.hub.moves import (
+    MovedSession,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
 from acphold.journal import (
     Journal,
     Lease,
@@ -64,23 +74,10 @@ from acphold.journal.moves import MoveMark, mark_of, mark_text
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import COMMIT, checkout_of
-from acphold.snapshots.packs import PACK_BOUNDS, has_base, unpack
+from acphold.snapshots.packs import PACK_BOUNDS, has_base, pack_file, unpack
 from acphold.snapshots.store import SnapshotStore
 from acphold.snapshots.worktree import lay, made_in, unlay
 from acphold.workspace.threads import Threads
-
-if TYPE_CHECKING:
-    pass
-from acphold.hub.moves import (
-    MovedSession,
-    add_to,
-    digest_of,
-    in_thread,
-    is_name,
-    leased,
-    pieces,
-    telling,
-)
 
 NUMBERS: Final = 1 << 31
 """Highest entry number that is accepted."""
@@ -108,6 +105,9 @@ async def take(journal: Journal, transport: Transport, place: WantedPlace) -> Mo
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
         return await _Taking(journal, line, offer, place).take()
+
+
+_Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
 
 
 class _Taking:
@@ -163,17 +163,17 @@ class _Taking:
                 await journal.delete(lease)  # a part that nobody has continued
                 lease = await self._created()
                 await journal.change(lease, RowChange(moved=mark_text(self._note)))
-            pack = bytearray()
-            while isinstance(first, PackPiece):
-                pack += first.data
-                if len(pack) > PACK_BOUNDS.pack:
-                    raise MoveRefusedError("the files are too large")
-                first = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
-            if mark.to:  # not before: one that is refused can still go on to where it went
-                await journal.change(lease, RowChange(moved=mark_text(self._note)))
-            await self._append(lease, first, last)
-            if wants_files:
-                await self._lay(lease, bytes(pack))
+            store = await self._store() if wants_files else None
+            with ExitStack() as open_files:
+                pack = None
+                if store is not None:
+                    pack = open_files.enter_context(_pack_file(store))
+                behind = await self._receive_pack(first, pack)
+                if mark.to:  # not before: one that is refused can still go on to where it went
+                    await journal.change(lease, RowChange(moved=mark_text(self._note)))
+                await self._append(lease, behind, last)
+                if store is not None and pack is not None:
+                    await self._lay(lease, store, pack)
             if self._kept is not None:
                 await self._journal.snapshots.keep(self._id, [self._kept])
             await self._require_nothing_waits()
@@ -261,9 +261,21 @@ class _Taking:
 
     # -- what comes -------------------------------------------------------------------------
 
-    async def _append(
-        self, lease: Lease, first: EntryPiece | EndOfEntries | PackPiece | Again, last: int
-    ) -> None:
+    async def _receive_pack(self, frame: _Sent, pack: BinaryIO | None) -> _Sent:
+        """Write the files that come into `pack`; return the frame behind them."""
+        size = 0
+        while isinstance(frame, PackPiece):
+            size += len(frame.data)
+            if pack is None or size > PACK_BOUNDS.pack:
+                raise MoveRefusedError("the files are too large")
+            try:
+                pack.write(frame.data)
+            except OSError as error:
+                raise _not_kept(error) from error
+            frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+        return frame
+
+    async def _append(self, lease: Lease, first: _Sent, last: int) -> None:
         """Append the entries that come, and compare them with the giver's."""
         after, size = last, 0
         frame = first
@@ -291,11 +303,10 @@ class _Taking:
                 "the entries did not arrive as they were sent; nothing has moved"
             )
 
-    async def _lay(self, lease: Lease, pack: bytes) -> None:
+    async def _lay(self, lease: Lease, store: SnapshotStore, pack: BinaryIO) -> None:
         """Check the files, lay them out, and note them with the session."""
         files, done = self._offer.files, self._done
         assert files is not None
-        store = await self._store()
         try:
             await in_thread(partial(unpack, store, files.tree, pack))
             work = partial(
@@ -326,7 +337,7 @@ class _Taking:
         try:
             return await in_thread(partial(stores.of, name, time.monotonic() + STORE_SECONDS))
         except (OSError, TimeoutError) as error:
-            raise MoveRefusedError(f"the files cannot be kept: {error}") from error
+            raise _not_kept(error) from error
 
     async def _require_nothing_waits(self) -> None:
         """Raise MoveRefusedError if prompts wait in what was sent: they would go on by themselves
@@ -357,6 +368,17 @@ class _Taking:
         # The modes there may allow more than the person allows here.
         own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
         await self._journal.take_in(lease, [_past(entry), own], change)
+
+
+def _pack_file(store: SnapshotStore) -> BinaryIO:
+    try:
+        return pack_file(store)
+    except OSError as error:
+        raise _not_kept(error) from error
+
+
+def _not_kept(error: OSError) -> MoveRefusedError:
+    return MoveRefusedError(f"the files cannot be kept: {error.strerror or error}")
 
 
 def _past(entry: SentEntry) -> PastEntry:

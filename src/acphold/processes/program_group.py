@@ -11,7 +11,8 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from io import BytesIO
+from typing import BinaryIO, NamedTuple, Self
 
 from acphold.errors import AgentStartError
 from acphold.processes.exit_status import exit_status
@@ -70,12 +71,14 @@ class ProgramGroup:
         command: Sequence[str],
         env: Mapping[str, str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | BinaryIO = b"",
+        into: BinaryIO | None = None,
         most: int = 256 << 20,
     ) -> Finished:
         """Run a program to its end; `command` starts with an absolute path.
 
-        `env` is its whole environment. Raises TimeoutError at the deadline, and BufferError once it
+        `env` is its whole environment. Its output is written into the file `into`, if there is one,
+        instead of being returned. Raises TimeoutError at the deadline, and BufferError once it
         has printed more than `most` bytes; leave the context then.
         """
         if self._leader is None:
@@ -86,7 +89,8 @@ class ProgramGroup:
             with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, pid, self._niceness)
         try:
-            output, errors = self._talk(ours, stdin, most)
+            source = BytesIO(stdin) if isinstance(stdin, bytes) else stdin
+            output, errors = self._talk(ours, source, into, most)
             status = self._status(pid)
         finally:
             for fd in ours:
@@ -94,17 +98,20 @@ class ProgramGroup:
                     os.close(fd)
         return Finished(status, output, errors)
 
-    def _talk(self, ours: list[int], stdin: bytes, most: int) -> tuple[bytes, bytes]:
+    def _talk(
+        self, ours: list[int], source: BinaryIO, into: BinaryIO | None, most: int
+    ) -> tuple[bytes, bytes]:
         """Write its input and read its output to the end, both at once."""
         to_program, output_end, errors_end = ours
-        waiting = memoryview(stdin)
+        waiting = memoryview(source.read(READ_SIZE))
+        printed = 0
         found: dict[int, bytearray] = {output_end: bytearray(), errors_end: bytearray()}
         poll = select.poll()
         for fd in ours:
             os.set_blocking(fd, False)
             poll.register(fd, select.POLLOUT if fd == to_program else select.POLLIN)
         left = {*ours}
-        if not stdin:
+        if not waiting:
             poll.unregister(to_program)
             left.discard(to_program)
             os.close(to_program)
@@ -113,7 +120,8 @@ class ProgramGroup:
             for fd, _ in poll.poll(self._milliseconds()):
                 if fd == to_program:
                     try:
-                        waiting = waiting[os.write(fd, waiting[:READ_SIZE]) :]
+                        waiting = waiting[os.write(fd, waiting) :]
+                        waiting = waiting or memoryview(source.read(READ_SIZE))
                     except BrokenPipeError:  # it has read what it wanted
                         waiting = memoryview(b"")
                     if waiting:
@@ -121,9 +129,12 @@ class ProgramGroup:
                     os.close(fd)
                     ours.remove(fd)
                 elif piece := os.read(fd, READ_SIZE):
-                    if fd == output_end and len(found[fd]) + len(piece) > most:
+                    printed += len(piece) if fd == output_end else 0
+                    if printed > most:
                         raise BufferError("a program printed too much")
-                    if fd == output_end or len(found[fd]) < ERROR_BYTES:
+                    if fd == output_end and into is not None:
+                        into.write(piece)
+                    elif fd == output_end or len(found[fd]) < ERROR_BYTES:
                         found[fd] += piece
                     continue
                 poll.unregister(fd)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.program import on_path
@@ -92,10 +93,13 @@ class Git:
             self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Return the output of a call; raises GitError, TimeoutError and BufferError."""
+    def run(
+        self, *arguments: str, stdin: bytes | BinaryIO = b"", into: BinaryIO | None = None
+    ) -> bytes:
+        """Return the output of a call, or write it into a file; raises GitError, TimeoutError and
+        BufferError."""
         try:
-            ended = self._group.run([*self._start, *arguments], self._env, stdin=stdin)
+            ended = self._group.run([*self._start, *arguments], self._env, stdin=stdin, into=into)
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
         if ended.status != 0:

@@ -6,10 +6,13 @@ other machine has it: it reads them from its own clone into its store, before it
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -36,8 +39,13 @@ class PackBounds(Struct, frozen=True):
 PACK_BOUNDS = PackBounds()
 
 
-def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = "") -> bytes:
-    """Return the pack of a snapshot; blocks.
+def pack_file(store: SnapshotStore) -> BinaryIO:
+    """Return an empty file for a pack, on the disk of a store; it is gone once it is closed."""
+    return tempfile.TemporaryFile(dir=store.path)
+
+
+def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = "") -> BinaryIO:
+    """Return the pack of a snapshot, in a `pack_file`; blocks.
 
     With `base`, a commit of the repository in `project`, without the objects of that. Raises
     WorkspaceError if the snapshot is gone or too large.
@@ -51,7 +59,12 @@ def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = ""
             with suppress(GitError):  # without the commit here, the pack is a whole one
                 known = {*_objects_of_commit(group, store, project, base)} if base else known
             names = "".join(f"{name}\n" for name in wanted if name not in known)
-            return git.run("pack-objects", "-q", "--stdout", stdin=names.encode())
+            with ExitStack() as until_packed:
+                pack = until_packed.enter_context(pack_file(store))
+                git.run("pack-objects", "-q", "--stdout", stdin=names.encode(), into=pack)
+                pack.seek(0)
+                until_packed.pop_all()
+                return pack
     except TimeoutError as error:
         raise WorkspaceError("packing the files took too long") from error
     except BufferError as error:
@@ -71,14 +84,18 @@ def has_base(store: SnapshotStore, project: str, base: str) -> bool:
             store.note_fresh(known[0])
             names = "".join(f"{name}\n" for name in known).encode()
             top = ("-C", project, *HARMLESS)
-            pack = git.run(*top, "pack-objects", "-q", "--stdout", stdin=names)
-            store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
+            with pack_file(store) as pack:
+                git.run(*top, "pack-objects", "-q", "--stdout", stdin=names, into=pack)
+                pack.seek(0)
+                store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
             return True
     except (TimeoutError, BufferError, GitError, AgentStartError, OSError):
         return False  # the pack is then a whole one
 
 
-def unpack(store: SnapshotStore, tree: str, pack: bytes, bounds: PackBounds = PACK_BOUNDS) -> None:
+def unpack(
+    store: SnapshotStore, tree: str, pack: BinaryIO, bounds: PackBounds = PACK_BOUNDS
+) -> None:
     """Read a stranger's pack into the store, where the snapshot is kept for an hour; blocks.
 
     Raises WorkspaceError unless it is a whole, well-formed snapshot within the bounds. Nothing is
@@ -87,10 +104,12 @@ def unpack(store: SnapshotStore, tree: str, pack: bytes, bounds: PackBounds = PA
     deadline = time.monotonic() + SECONDS
     if not OBJECT.fullmatch(tree):
         raise WorkspaceError("the files have no name that git knows")
-    if len(pack) > bounds.pack:
+    size = pack.seek(0, os.SEEK_END)
+    pack.seek(0)
+    if size > bounds.pack:
         raise WorkspaceError(f"the files are larger than {bounds.pack >> 20} MB")
     try:
-        if shutil.disk_usage(store.path).free - len(pack) < BOUNDS.free:
+        if shutil.disk_usage(store.path).free - size < BOUNDS.free:
             raise WorkspaceError("there is no room for the files on this disk")
         with store.used(deadline), ProgramGroup(deadline) as group:
             store.note_fresh(tree)
