@@ -58,7 +58,10 @@ def figures(run: Run) -> Iterator[Figure]:
         goals=(Goal(50), Goal(4, ratio=True)),
     )
     yield Figure(f"the same with {CHANGED} changed", "ms", _with_changes(run, stores, checkout))
-    yield from _held(run, top)
+    plain = run.fresh("plain")
+    plain.mkdir()
+    yield _held(run, "a turn with its files kept", top)
+    yield _held(run, "a turn outside of every repository", plain)
     store = stores.find(taken.store)
     assert store is not None
     samples = []
@@ -131,7 +134,7 @@ def _with_changes(run: Run, stores: Stores, checkout: Checkout) -> list[float]:
     return samples
 
 
-def _held(run: Run, top: Path) -> Iterator[Figure]:
+def _held(run: Run, what: str, top: Path) -> Figure:
     """How long a turn takes with snapshots, and without."""
     samples: dict[str, list[float]] = {}
     for name, value in (("true", "true"), ("false", "false")):
@@ -143,12 +146,12 @@ def _held(run: Run, top: Path) -> Iterator[Figure]:
             with session_with(wrap(scripted_agent(), journal)) as wire:
                 _in_folder(wire, top)
                 wire.prompt("flood 0")
-                if value == "true":
+                if value == "true" and (top / ".git").exists():
                     _await_first(journal)
                 samples[name] = [_timed_turn(wire) for _ in range(run.rounds)]
         finally:
             del os.environ["ACPHOLD_SETTINGS"]
-    yield Figure("a turn with its files kept", "ms", samples["true"], "without", samples["false"])
+    return Figure(what, "ms", samples["true"], "`snapshots = false`", samples["false"])
 
 
 def _in_folder(wire: Wire, top: Path) -> None:
