@@ -61,7 +61,7 @@ def fill(path: Path, sessions: int) -> None:
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -200000")
     documents = [
-        search_index.documents(read_all(segments.Of(connection, number), 0))
+        search_index.documents(read_all(segments.SqliteSegments(connection, number), 0))
         for number in range(1, templates + 1)
     ]
     gap = DAYS * DAY_MS // (sessions // templates)

@@ -37,13 +37,22 @@ from acphold.history.fold import Summary
 from acphold.journal.access import Access, AccessToken, Deed, Share
 from acphold.journal.base import BaseJournal
 from acphold.journal.in_file import InFile, Large, Repaired, Sizes
+from acphold.journal.index import (
+    Grouping,
+    Index,
+    Part,
+    SearchHit,
+    Sought,
+    Speaker,
+    Tokens,
+    UsageSum,
+    UsageSums,
+)
 from acphold.journal.journal import (
     Append,
     Archived,
     Arrivals,
     Entries,
-    Grouping,
-    Index,
     Journal,
     Lease,
     Links,
@@ -54,17 +63,10 @@ from acphold.journal.journal import (
     Origin,
     Owners,
     PageBack,
-    Part,
     RowChange,
     RowChanges,
-    SearchHit,
     SessionRow,
     Sessions,
-    Sought,
-    Speaker,
-    Tokens,
-    UsageSum,
-    UsageSums,
 )
 from acphold.journal.owners import (
     RENEW_SECONDS,

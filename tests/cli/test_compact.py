@@ -33,16 +33,6 @@ def half_empty(journal: Path, acphold: CommandLine) -> Path:
     return journal
 
 
-def made_earlier(journal: Path) -> None:
-    """Make it one that cannot give room back in pieces, as those of earlier releases are."""
-    with closing(sqlite3.connect(journal, isolation_level=None)) as file:
-        file.execute("PRAGMA journal_mode = DELETE")
-        file.execute("CREATE TABLE ballast AS SELECT randomblob(10000000) AS bytes")
-        file.execute("PRAGMA auto_vacuum = NONE")
-        file.execute("VACUUM")
-        file.execute("DROP TABLE ballast")
-
-
 def free_of(journal: Path) -> int:
     with closing(sqlite3.connect(journal)) as file:
         return free_pages.free_bytes(file)
@@ -53,12 +43,9 @@ def shown(acphold: CommandLine) -> str:
     return "".join(acphold.run("show", name, "--json").out for name in ("first", "last"))
 
 
-@pytest.mark.parametrize("earlier", [False, True])
 def test_all_that_is_free_is_given_back_and_nothing_else(
-    half_empty: Path, acphold: CommandLine, earlier: bool
+    half_empty: Path, acphold: CommandLine
 ) -> None:
-    if earlier:
-        made_earlier(half_empty)
     before, kept = half_empty.stat().st_size, shown(acphold)
     assert free_of(half_empty) > before // 2
     done = acphold.run("compact")
@@ -122,23 +109,7 @@ async def test_what_is_more_than_some_is_given_back_turn_by_turn(
     await journal.aclose()
 
 
-async def test_one_of_an_earlier_release_is_not_rewritten_while_somebody_has_it_open(
-    half_empty: Path, acphold: CommandLine
-) -> None:
-    made_earlier(half_empty)
-    other = SqliteJournal.open(half_empty)
-    done = await asyncio.to_thread(acphold.run_as_process, "compact")
-    lease = await other.create(NewSession("live", "a", "/w"))
-    await other.append(lease, [("update", [b"{}"])])
-    await other.aclose()
-    assert done.code == 4
-    assert "while nobody has it open; close the editors that use it" in done.err
-
-
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine, earlier: bool) -> None:
-    if earlier:
-        made_earlier(half_empty)
+def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine) -> None:
     kept = shown(acphold)
 
     def nearly_full() -> None:
@@ -153,17 +124,14 @@ def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine, ear
     assert shown(acphold) == kept
 
 
-@pytest.mark.parametrize("earlier", [False, True])
 def test_killed_in_the_middle_of_it_the_journal_is_whole(
-    half_empty: Path, acphold: CommandLine, earlier: bool
+    half_empty: Path, acphold: CommandLine
 ) -> None:
-    if earlier:
-        made_earlier(half_empty)
     kept = shown(acphold)
     with subprocess.Popen(
         [*ACPHOLD, "compact"], env=acphold.environment, stderr=subprocess.DEVNULL
     ) as process:
-        begun = half_empty.with_name("journal.db-journal" if earlier else "journal.db-wal")
+        begun = half_empty.with_name("journal.db-wal")
         deadline = time.monotonic() + 60
         while process.poll() is None and not (begun.exists() and begun.stat().st_size > 8192):
             assert time.monotonic() < deadline

@@ -16,8 +16,7 @@ import pytest
 from acphold.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.journal.sqlite.index import SqliteIndex
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.store import SqliteIndex, SqliteJournal
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources

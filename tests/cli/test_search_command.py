@@ -24,6 +24,8 @@ TOOL = update(
     rawOutput="2 flaky \x1b[0mtests",
 )
 
+LAGGING = "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
+
 
 @pytest.fixture
 def talked(journal: Path) -> Path:
@@ -179,7 +181,7 @@ def test_an_import_that_waits_makes_all_of_it_searchable(
     done = acphold.run("import", "--wait", "--from", str(tmp_path / "nothing"))
     assert done.out.endswith("\nEverything is searchable.\n")
     database = sqlite3.connect(talked)
-    assert search_index.lagging(database) == 0
+    assert database.execute(LAGGING).fetchone() == (0,)
     database.close()
 
 
@@ -203,6 +205,6 @@ def test_an_import_leaves_what_is_old_to_the_background(
         "searchable: the newest 30 days; the rest follows in the background …",
     ]
     database = sqlite3.connect(acphold.journal)
-    until(lambda: search_index.lagging(database) == 0, 30)
+    until(lambda: database.execute(LAGGING).fetchone() == (0,), 30)
     database.close()
     assert len(places(acphold, "needle")) == 6

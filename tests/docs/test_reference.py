@@ -24,7 +24,7 @@ from acphold.exports.redacted import Removed
 from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
 from acphold.journal import SearchHit, SessionRow
-from acphold.journal.sqlite.unsettled import SESSIONS_AT_MOST, TAIL_BYTES
+from acphold.journal.sql.unsettled import SESSIONS_AT_MOST, TAIL_BYTES
 from acphold.presentation.json_facts import entry_json as shown
 from acphold.presentation.json_facts import hit_json as found
 from acphold.presentation.json_facts import session_json as listed

@@ -20,7 +20,7 @@ from acphold.hub import Attachment, HubSession, router
 from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import APART, DUE_BYTES, LAG, PAGE, AttachmentState
-from acphold.journal.postgresql.answers import Answer
+from acphold.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 

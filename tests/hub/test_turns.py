@@ -11,8 +11,7 @@ import pytest
 
 from acphold.agents import AgentCall, Updates
 from acphold.errors import AcpholdError, AgentExitedError, RemoteError
-from acphold.journal.postgresql.answers import Answer
-from acphold.journal.postgresql.pipelines import Pipelines, Rows, Value
+from acphold.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.postgresql import Databases

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from acphold.history.entries import Segment
-from acphold.journal.sqlite import usage_sums
+from acphold.journal.sql import usage_sums
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import SessionUsage
 from acphold.testing.journal_promises.scenes import (
     Json as Json,
@@ -265,4 +266,4 @@ async def usage_reports(
     journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
 ) -> list[SessionUsage]:
     """What was reported of tokens and cost in each session, the newest first."""
-    return await journal.attend(lambda db: [*usage_sums.usage_of(db, "TRUE", cwd, since)])
+    return await journal.attend(lambda db: [*usage_sums.sessions(SqliteTables(db), cwd, since)])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import size
-from acphold.journal import stores
 
 STEP_SECONDS = 0.5
 """Longest piece of packing: others write in between."""
@@ -27,8 +25,6 @@ async def compact(*, journal: str | None) -> int:
     Deleted sessions leave free space in the file; part of it is kept for new sessions, the rest is
     returned gradually. This returns all of it now, while sessions run, and does the rest of what is
     otherwise done bit by bit: it packs old turns, and overwrites what an interrupted deletion left.
-    A journal made by an earlier release is rewritten once: then nobody else may have it open, and
-    it needs up to twice its size meanwhile.
     """
     async with opened(journal) as found:
         file = file_of(found, "compact", "a database gives room back by itself (VACUUM)")
@@ -36,12 +32,8 @@ async def compact(*, journal: str | None) -> int:
         while await found.index.tidy(STEP_SECONDS):
             pass
         given = await file.give_back()
-    if given is None:
-        print("Rewriting the journal, once …", file=sys.stderr)
-        stores.rewrite(journal)
-        given = before - os.path.getsize(path)
     after = os.path.getsize(path)
-    if given <= 0:
+    if not given:
         print(f"The journal takes {size(after)}; there is nothing to reclaim.")
     elif after >= before:  # somebody still reads it
         print(

@@ -23,7 +23,7 @@ from acphold.cli.terminal_text import (
     folder,
     on_one_line,
 )
-from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
+from acphold.journal.index import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
 from acphold.reading.session_reader import SessionReader

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from acphold.journal.index import Index, Part, SearchHit, Sought, Tokens
 from acphold.journal.journal import (
     Append,
     Archived,
     Arrivals,
     Entries,
     HasLinks,
-    Index,
     Journal,
     Lease,
     Listed,
@@ -18,15 +18,11 @@ from acphold.journal.journal import (
     Origin,
     Owners,
     PageBack,
-    Part,
     Readable,
     RowChange,
     RowChanges,
-    SearchHit,
     SessionRow,
     Sessions,
-    Sought,
-    Tokens,
     history,
     is_forgotten,
     session_of,

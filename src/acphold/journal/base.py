@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
-from acphold.errors import IllegibleNameError, LeaseLostError, UnknownSessionError
-from acphold.history.entries import PastEntry, Run, Segment
+from acphold.errors import IllegibleNameError, LeaseLostError
+from acphold.history.entries import PastEntry, Segment
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
 from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.in_file import InFile
+from acphold.journal.index import Index
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
-    Index,
-    Journal,
     Lease,
     Links,
     Listed,
@@ -32,6 +30,7 @@ from acphold.journal.journal import (
     RowChanges,
     SessionRow,
 )
+from acphold.journal.methods import StoredJournal, Through
 from acphold.journal.owners import Free, Owner, Silent, Whose
 from acphold.journal.records import (
     access_records,
@@ -48,33 +47,22 @@ from acphold.journal.snapshots import Snapshots
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 # The methods of BaseJournal are written out: a checker of a store's author reads their types.
 
 
-def kept(
-    work: Callable[Concatenate[Draft, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a method of work on records, all or nothing."""
-
-    async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        done: T = await its._written(lambda draft: work(draft, *args, **named))
-        return done
-
-    return method
+kept = Through[Draft]("_written")
+"""Makes a method of work on records, all or nothing."""
 
 
-class BaseJournal(Journal):
+class BaseJournal(StoredJournal):
     """A `Journal` without a file, in records that the store keeps: see `Records`.
 
     A store has `transact`, and a class with the three methods of `Records`. Everything else is made
     of these. To find words, and to add up tokens, this class reads all sessions in question, so
     override `index` if yours can do that quickly.
     """
-
-    file: InFile | None = None
 
     def __init__(
         self, location: str = "", *, read_transcript: ReadTranscript | None = None
@@ -172,14 +160,6 @@ class BaseJournal(Journal):
         await self._written(lambda draft: lease_records.release(draft, lease))
 
     # -- entries --------------------------------------------------------------------------
-
-    async def append(
-        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
-    ) -> list[Segment]:
-        [done] = await self.append_all([Append(lease, [*runs], change)])
-        if isinstance(done, LeaseLostError):
-            raise done
-        return done
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         at = self.now()
@@ -335,14 +315,6 @@ class BaseJournal(Journal):
                 session_records.enlist(draft, listed, self.now(), session_records.era(draft))
 
         await self._written(work)
-
-    async def complete(self, session_id: str) -> None:
-        try:
-            row = await self.session(session_id)
-        except UnknownSessionError:
-            return
-        if row.is_unread:
-            await self._transcripts.read(session_id)
 
     @cached_property
     def index(self) -> Index:

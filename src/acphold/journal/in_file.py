@@ -76,12 +76,8 @@ class InFile(Protocol):
         """Recompute counts and summaries from the entries and sums of usage from the reports; and
         clear the search index."""
 
-    async def give_back(self) -> int | None:
-        """Return unused room to the disk, while others read and write.
-
-        Returns the number of bytes; None for a file that must be rewritten for that: see
-        `stores.rewrite`.
-        """
+    async def give_back(self) -> int:
+        """Return unused room to the disk, while others read and write; the number of bytes."""
 
     async def copy_to(self, path: str) -> int:
         """Copy the file as it is at one moment, even while others write; the size in bytes."""

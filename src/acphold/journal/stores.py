@@ -12,13 +12,13 @@ metadata, as an entry point of the group `acphold.stores`.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from acphold.errors import JournalBusyError, JournalUnavailableError
 from acphold.extras import require
 from acphold.journal.location import default_location, journal_path, scheme_of
-from acphold.journal.sqlite import engine
 from acphold.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:
@@ -148,17 +148,6 @@ def _store(scheme: str | None) -> OpenStore | None:
     return _registered.get(scheme)
 
 
-def rewrite(location: str | os.PathLike[str] | None) -> None:
-    """Rewrite the file of a journal without its free pages, if nobody has it open.
-
-    Raises JournalBusyError if anybody has it open, with nothing changed, and
-    JournalUnavailableError.
-    """
-    from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold compact` alone
-
-    rewritten(named(location))
-
-
 def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
     """Replace the file of a journal with a backup; return the new path of the former file, if any.
 
@@ -179,9 +168,14 @@ async def without_session(journal: Journal) -> list[str]:
 
 def engine_version() -> str:
     """The program that keeps journals on this machine, and its version."""
-    return engine.version()
+    return f"SQLite {sqlite3.sqlite_version}"
 
 
 def engine_has_search() -> bool:
-    """True if it has the full-text search that a journal needs."""
-    return engine.has_search()
+    """True if it has the full-text search (FTS5) that a journal needs."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+        except sqlite3.OperationalError:
+            return False
+    return True

@@ -30,7 +30,8 @@ from msgspec.structs import replace
 
 from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members, string
-from acphold.journal.journal import Origin, Tokens
+from acphold.journal.index import Tokens
+from acphold.journal.journal import Origin
 
 # A fixed list: numbers that grow prove nothing, as they do in every session, with the context.
 CUMULATIVE: Final = frozenset({"Copilot"})

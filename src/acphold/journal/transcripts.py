@@ -1,6 +1,11 @@
 """Sessions that an import has only listed: read to their end when somebody needs them.
 
-The function that reads them comes from whoever opened the journal; the same for every store.
+    no row ──listed──▶ unread ──its last piece is taken in──▶ read
+                          └─given up─▶ no row; or read, where some of it is there
+
+The row has the place of the transcript in a form that only the import knows; only the import gives
+a session up. The function that reads them comes from whoever opened the journal; the same for every
+store.
 """
 
 from __future__ import annotations
@@ -46,8 +51,11 @@ class Transcripts:
         self._read_transcript = read_transcript
         self._reading: dict[str, asyncio.Task[None]] = {}
 
-    async def read(self, session_id: str) -> None:
+    async def complete(self, session_id: str) -> None:
         """Read an unread session to its end, once for all callers; raises TranscriptError."""
+        row = await self._find(session_id)
+        if row is None or not row.is_unread:
+            return
         reading = self._reading.get(session_id)
         if reading is None:
             reading = asyncio.create_task(self._read(session_id), name="read transcript")

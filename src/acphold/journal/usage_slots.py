@@ -75,32 +75,3 @@ def are_alike(one: dict[int, Slot], other: dict[int, Slot]) -> bool:
         )
         for at, slot in one.items()
     )
-
-
-def insert_slots(table: str, session: str, value: str) -> str:
-    """Return the statement that adds to a slot: of the table, with this column for the session, and
-    with this in the place of each value."""
-    counts = ("told", "by_request", *COUNTS)
-    columns = (session, "slot", *counts)
-    return (
-        f"INSERT INTO {table} AS kept ({', '.join(columns)})"
-        f" VALUES ({', '.join([value] * len(columns))})"
-        f" ON CONFLICT ({session}, slot) DO UPDATE"
-        f" SET {', '.join(_added(name, MOST_TOKENS) for name in counts)}"
-    )
-
-
-def insert_costs(table: str, session: str, value: str) -> str:
-    """Return the same for the cost in a slot, in one currency."""
-    return (
-        f"INSERT INTO {table} AS kept ({session}, slot, currency, cost)"
-        f" VALUES ({', '.join([value] * 4)}) ON CONFLICT ({session}, slot, currency)"
-        f" DO UPDATE SET {_added('cost', MOST_COST)}"
-    )
-
-
-def _added(name: str, most: float) -> str:
-    # Not by `least`, which ignores NULL in PostgreSQL.
-    sum_ = f"kept.{name} + excluded.{name}"
-    either = f"coalesce({sum_}, kept.{name}, excluded.{name})"
-    return f"{name} = CASE WHEN {sum_} > {most} THEN {most} ELSE {either} END"

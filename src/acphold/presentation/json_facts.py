@@ -15,7 +15,7 @@ from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
 from acphold.journal import SearchHit, SessionRow
-from acphold.journal.journal import UsageSum
+from acphold.journal.index import UsageSum
 from acphold.journal.moves import moved_to
 from acphold.known_agents import short_name
 from acphold.presentation.visible_text import iso, visible_json

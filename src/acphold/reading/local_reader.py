@@ -41,7 +41,7 @@ from acphold.reading.session_reader import (
 )
 
 if TYPE_CHECKING:
-    from acphold.journal.journal import Grouping, UsageSums
+    from acphold.journal.index import Grouping, UsageSums
     from acphold.reading.followed_list import Changed, Snapshot
     from acphold.reading.inbox import InboxQuestion, Whose
     from acphold.reading.neighbours import Live

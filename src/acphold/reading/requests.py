@@ -12,7 +12,7 @@ from urllib.parse import quote
 from msgspec import Meta, Struct, field
 
 from acphold.journal import Archived, Part
-from acphold.journal.journal import Grouping
+from acphold.journal.index import Grouping
 
 SESSIONS: Final = "/sessions"
 FEED: Final = "/sessions/feed"

@@ -35,7 +35,7 @@ from acphold.history.timeline import TurnOutcome
 from acphold.history.times import milliseconds
 from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
 from acphold.journal.access import token_id
-from acphold.journal.journal import Grouping, Speaker, UsageSum, UsageSums
+from acphold.journal.index import Grouping, Speaker, UsageSum, UsageSums
 from acphold.journal.moves import MoveMark, mark_text
 from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.reading.inbox import Decided, InboxQuestion

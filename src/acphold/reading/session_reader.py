@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acphold.history import Entry
     from acphold.history.timeline import TurnOutcome
     from acphold.journal import PageBack, SearchHit, SessionRow, Sought
-    from acphold.journal.journal import Grouping, UsageSums
+    from acphold.journal.index import Grouping, UsageSums
     from acphold.reading.inbox import InboxQuestion
     from acphold.reading.neighbours import LiveSession
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from acphold.journal import ListFilter
-from acphold.journal.postgresql.list_page import page
+from acphold.journal.postgresql.tables import PostgresqlTables
 from tests.postgresql import Databases
 
 SESSIONS = 20_000
@@ -52,7 +52,7 @@ def test_a_page_reads_hardly_more_rows_than_it_has(
         line.execute(FILL)
         line.execute("VACUUM ANALYZE")
         with line.transaction():
-            assert len(page(line, filter, None, 20)) == rows
+            assert len(PostgresqlTables(line).page(filter, None, 20)) == rows
             (read,) = line.execute(ROWS_READ).fetchone() or (None,)
         assert read is not None
         assert read <= 5 * 20

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from acphold.journal import ListFilter, NewSession, Sought
-from acphold.journal.postgresql import list_page, ranks, search
+from acphold.journal.postgresql import ranks, search
 from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.postgresql.tables import PostgresqlTables
 from acphold.journal.postgresql.words import MOST_PLACES
 from acphold.testing.journal_promises.scenes import append, chunk, turn
 from tests.postgresql import Databases
@@ -115,7 +116,7 @@ def test_a_page_of_what_was_only_listed_looks_at_nothing_else(
         with line.transaction():
             line.execute("UPDATE acphold.sessions SET unread = '' WHERE session_id IN ('s1', 's9')")
             before = line.execute(READ, ("sessions",)).fetchone()
-            rows = list_page.page(line, ListFilter(unread=True, tenant=tenant), None, 50)
+            rows = PostgresqlTables(line).page(ListFilter(unread=True, tenant=tenant), None, 50)
             read = line.execute(READ, ("sessions",)).fetchone()
         assert [row.session_id for row in rows] == (["s1"] if tenant else ["s9", "s1"])
         assert read is not None

@@ -8,11 +8,11 @@ from random import Random
 import psycopg
 import pytest
 
-from acphold.journal.journal import Grouping
-from acphold.journal.postgresql import migrations, usage
+from acphold.journal.index import Grouping
+from acphold.journal.postgresql import migrations
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.postgresql.tables import PostgresqlTables
-from acphold.journal.sql import usage_rows
+from acphold.journal.sql import usage_rows, usage_sums
 from acphold.journal.token_reports import SessionUsage
 from acphold.journal.usage_slots import Slot, are_alike, slots
 from tests.journal.sqlite.test_token_usage import in_any_order
@@ -25,15 +25,15 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     databases: Databases, seed: int
 ) -> None:
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
-        journal = PostgresqlJournal(url)
+        journal, tables = PostgresqlJournal(url), PostgresqlTables(line)
         random = Random(seed)
         times = await fill(journal, random)
         groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
         sinces = (0, 100 * HOUR, random.choice(times) + 1)
         wanted = product(groupings, (None, "a", "Copilot"), (None, "/w/one"), sinces)
         for by, agent, cwd, since in wanted:
-            reported = [*usage.sessions(line, cwd, since)]
-            sums = usage.sums(line, by, (agent,) if agent else (), cwd, since)
+            reported = [*usage_sums.sessions(tables, cwd, since)]
+            sums = usage_sums.sums(tables, by, (agent,) if agent else (), cwd, since)
             assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
             if by == "session":  # the newest first
                 names = [sum_.name for sum_ in sums.groups]

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
-from acphold.journal.sqlite.list_page import page
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.testing.journal_promises.scenes import put
 
 SESSIONS = st.lists(
@@ -51,7 +51,7 @@ def test_all_pages_together_are_the_whole_list(
         with_ids,
     )
     listed: list[SessionRow] = []
-    while rows := page(database, filter, listed[-1].key if listed else None, limit):
+    while rows := SqliteTables(database).page(filter, listed[-1].key if listed else None, limit):
         listed += rows
     database.execute("ROLLBACK")
     database.close()
@@ -91,7 +91,7 @@ async def test_a_page_is_one_walk_along_an_index(
     statements: list[str] = []
     database = connect(str(path), 1.0)
     database.set_trace_callback(statements.append)
-    page(database, replace(more, agents=agents, cwd=cwd), after, 50)
+    SqliteTables(database).page(replace(more, agents=agents, cwd=cwd), after, 50)
     database.set_trace_callback(None)
     plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[0]}"))
     database.close()

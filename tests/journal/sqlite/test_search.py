@@ -18,12 +18,14 @@ from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, docume
 from acphold.journal import NewSession, Sought
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
+from acphold.journal.sql.session_rows import unindexed
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import search
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.testing.journal_promises.scenes import found, running, said, told
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 
@@ -146,7 +148,7 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
 
 @given(words=st.text(max_size=30))
 def test_no_words_are_an_error(words: str) -> None:
-    journal = sqlite3.connect(":memory:")
+    journal = connect(":memory:", 1.0)
     migrate(journal, "the test")
     assert search(journal, Sought(words)) == []
     assert search(journal, Sought(words, part="diffs", rank=True)) == []
@@ -289,7 +291,7 @@ async def test_small_sessions_are_indexed_many_at_once(
     database = connect(str(path), 60.0)
     steps = run(search_index.index(database))
     assert steps < 20
-    assert search_index.lagging(database) == 0
+    assert unindexed(SqliteTables(database)) == 0
     database.close()
 
 
@@ -380,7 +382,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     migrate(database, "the test")
     session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
-    segments.Of(database, session).insert(found)
+    segments.SqliteSegments(database, session).insert(found)
     last = found[-1].last_seq if found else 0
     database.execute("UPDATE sessions SET settled_through = ?", (last,))
     with pytest.MonkeyPatch.context() as patched:
@@ -407,7 +409,7 @@ def test_no_word_of_what_is_taken_out_is_left(
 async def test_the_end_of_a_long_turn_is_looked_through(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.journal.sqlite.unsettled.TAIL_BYTES", 1)
+    monkeypatch.setattr("acphold.journal.sql.unsettled.TAIL_BYTES", 1)
     words = [chunk("agent_message", f"word{n}", messageId=str(n)) for n in range(40)]
     await running(journal, "s1", *words)
     assert await found(journal, "word39") == [("s1", 40)]

@@ -16,10 +16,11 @@ import pytest
 
 from acphold.history import PastEntry
 from acphold.journal import Journal, NewSession, Origin, RowChange
-from acphold.journal.journal import Grouping, Tokens, UsageSum
-from acphold.journal.sqlite import usage_sums
+from acphold.journal.index import Grouping, Tokens, UsageSum
+from acphold.journal.sql import usage_sums
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 
@@ -181,7 +182,7 @@ async def test_what_is_older_is_not_read_to_add_up_what_was_reported_since(
         (reports,) = connection.execute("SELECT count(*) FROM usage").fetchone()
         assert reports == OLD_REPORTS
         connection.set_progress_handler(count, 1)
-        assert usage_sums.sums(connection, "agent", (), None, 2 * HOUR).groups == []
+        assert usage_sums.sums(SqliteTables(connection), "agent", (), None, 2 * HOUR).groups == []
     assert steps < OLD_REPORTS
 
 

@@ -18,6 +18,7 @@ file.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import threading
 import time
@@ -40,9 +41,8 @@ from acphold.errors import (
 )
 from acphold.journal.frames import DamagedRowError
 from acphold.journal.location import NAMED_BY
-from acphold.journal.postgresql.answers import Answer
 from acphold.journal.postgresql.migrations import Line, migrate
-from acphold.journal.postgresql.pipelines import Pipelines
+from acphold.journal.postgresql.pipelines import Answer, Pipelines
 
 T = TypeVar("T")
 
@@ -180,6 +180,48 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "tcp_user_timeout": 20_000,
     "client_encoding": "utf8",
 }
+
+
+class Presence:
+    """A connection that shows others that this process lives: it holds a lock until it ends.
+
+    `kept` opens it again after a loss.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._key: Final = secrets.randbits(62)
+        self._line: Line | None = None
+        self._changing = threading.Lock()
+
+    def kept(self) -> int | None:
+        """Make sure that the connection exists; return the key of its lock, None if it cannot have
+        one.
+
+        Call it in a thread. Behind a pooler the lock would belong to whoever gets the connection
+        next.
+        """
+        with self._changing:
+            if self._line is not None:
+                with suppress(psycopg.Error):
+                    self._line.execute("SELECT 1")
+                    return self._key
+                self._line.close()
+                self._line = None
+            line = self._database.connect()
+            if line.prepare_threshold is None:
+                line.close()
+                return None
+            line.execute("SELECT pg_advisory_lock(%s)", (self._key,))
+            self._line = line
+            return self._key
+
+    def close(self) -> None:
+        """Release the lock: this owner has ended."""
+        with self._changing:
+            if self._line is not None:
+                self._line.close()
+                self._line = None
 
 
 class _Threads:

@@ -23,18 +23,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from acphold.errors import (
     HeldElsewhereError,
-    LeaseLostError,
     UnknownSessionError,
 )
 from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era, why_lost
+from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import (
     LATE_SECONDS,
     SILENT_SECONDS,
@@ -47,9 +46,7 @@ from acphold.journal.owners import (
     Whose,
 )
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
-
-NOBODY: Final = ""
-"""The owner of a lease that was released."""
+from acphold.journal.sql.lease_rows import NOBODY
 
 FORGOTTEN_SECONDS: Final = 24 * 3600
 """The row of an owner that has not reported for this long is removed."""
@@ -93,11 +90,6 @@ def forget_dead(line: Line) -> None:
         "DELETE FROM acphold.owners WHERE renewed_at < now() - make_interval(secs => %s)",
         (FORGOTTEN_SECONDS,),
     )
-
-
-def unregister(line: Line, owner_id: str) -> None:
-    """Remove an owner that ends; its sessions are free."""
-    line.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
 # -- leases -----------------------------------------------------------------------------------
@@ -297,56 +289,3 @@ def held(line: Line, session_ids: Sequence[str]) -> set[str]:
         ([*session_ids], SILENT_SECONDS),
     )
     return {session_id for (session_id,) in rows.fetchall()}
-
-
-def release(line: Line, lease: Lease) -> None:
-    """Release the session, unless the lease is lost."""
-    line.execute(
-        "UPDATE acphold.leases SET owner = %s WHERE session_id = %s AND epoch = %s",
-        (NOBODY, lease.session_id, lease.epoch),
-    )
-
-
-def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[LeaseLostError]:
-    """The errors for leases that are lost. With `whole`, also for leases under which more was
-    written than the journal has."""
-    wanted = [(lease, lease.next_seq - 1) for lease in held]
-    if not wanted:
-        return []
-    last_seq = (
-        "(SELECT coalesce(max(last_seq), 0) FROM acphold.segments"
-        " WHERE segments.session_id = leases.session_id)"
-    )
-    stand = {
-        session_id: (epoch, last)
-        for session_id, epoch, last in line.execute(
-            f"SELECT session_id, epoch, {last_seq if whole else 'NULL'} FROM acphold.leases"
-            " WHERE session_id = ANY(%s)",
-            ([lease.session_id for lease, _ in wanted],),
-        ).fetchall()
-    }
-    found = []
-    for lease, told in wanted:
-        epoch, last = stand.get(lease.session_id, (None, None))
-        if epoch != lease.epoch or (last is not None and last < told):
-            found.append(lost(line, lease))
-    return found
-
-
-def lost(line: Line, lease: Lease) -> LeaseLostError:
-    """The error for a lost lease.
-
-    Raises NewerJournalError if a newer release has ended all leases of this one.
-    """
-    refuse_newer_by_now(line)
-    row = line.execute(
-        "SELECT (SELECT epoch FROM acphold.leases WHERE session_id = %(session)s),"
-        " (SELECT number FROM acphold.sessions WHERE session_id = %(session)s),"
-        " (SELECT coalesce(max(last_seq), 0) FROM acphold.segments"
-        " WHERE session_id = %(session)s),"
-        " EXISTS (SELECT FROM acphold.gone WHERE session_id = %(session)s)",
-        {"session": lease.session_id},
-    ).fetchone()
-    assert row is not None
-    epoch, number, last_seq, was_deleted = row
-    return why_lost(lease, number, epoch, last_seq, was_deleted=was_deleted)

@@ -19,6 +19,8 @@ from acphold.history.entries import Segment
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.postgresql import leases, segments, session_rows
 from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.tables import PostgresqlTables
+from acphold.journal.sql.lease_rows import all_lost
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class RecentAppends:
         """
         wanted = [*held]
         server, was = leases.server(line), self._server
-        lost = leases.all_lost(line, wanted, whole=server != was)
+        lost = all_lost(PostgresqlTables(line), wanted, whole=server != was)
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
         return [it for it in lost if not self.write_again(line, by_id[it.session_id], it)]

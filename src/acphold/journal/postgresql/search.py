@@ -13,31 +13,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import document
 from acphold.journal import token_reports
 from acphold.journal.hits import Held, hit, patterns_of, terms
-from acphold.journal.journal import SearchHit, Sought
+from acphold.journal.index import SearchHit, Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import ranks, segments
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.tables import PostgresqlTables
 from acphold.journal.postgresql.words import phrases, query, vectors
 from acphold.journal.sql import usage_rows
-from acphold.journal.stored_history import tail
-from acphold.journal.words_in_memory import Tokenizer, fitting
-from acphold.journal.words_in_memory import query as fts5_query
+from acphold.journal.sql.unsettled import with_unsettled
+from acphold.journal.words_in_memory import Tokenizer
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes of history indexed at once (beyond one segment)."""
-
-TAILED_AT_MOST: Final = 20
-"""The number of newest sessions whose unsettled ends are searched."""
-
-TAIL_BYTES: Final = 256 << 10
-"""Bytes searched at the end of one session."""
-
 
 # -- putting in -------------------------------------------------------------------------------
 
@@ -60,7 +51,7 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
 
 def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
     """Index the next piece of a session."""
-    found = segments.Of(line, session_id).read(after, PIECE_BYTES, settled)
+    found = segments.PostgresqlSegments(line, session_id).read(after, PIECE_BYTES, settled)
     through = found[-1].last_seq if found else settled
     said = [
         (entry, words)
@@ -89,17 +80,6 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
                 [(session_id, row[0], *its) for its in rows],
             )
             usage_rows.keep(PostgresqlTables(line), session_id, usage)
-
-
-def lagging(line: Line, cwd: str | None = None) -> int:
-    """The number of sessions, in a folder or in all, that are not fully indexed."""
-    folder = None if cwd is None else resolved_folder(cwd)
-    row = line.execute(
-        "SELECT count(*) FROM acphold.sessions WHERE indexed_through < settled_through"
-        " AND (%s::text IS NULL OR folder = %s)",
-        (folder, folder),
-    ).fetchone()
-    return 0 if row is None else int(row[0])
 
 
 # -- searching --------------------------------------------------------------------------------
@@ -151,21 +131,6 @@ _OF_ALL: Final = f"""
 _RANKED: Final = (
     f"SELECT documents.at, documents.number, size, words, {_FOUND_IN} {_FOUND} {_NEWEST_FIRST}"
 )
-
-_OPEN: Final = f"""
-    SELECT session_id, agent, cwd, title, archived, settled_through, updated_at
-    FROM acphold.sessions WHERE prompted AND NOT archived AND {{which}} {{asked}}
-    ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
-"""
-
-_TAILED: Final = f"""
-    SELECT * FROM (
-        SELECT * FROM ({{walks}}) AS newest ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
-    ) AS newest WHERE settled_through < (
-        SELECT last_seq FROM acphold.segments WHERE segments.session_id = newest.session_id
-        ORDER BY last_seq DESC LIMIT 1
-    )
-"""
 
 
 def _which(values: dict[str, Any]) -> list[str]:
@@ -239,28 +204,12 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     ]
     if not sought.unsettled:
         return indexed
-    candidates = [
-        (Held(*row[:5]), entry)
-        for row in line.execute(
-            _TAILED.format(walks=_either(_OPEN, which, asked=asked)), values
-        ).fetchall()
-        for segment in compact(tail(segments.Of(line, row[0]), row[5], TAIL_BYTES))
-        for entry in segment.entries()
-        if entry.at >= sought.since
-    ]
-    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
-    fit = fitting([entry for _, entry in candidates], fts5_query(found, sought.part))
-    fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
-    if not fresh:
-        return indexed
-    if sought.rank:  # entries not in the index yet have no rank, but are the newest
-        return [*fresh, *indexed][: sought.limit]
-    return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
+    return with_unsettled(PostgresqlTables(line), sought, found, indexed)
 
 
 def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
     """An entry; None if it is gone."""
-    for segment in segments.Of(line, session_id).read(seq - 1, 1):
+    for segment in segments.PostgresqlSegments(line, session_id).read(seq - 1, 1):
         for entry in segment.entries():
             if entry.seq == seq:
                 return entry

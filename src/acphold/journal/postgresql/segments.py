@@ -67,7 +67,7 @@ _NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 
 """Leaves out rows that hold a single chunk."""
 
 
-class Of:
+class PostgresqlSegments:
     """The segments of one session."""
 
     def __init__(self, line: Line, session_id: str) -> None:

@@ -17,9 +17,10 @@ from acphold.journal.postgresql import segments
 from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.sql import session_columns
-from acphold.journal.sql.outcomes import BEHIND_A_TURN, LastOfTurns
+from acphold.journal.sql.history import BEHIND_A_TURN
+from acphold.journal.sql.tables import LastOfTurns
 
-_LAST_SEQ: Final = (
+LAST_SEQ: Final = (
     "(SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id"
     " ORDER BY last_seq DESC LIMIT 1)"
 )
@@ -27,7 +28,7 @@ _LAST_SEQ: Final = (
 SELECT_ROW: Final = session_columns.select(
     "acphold.sessions",
     {
-        "last_seq": f"coalesce({_LAST_SEQ}, 0)",
+        "last_seq": f"coalesce({LAST_SEQ}, 0)",
         "downstream_id": "(SELECT downstream_id FROM acphold.links"
         " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1)",
         "shared_with": "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
@@ -131,7 +132,7 @@ def last_of_turns(line: Line, session_ids: Iterable[str]) -> Iterator[LastOfTurn
     """Yield the ends of the last turns of those sessions that there are."""
     rows = line.execute(_LAST_OF_TURNS, (BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids]))
     for session_id, settled, prompted, kind, raw in rows.fetchall():
-        its = segments.Of(line, session_id)
+        its = segments.PostgresqlSegments(line, session_id)
         end = raw if kind == TURN_END else None
         yield LastOfTurns(session_id, end, prompted, settled, its)
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from time import perf_counter
 from typing import TypeVar
@@ -27,36 +25,24 @@ from acphold.errors import (
     LeaseLostError,
     SessionExistsError,
 )
-from acphold.history.entries import PastEntry, Run, Segment
-from acphold.journal import frames
+from acphold.history.entries import Segment
+from acphold.journal.index import SearchHit, Sought
 from acphold.journal.journal import (
     Append,
-    Grouping,
-    Index,
     Lease,
     Listed,
-    ListFilter,
-    ListKey,
     NewSession,
-    RowChange,
     RowChanges,
-    SearchHit,
-    SessionRow,
-    Sought,
-    UsageSums,
 )
 from acphold.journal.latency import APPENDS
 from acphold.journal.owners import Owner, Whose
-from acphold.journal.postgresql import leases, list_page, segments, session_rows
-from acphold.journal.postgresql import usage as usage_rows
-from acphold.journal.postgresql.database import Database
+from acphold.journal.postgresql import leases, segments, session_rows
+from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
-from acphold.journal.postgresql.presence import Presence
 from acphold.journal.postgresql.recent_appends import RecentAppends
 from acphold.journal.postgresql.tables import PostgresqlTables
-from acphold.journal.sql import packed_rows, settled_rows, unread
-from acphold.journal.sql.outcomes import outcomes
-from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql import lease_rows, link_rows
+from acphold.journal.sql.store import SqlJournal, repeated
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_history import appended
 from acphold.journal.transcripts import ReadTranscript, Transcripts
@@ -172,17 +158,9 @@ class PostgresqlJournal(SqlJournal):
         return await self._look(leases.owners)
 
     async def release(self, lease: Lease) -> None:
-        await self._look(lambda line: leases.release(line, lease))
+        await self._asked(lambda tables: lease_rows.release(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
-
-    async def append(
-        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
-    ) -> list[Segment]:
-        [done] = await self.append_all([Append(lease, [*runs], change)])
-        if isinstance(done, LeaseLostError):
-            raise done
-        return done
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         """Append to each of these sessions in a transaction of its own.
@@ -216,7 +194,7 @@ class PostgresqlJournal(SqlJournal):
                     try:
                         row = line.execute(*statements[place], binary=True).fetchone()
                         if row is None:
-                            at = leases.lost(line, lease)
+                            at = lease_rows.lost(PostgresqlTables(line), lease)
                             if self._recent.write_again(line, lease, at):
                                 row = line.execute(*statements[place], binary=True).fetchone()
                         if row is not None:
@@ -250,71 +228,17 @@ class PostgresqlJournal(SqlJournal):
         APPENDS.note(perf_counter() - began)
         return done
 
-    async def take_in(
-        self,
-        lease: Lease,
-        past: Sequence[PastEntry],
-        change: RowChange | None = None,
-        link: tuple[str, str] | None = None,
-        *,
-        instead: bool = False,
-        release: bool = False,
-    ) -> None:
-        first_seq = lease.next_seq
-
-        def work(line: Line) -> int:
-            tables = PostgresqlTables(line)
-            while settled_rows.settle_piece(tables, lease, first_seq - 1):
-                pass
-            return settled_rows.take_in(
-                tables, lease, past, change, link, instead=instead, release=release
-            )
-
-        lease.next_seq = await self._slowly(work) + 1
-
-    async def settle(
-        self,
-        lease: Lease,
-        through: int,
-        compacted: Callable[[], None] = lambda: None,
-        *,
-        apart: Collection[int] = (),
-    ) -> None:
-        while await self._piece(
-            lambda line: settled_rows.settle_piece(PostgresqlTables(line), lease, through, apart)
-        ):
-            pass
-        compacted()
-        from acphold.journal.postgresql import search  # late: the import takes a moment
-
-        await self._in_pieces(lambda line: search.index(line, lease.session_id))
-        # Index one piece of other sessions that lag: turn by turn, all of them catch up.
-        await self._in_pieces(search.index, 0)
-
-        def pack(line: Line) -> bool:
-            tables = PostgresqlTables(line)
-            old = tables.now() - frames.OLD_MS
-            return packed_rows.pack_piece(tables, lease.session_id, old)
-
-        await self._piece(pack)
-        await self.index.tidy(0)
-
     # -- sessions that an import has listed -----------------------------------------------
 
     async def enlist(self, found: Sequence[Listed]) -> None:
-        def work(line: Line) -> None:
+        def work(tables: Tables) -> None:
             for listed in found:
-                with line.transaction():
-                    unread.enlist(PostgresqlTables(line), listed)
+                with tables.writing():
+                    link_rows.enlist(tables, listed)
 
         await self._slowly(work)
 
     # -- reading --------------------------------------------------------------------------
-
-    async def page(
-        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
-    ) -> list[SessionRow]:
-        return await self._look(lambda line: list_page.page(line, filter, after, limit))
 
     async def without_session(self) -> list[str]:
         """Some of the ids that have entries but no session."""
@@ -323,15 +247,6 @@ class PostgresqlJournal(SqlJournal):
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         return await self._steadily(lambda line: session_rows.changes(line, after, limit))
 
-    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._look(
-            lambda line: outcomes(session_rows.last_of_turns(line, session_ids))
-        )
-
-    @cached_property
-    def index(self) -> Index:
-        return PostgresqlIndex(self)
-
     # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
@@ -339,7 +254,7 @@ class PostgresqlJournal(SqlJournal):
 
         def some(line: Line, session_ids: Sequence[str], *held_by: Lease) -> None:
             for lease in held_by:
-                PostgresqlTables(line).require(lease)
+                lease_rows.require(PostgresqlTables(line), lease)
             found = session_rows.lock(line, session_ids, idle_since)
             if idle_since is not None and found:
                 held = leases.held(line, found)
@@ -369,7 +284,7 @@ class PostgresqlJournal(SqlJournal):
         if (owner_id := self._owner_id) is not None:
             self._owner_id = None
             try:
-                await self._look(lambda line: leases.unregister(line, owner_id))
+                await self._asked(lambda tables: lease_rows.unregister(tables, owner_id))
             except JournalError as exc:  # harmless: others see that our connection has ended
                 log.info("the journal still names this process: %s", exc)
         await asyncio.to_thread(self._presence.close)
@@ -380,8 +295,8 @@ class PostgresqlJournal(SqlJournal):
     async def _asked(self, question: Callable[[Tables], T]) -> T:
         return await self._look(lambda line: question(PostgresqlTables(line)))
 
-    async def _at_one_moment(self, question: Callable[[Tables], T]) -> T:
-        return await self._steadily(lambda line: question(PostgresqlTables(line)))
+    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
+        return await self._steadily(lambda line: question(PostgresqlTables(line)), slow=slow)
 
     async def _written(self, work: Callable[[Tables], T]) -> T:
         return await self._write(lambda line: work(PostgresqlTables(line)))
@@ -396,20 +311,16 @@ class PostgresqlJournal(SqlJournal):
         def asked(line: Line) -> T:
             with line.transaction():
                 line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                if slow:
+                    # With PostgreSQL's default of 4 MB it writes the sums of 20,000 sessions to
+                    # disk, and reads them back.
+                    line.execute("SET LOCAL work_mem = '32MB'")
                 return question(line)
 
         return await self._database.run(asked, slow=slow)
 
-    async def _slowly(self, work: Callable[[Line], T]) -> T:
-        """Run slow work, which makes its own transactions."""
-        return await self._database.run(work, slow=True)
-
-    async def _piece(self, work: Callable[[Line], T]) -> T:
-        """The same, for one of many pieces: a cancellation takes effect after it, before the
-        next."""
-        done = await self._slowly(work)
-        await asyncio.sleep(0)
-        return done
+    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+        return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
 
     async def _write(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
         """Run `work` in a transaction, all or nothing; return its result."""
@@ -420,68 +331,20 @@ class PostgresqlJournal(SqlJournal):
 
         return await self._database.run(written, slow=slow)
 
-    async def _in_pieces(
-        self, work: Callable[[Line], Iterator[None]], seconds: float = float("inf")
-    ) -> None:
-        """Do all of the work, or as much as `seconds` allow; other requests are served in
-        between."""
-        deadline = time.monotonic() + seconds
+    async def _search(self, sought: Sought) -> list[SearchHit]:
+        from acphold.journal.postgresql import search  # late: the import takes a moment
+
+        return await self._steadily(lambda line: search.search(line, sought), slow=True)
+
+    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        from acphold.journal.postgresql import search
+
+        session_id = None if lease is None else lease.session_id
 
         def piece(line: Line) -> bool:
-            return any(True for _ in islice(work(line), 1))
+            return any(True for _ in islice(search.index(line, session_id, since), 1))
 
-        while await self._piece(piece) and time.monotonic() < deadline:
-            pass
-
-
-class PostgresqlIndex(Index):
-    """The search, the sums of usage and the upkeep of a journal."""
-
-    def __init__(self, journal: PostgresqlJournal) -> None:
-        self._journal = journal
-
-    async def search(self, sought: Sought | str) -> list[SearchHit]:
-        from acphold.journal.postgresql import search  # late, for a quick start
-
-        asked = Sought(sought) if isinstance(sought, str) else sought
-        return await self._journal._steadily(lambda line: search.search(line, asked), slow=True)
-
-    async def usage(
-        self,
-        by: Grouping,
-        *,
-        agents: tuple[str, ...] = (),
-        cwd: str | None = None,
-        since: int = 0,
-    ) -> UsageSums:
-        return await self._journal._steadily(
-            lambda line: usage_rows.sums(line, by, agents, cwd, since), slow=True
-        )
-
-    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
-        from acphold.journal.postgresql import search  # late, for a quick start
-
-        if seconds > 0:
-            await self._journal._in_pieces(lambda line: search.index(line, since=since), seconds)
-        return await self._journal._look(lambda line: search.lagging(line, cwd))
-
-    async def tidy(self, seconds: float) -> int:
-        deadline = time.monotonic() + seconds
-
-        def piece(line: Line) -> bool:
-            tables = PostgresqlTables(line)
-            session_id = packed_rows.newest_unpacked(tables, tables.now() - frames.OLD_MS)
-            return session_id is not None and packed_rows.pack_piece(tables, session_id)
-
-        while await self._journal._piece(piece):
-            if time.monotonic() >= deadline:
-                break
-
-        def left(line: Line) -> int:
-            tables = PostgresqlTables(line)
-            return packed_rows.unpacked_sessions(tables, tables.now() - frames.OLD_MS)
-
-        return await self._journal._look(left)
+        await repeated(lambda: self._database.run(piece, slow=True), seconds)
 
 
 def _owner(line: Line, session_id: str) -> str | None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime, time
 from typing import Any
 
-from acphold.errors import LeaseLostError
 from acphold.history.entries import Segment
-from acphold.journal.journal import Lease, NewSession
+from acphold.journal.journal import (
+    ListFilter,
+    ListKey,
+    NewSession,
+    SessionRow,
+)
 from acphold.journal.postgresql import leases, segments, session_rows
-from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.settlement import Settled, encode_settled
-from acphold.journal.sql.tables import Found, Tables
+from acphold.journal.sql.list_filters import walks
+from acphold.journal.sql.session_rows import select
+from acphold.journal.sql.tables import Found, LastOfTurns, Tables
+from acphold.journal.usage_slots import SLOT_MS
 
 
 class PostgresqlTables(Tables):
@@ -26,6 +34,8 @@ class PostgresqlTables(Tables):
         ") AS last ON true"
     )
     SEGMENT = segments.COLUMNS
+    LAST_SEQ = f"coalesce({session_rows.LAST_SEQ}, 0)"
+    DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
@@ -34,13 +44,37 @@ class PostgresqlTables(Tables):
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Found:
+    def refuse_newer(self) -> None:
+        refuse_newer_by_now(self._line)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
         return self._line.execute(statement, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         with self._line.cursor() as cursor:
             cursor.executemany(statement, rows)
             return cursor.rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"({column} = ANY(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> list[int | str]:
+        return [*values]
+
+    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
+        # Slots with any report, even in sessions that are not asked for: excluding these takes
+        # longer than adding up a few empty days.
+        found = self._line.execute(
+            "SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s"
+            f" UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {wanted}",
+            values,
+        ).fetchall()
+        days = sorted({datetime.fromtimestamp(slot * SLOT_MS / 1000).date() for (slot,) in found})
+        midnights = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
+        values["midnights"] = midnights
+        names.update((str(place), day.isoformat()) for place, day in enumerate(days, 1))
+        at = f"coalesce(slot * {SLOT_MS}, updated_at)"
+        return f"width_bucket({at}, %(midnights)s::bigint[])::text"
 
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()
@@ -53,8 +87,8 @@ class PostgresqlTables(Tables):
     def own_key(self, session_id: str, number: int) -> str:
         return session_id
 
-    def segments(self, key: str) -> segments.Of:
-        return segments.Of(self._line, key)
+    def segments(self, key: str) -> segments.PostgresqlSegments:
+        return segments.PostgresqlSegments(self._line, key)
 
     def segment(self, row: Sequence[Any]) -> Segment:
         return segments.of_row(*row)
@@ -80,5 +114,26 @@ class PostgresqlTables(Tables):
             (agent, downstream_id, key),
         )
 
-    def lost(self, lease: Lease) -> LeaseLostError:
-        return leases.lost(self._line, lease)
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        limit = min(limit, 1 << 31)
+        parts: list[str] = []
+        values: list[Any] = []
+        for walk in walks(filter, after):  # one statement merges them
+            parts.append(
+                f"(SELECT session_id, updated_at FROM acphold.sessions WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s)"
+            )
+            values += (*walk.values, limit)
+        return select(
+            self,
+            f"JOIN (SELECT session_id FROM ({' UNION ALL '.join(parts)}) AS found"
+            " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"
+            " ORDER BY updated_at DESC, sessions.session_id DESC",
+            (*values, limit),
+            counted=counted,
+        )
+
+    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
+        return session_rows.last_of_turns(self._line, session_ids)

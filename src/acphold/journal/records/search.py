@@ -9,7 +9,8 @@ from typing import NamedTuple
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry, Segment
 from acphold.journal.hits import Held, hit, patterns_of, terms
-from acphold.journal.journal import ListFilter, SearchHit, Sought
+from acphold.journal.index import SearchHit, Sought
+from acphold.journal.journal import ListFilter
 from acphold.journal.records.draft import Draft
 from acphold.journal.records.session_records import KeptSession, newest
 from acphold.journal.stored_history import read_all

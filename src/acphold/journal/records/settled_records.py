@@ -12,7 +12,8 @@ from acphold.errors import LeaseLostError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
 from acphold.journal import stored_history
-from acphold.journal.journal import Append, Grouping, Lease, RowChange, UsageSum, UsageSums
+from acphold.journal.index import Grouping, UsageSum, UsageSums
+from acphold.journal.journal import Append, Lease, RowChange
 from acphold.journal.location import is_same_folder
 from acphold.journal.records import lease_records, session_records
 from acphold.journal.records.draft import REPORTS, SETTLED, Draft, key

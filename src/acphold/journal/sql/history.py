@@ -5,16 +5,21 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import Segment
 from acphold.history.fold import Summary
 from acphold.journal import stored_history
+from acphold.journal.frames import plain
 from acphold.journal.journal import READ_BYTES, PageBack
 from acphold.journal.sql.settled_rows import settled_state
-from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.tables import LastOfTurns, Tables
+
+BEHIND_A_TURN: Final = 64
+"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
+session."""
 
 
 def read(
@@ -56,6 +61,17 @@ def summary(tables: Tables, session_id: str) -> Summary:
     key, settled = settled_through(tables, session_id)
     kept = settled_state(tables, key).summary
     return stored_history.summary(tables.segments(key), kept, settled)
+
+
+def outcomes(found: Iterable[LastOfTurns]) -> dict[str, bytes | None]:
+    """Like `Journal.outcomes`."""
+    told: dict[str, bytes | None] = {}
+    for session_id, end, prompted, settled, segments in found:
+        if end is not None:
+            told[session_id] = plain(end)
+        elif prompted and segments.read(settled, 1):
+            told[session_id] = None  # unsettled, so not over; a settled turn is over in any case
+    return told
 
 
 def settled_through(tables: Tables, session_id: str) -> tuple[Any, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from acphold.errors import SessionExistsError
 from acphold.history.entries import Entry
-from acphold.journal.journal import Lease
+from acphold.journal.journal import Lease, Listed
+from acphold.journal.sql import lease_rows
 from acphold.journal.sql.tables import Key, Tables, batches
 
 
@@ -16,7 +18,7 @@ def _marks(ids: Sequence[str]) -> str:
 def link(tables: Tables, lease: Lease | None, agent: str, downstream_id: str) -> None:
     """Like `Links.link`."""
     if lease is not None:
-        tables.require(lease)
+        lease_rows.require(tables, lease)
     tables.link(agent, downstream_id, None if lease is None else tables.key(lease))
 
 
@@ -82,3 +84,17 @@ def move_up(tables: Tables, times: Mapping[Key, int]) -> None:
     later = ["updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END"]
     for key, at in sorted(times.items(), key=str):  # in one order, so that no two can deadlock
         tables.update(key, later, (at, at))
+
+
+def enlist(tables: Tables, listed: Listed) -> None:
+    """Add a session that an import has listed, unread, unless it is known or was deleted."""
+    agent, downstream_id = listed.new.agent, listed.downstream_id
+    if linked(tables, agent, [downstream_id]):
+        return
+    try:
+        key = tables.create(listed.new)
+    except SessionExistsError:
+        return
+    parts = ("prompted = %s", "updated_at = %s", "unread = %s")
+    tables.update(key, parts, (True, listed.updated_at, listed.source))
+    tables.link(agent, downstream_id, key)

@@ -19,7 +19,7 @@ SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
 """The values of `archived` in a list, each with a walk of its own."""
 
 
-class Walk(NamedTuple):
+class ListWalk(NamedTuple):
     """A condition in SQL for some rows of a page, with its values. Sessions that were never
     prompted but are open, and those that others share with a tenant, are few, so found `by_id`."""
 
@@ -28,7 +28,7 @@ class Walk(NamedTuple):
     by_id: bool = False
 
 
-def walks(filter: ListFilter, after: ListKey | None) -> Iterator[Walk]:
+def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
     """Yield the walks whose rows, merged, are the page after the position `after`."""
     narrower, narrow = _narrower(filter, after)
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
@@ -41,19 +41,19 @@ def walks(filter: ListFilter, after: ListKey | None) -> Iterator[Walk]:
             of_agent, named = ("", ()) if agent is None else (" AND agent = %s", (agent,))
             listed = f"prompted = %s AND archived = %s{of_agent}{tenant}{narrower}"
             its = (archived, *named, *theirs, *narrow)
-            yield Walk(listed, (True, *its))
+            yield ListWalk(listed, (True, *its))
             if filter.include_unprompted:
-                yield Walk(listed, (False, *its))
+                yield ListWalk(listed, (False, *its))
             elif filter.held:
                 # Not `prompted = false`: SQLite would walk all that were never prompted.
-                yield Walk(
+                yield ListWalk(
                     f"NOT prompted AND archived = %s{of_agent}{tenant}{narrower}"
                     f" AND session_id IN ({held})",
                     (*its, *filter.held),
                     by_id=True,
                 )
             if filter.tenant:
-                yield Walk(
+                yield ListWalk(
                     f"archived = %s{of_agent} AND tenant <> %s{narrower}"
                     f" AND (prompted OR %s OR session_id IN ({held}))"
                     " AND session_id IN (SELECT session_id FROM acphold.shares WHERE tenant = %s)",

@@ -9,7 +9,7 @@ from acphold.errors import UnknownSessionError
 from acphold.journal import id_prefixes
 from acphold.journal.journal import Lease, RowChange, SessionRow
 from acphold.journal.location import resolved_folder
-from acphold.journal.sql import session_columns
+from acphold.journal.sql import lease_rows, session_columns
 from acphold.journal.sql.tables import Tables, batches
 
 
@@ -31,6 +31,16 @@ def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRo
 def count(tables: Tables) -> int:
     """The number of sessions."""
     return int(tables.execute("SELECT count(*) FROM acphold.sessions").fetchone()[0])
+
+
+def unindexed(tables: Tables, cwd: str | None = None) -> int:
+    """The number of sessions, in a folder or in all, that are not fully indexed."""
+    of_folder = "" if cwd is None else " AND folder = %s"
+    rows = tables.execute(
+        "SELECT count(*) FROM acphold.sessions WHERE indexed_through < settled_through" + of_folder,
+        () if cwd is None else (resolved_folder(cwd),),
+    )
+    return int(rows.fetchone()[0])
 
 
 def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
@@ -67,7 +77,7 @@ def short_ids(tables: Tables, session_ids: Sequence[str], least: int) -> list[st
 def change(tables: Tables, session: Lease | str, change: RowChange) -> None:
     """Like `Journal.change`."""
     if isinstance(session, Lease):
-        tables.require(session)
+        lease_rows.require(tables, session)
         key = tables.key(session)
     else:
         key = tables.key_of(session)

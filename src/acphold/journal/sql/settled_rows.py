@@ -13,7 +13,7 @@ from acphold.history.fold import SessionState
 from acphold.journal import frames, stored_history
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.settlement import PIECE_BYTES, Piece, Settled, decode_settled
-from acphold.journal.sql import session_columns, usage_rows
+from acphold.journal.sql import lease_rows, session_columns, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
 
 
@@ -62,7 +62,7 @@ def take_in(
     through = found[-1].last_seq if found else last
     with tables.writing():
         if _settled_under(tables, lease, locked=True) is None:
-            raise tables.lost(lease)
+            raise lease_rows.lost(tables, lease)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _settled_under(tables, lease)
         # They may be there already, when only the answer was lost. Then the first of them may stand
@@ -85,10 +85,7 @@ def take_in(
         if link is not None:
             tables.link(*link, key)
         if release:
-            tables.execute(
-                f"UPDATE acphold.leases SET owner = '' WHERE {tables.KEY} = %s AND epoch = %s",
-                (key, lease.epoch),
-            )
+            lease_rows.release(tables, lease)
     return through
 
 

@@ -2,78 +2,82 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from math import inf
+from typing import TypeVar
 
-from acphold.errors import UnknownSessionError
+from acphold.history.entries import PastEntry
+from acphold.journal import frames
 from acphold.journal.access import Access
-from acphold.journal.in_file import InFile
-from acphold.journal.journal import Journal, Links
+from acphold.journal.index import Grouping, Index, SearchHit, Sought, UsageSums
+from acphold.journal.journal import (
+    Lease,
+    Links,
+    ListFilter,
+    ListKey,
+    RowChange,
+    SessionRow,
+)
+from acphold.journal.methods import StoredJournal, Through
 from acphold.journal.snapshots import Snapshots
-from acphold.journal.sql import access_rows, history, link_rows, session_rows, snapshot_rows
+from acphold.journal.sql import (
+    access_rows,
+    history,
+    link_rows,
+    packed_rows,
+    session_rows,
+    settled_rows,
+    snapshot_rows,
+)
 from acphold.journal.sql.tables import Tables
-from acphold.journal.transcripts import Transcripts
 
 T = TypeVar("T")
-P = ParamSpec("P")
+
+asked = Through[Tables]("_asked")
+"""Makes a method of a quick question, which writes nothing."""
+
+at_one_moment = Through[Tables]("_at_one_moment")
+"""Makes a method of a question whose statements all see the journal as of one moment."""
+
+written = Through[Tables]("_written")
+"""Makes a method of work that is a transaction."""
 
 
-def asked(
-    question: Callable[Concatenate[Tables, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a method of a quick question, which writes nothing."""
-
-    async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        answer: T = await its._asked(lambda tables: question(tables, *args, **named))
-        return answer
-
-    return method
-
-
-def at_one_moment(
-    question: Callable[Concatenate[Tables, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a method of a question whose statements all see the journal as of one moment."""
-
-    async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        answer: T = await its._at_one_moment(lambda tables: question(tables, *args, **named))
-        return answer
-
-    return method
-
-
-def written(
-    work: Callable[Concatenate[Tables, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Make a method of work that is a transaction."""
-
-    async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        done: T = await its._written(lambda tables: work(tables, *args, **named))
-        return done
-
-    return method
-
-
-class SqlJournal(Journal, ABC):
+class SqlJournal(StoredJournal):
     """See the module; a store has the rest of `Journal`."""
 
-    file: InFile | None = None
-    _transcripts: Transcripts
     _cursor_secret: bytes | None = None
+    _settling = 0
 
     @abstractmethod
     async def _asked(self, question: Callable[[Tables], T]) -> T:
         """Return the answer to a quick question, which writes nothing."""
 
     @abstractmethod
-    async def _at_one_moment(self, question: Callable[[Tables], T]) -> T:
+    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
         """Return the answer to a question whose statements all see the journal as of one moment."""
 
     @abstractmethod
     async def _written(self, work: Callable[[Tables], T]) -> T:
         """Run `work` in a transaction, all or nothing; return its result."""
+
+    @abstractmethod
+    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+        """Run slow work, which makes its own transactions; return its result, which is true if it
+        wrote anything."""
+
+    @abstractmethod
+    async def _search(self, sought: Sought) -> list[SearchHit]:
+        """Like `Index.search`."""
+
+    @abstractmethod
+    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        """Index the missing entries of a session, or of all that were active since `since`, the
+        newest first, as much as `seconds` allow; other requests are served in between."""
 
     async def cursor_secret(self) -> bytes:
         def secret(tables: Tables) -> bytes:
@@ -95,13 +99,66 @@ class SqlJournal(Journal, ABC):
     is_exact = at_one_moment(history.is_exact)
     summary = at_one_moment(history.summary)
 
-    async def complete(self, session_id: str) -> None:
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        return await self._asked(lambda tables: history.outcomes(tables.last_of_turns(session_ids)))
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return await self._asked(lambda tables: tables.page(filter, after, limit))
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+    ) -> None:
+        first_seq = lease.next_seq
+
+        def work(tables: Tables) -> int:
+            while settled_rows.settle_piece(tables, lease, first_seq - 1):
+                pass
+            return settled_rows.take_in(
+                tables, lease, past, change, link, instead=instead, release=release
+            )
+
+        lease.next_seq = await self._slowly(work) + 1
+
+    async def settle(
+        self,
+        lease: Lease,
+        through: int,
+        compacted: Callable[[], None] = lambda: None,
+        *,
+        apart: Collection[int] = (),
+    ) -> None:
+        def piece(tables: Tables) -> bool:
+            return settled_rows.settle_piece(tables, lease, through, apart)
+
+        def pack(tables: Tables) -> bool:
+            return packed_rows.pack_piece(tables, tables.key(lease), _old(tables))
+
+        self._settling += 1
         try:
-            row = await self.session(session_id)
-        except UnknownSessionError:
-            return
-        if row.is_unread:
-            await self._transcripts.read(session_id)
+            await repeated(lambda: self._slowly(piece))
+            compacted()
+            await self._index(inf, lease)
+            await self._slowly(pack)
+        finally:
+            self._settling -= 1
+        if self._settling:
+            return  # if many sessions are settled at once, the last one tidies the journal
+        # Index one piece of other sessions that lag: turn by turn, all of them catch up.
+        await self._index(0)
+        await self.index.tidy(0)
+
+    @cached_property
+    def index(self) -> Index:
+        return SqlIndex(self)
 
     @cached_property
     def links(self) -> Links:
@@ -116,16 +173,67 @@ class SqlJournal(Journal, ABC):
         return SqlSnapshots(self)
 
 
-class Part:
+async def repeated(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -> None:
+    """Do pieces of slow work as long as they return True, for about `seconds`."""
+    deadline = time.monotonic() + seconds
+    while await piece():
+        if time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(0)  # a cancellation takes effect between two pieces
+
+
+def _old(tables: Tables) -> int:
+    """The time before which a turn is old (ms since the epoch)."""
+    return tables.now() - frames.OLD_MS
+
+
+class SqlPart:
     """A part of a journal that is an object of its own."""
 
     def __init__(self, journal: SqlJournal) -> None:
         self._asked = journal._asked
         self._at_one_moment = journal._at_one_moment
         self._written = journal._written
+        self._slowly = journal._slowly
+        self._search = journal._search
+        self._index = journal._index
 
 
-class SqlLinks(Part, Links):
+class SqlIndex(SqlPart, Index):
+    """The search, the sums of usage and the upkeep of a journal."""
+
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        return await self._search(Sought(sought) if isinstance(sought, str) else sought)
+
+    async def usage(
+        self,
+        by: Grouping,
+        *,
+        agents: tuple[str, ...] = (),
+        cwd: str | None = None,
+        since: int = 0,
+    ) -> UsageSums:
+        from acphold.journal.sql import usage_sums  # late, for a quick start
+
+        return await self._at_one_moment(
+            lambda tables: usage_sums.sums(tables, by, agents, cwd, since), slow=True
+        )
+
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        if seconds > 0:
+            await self._index(seconds, since=since)
+        return await self._asked(lambda tables: session_rows.unindexed(tables, cwd))
+
+    async def tidy(self, seconds: float) -> int:
+        def piece(tables: Tables) -> bool:
+            key = packed_rows.newest_unpacked(tables, _old(tables))
+            return key is not None and packed_rows.pack_piece(tables, key)
+
+        await repeated(lambda: self._slowly(piece), seconds)
+        return await self._asked(lambda tables: packed_rows.unpacked_sessions(tables, _old(tables)))
+
+
+class SqlLinks(SqlPart, Links):
     """The links of a journal."""
 
     link = written(link_rows.link)
@@ -138,7 +246,7 @@ class SqlLinks(Part, Links):
             await self._written(lambda tables: link_rows.move_up(tables, later))
 
 
-class SqlAccess(Part, Access):
+class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
     tokens = asked(access_rows.tokens)
@@ -153,7 +261,7 @@ class SqlAccess(Part, Access):
     change_rules = written(access_rows.change_rules)
 
 
-class SqlSnapshots(Part, Snapshots):
+class SqlSnapshots(SqlPart, Snapshots):
     """The snapshots of a journal."""
 
     keep = written(snapshot_rows.keep)

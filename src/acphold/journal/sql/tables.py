@@ -7,14 +7,20 @@ each value; each store runs it as its database wants it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
-from acphold.errors import LeaseLostError, UnknownSessionError
+from acphold.errors import UnknownSessionError
 from acphold.history.entries import Segment
-from acphold.journal.journal import Lease, NewSession
+from acphold.journal.journal import (
+    Lease,
+    ListFilter,
+    ListKey,
+    NewSession,
+    SessionRow,
+)
 from acphold.journal.settlement import Settled
 from acphold.journal.stored_history import StoredSegments
 
@@ -70,6 +76,16 @@ class KeptSegments(StoredSegments, Protocol):
         given."""
 
 
+class LastOfTurns(NamedTuple):
+    """A session, and the end of its last turn as its row stores it; None if that was not found."""
+
+    session_id: str
+    end: bytes | None
+    prompted: bool
+    settled: int
+    segments: StoredSegments
+
+
 class Tables(ABC):
     """See the module. May raise the errors of its database."""
 
@@ -94,6 +110,12 @@ class Tables(ABC):
     LOCKING_ROW: ClassVar[str] = ""
     """Appended to a query of a session: nobody else changes its row until the transaction ends."""
 
+    LAST_SEQ: ClassVar[str]
+    """The last number of the entries of a row of sessions; 0 if it has none."""
+
+    DELETED: ClassVar[str]
+    """The table that has the ids of deleted sessions, maybe among others."""
+
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
@@ -101,12 +123,30 @@ class Tables(ABC):
     """Marks the row of the session with this key as changed."""
 
     @abstractmethod
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Found:
-        """Execute a statement."""
+    def refuse_newer(self) -> None:
+        """Raise NewerJournalError if a newer release has upgraded the journal."""
+
+    @abstractmethod
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        """Execute a statement; with a mapping, it has `%(name)s` in the place of each value."""
 
     @abstractmethod
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         """Execute a statement for each of these; return the number of rows written."""
+
+    @abstractmethod
+    def among(self, column: str, name: str) -> str:
+        """A condition: the value of a column is in the `array` of this name."""
+
+    @abstractmethod
+    def array(self, values: Iterable[int | str]) -> object:
+        """These values as one parameter of a statement."""
+
+    @abstractmethod
+    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
+        """The day of `slot`, or of `updated_at` without a slot, in SQL, as this process counts
+        days. May add to `values`, and to the `names` of days; `wanted` is a condition for the
+        sessions in question."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[object]:
@@ -167,19 +207,15 @@ class Tables(ABC):
         """Make `downstream_id` the newest id of a session; None makes a tombstone."""
 
     @abstractmethod
-    def lost(self, lease: Lease) -> LeaseLostError:
-        """The error for a lost lease."""
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        """The next `limit` sessions of the list after the position `after`, with unsettled messages
+        if `counted`."""
 
-    def require(self, lease: Lease) -> None:
-        """Raise LeaseLostError unless the lease stands; it then stands until the transaction
-        ends."""
-        row = self.execute(
-            f"SELECT 1 FROM acphold.leases WHERE {self.KEY} = %s AND epoch = %s"
-            f"{self.LOCKING_LEASE}",
-            (self.key(lease), lease.epoch),
-        ).fetchone()
-        if row is None:
-            raise self.lost(lease)
+    @abstractmethod
+    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
+        """The ends of the last turns of those sessions that there are."""
 
     def tell(self, session_id: str) -> Key:
         """Mark the row of a session as changed, for followers of the list; return its key. Raises

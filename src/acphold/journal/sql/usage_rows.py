@@ -11,15 +11,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.journal.journal import Tokens
+from acphold.journal.index import Tokens
 from acphold.journal.sql.tables import Key, Tables
 from acphold.journal.token_reports import COUNTS, Report
 from acphold.journal.usage_slots import (
     FEW_CURRENCIES,
+    MOST_COST,
+    MOST_TOKENS,
     Slot,
     are_alike,
-    insert_costs,
-    insert_slots,
     slots,
 )
 
@@ -98,14 +98,27 @@ def has_right_sums(tables: Tables, key: Key) -> bool:
 
 
 def _add(tables: Tables, key: Key, sums: Mapping[int, Slot]) -> None:
+    counts = ("told", "by_request", *COUNTS)
+    columns = (tables.KEY, "slot", *counts)
     tables.executemany(
-        insert_slots("acphold.usage_slots", tables.KEY, "%s"),
+        f"INSERT INTO acphold.usage_slots AS kept ({', '.join(columns)})"
+        f" VALUES ({', '.join(['%s'] * len(columns))}) ON CONFLICT ({tables.KEY}, slot) DO UPDATE"
+        f" SET {', '.join(_added(name, MOST_TOKENS) for name in counts)}",
         [(key, at, *slot.row) for at, slot in sums.items()],
     )
     tables.executemany(
-        insert_costs("acphold.usage_costs", tables.KEY, "%s"),
+        f"INSERT INTO acphold.usage_costs AS kept ({tables.KEY}, slot, currency, cost)"
+        f" VALUES (%s, %s, %s, %s) ON CONFLICT ({tables.KEY}, slot, currency) DO UPDATE"
+        f" SET {_added('cost', MOST_COST)}",
         [(key, at, *cost) for at, slot in sums.items() for cost in slot.costs.items()],
     )
+
+
+def _added(name: str, most: float) -> str:
+    # Not by `least`, which ignores NULL in PostgreSQL.
+    sum_ = f"kept.{name} + excluded.{name}"
+    either = f"coalesce({sum_}, kept.{name}, excluded.{name})"
+    return f"{name} = CASE WHEN {sum_} > {most} THEN {most} ELSE {either} END"
 
 
 def reports_of(tables: Tables, key: Key) -> Iterator[Report]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 from acphold.history.times import now_ms
 from acphold.journal.frames import FRAME, DamagedRowError, unpacked
+from acphold.journal.in_file import Large, Sizes
 from acphold.journal.sql import usage_rows
 from acphold.journal.sqlite import leases
 from acphold.journal.sqlite.connection import Connection, reading
@@ -108,3 +110,32 @@ def _damaged_rows(connection: Connection) -> list[str]:
             if len(found) == 20:
                 break
     return found
+
+
+# -- sizes ----------------------------------------------------------------------------------
+
+_LARGEST: Final = """
+    SELECT session_id, title, (
+        SELECT coalesce(sum(length(raw)), 0) FROM segments
+        WHERE key BETWEEN number << 32 AND number << 32 | 4294967295
+    ) AS bytes FROM sessions ORDER BY bytes DESC LIMIT ?
+"""
+# Session by session: to group all rows, SQLite would sort them in memory.
+
+_PAGES: Final = """
+    SELECT coalesce(sum(pgsize) FILTER (WHERE name = 'segments'), 0),
+        coalesce(sum(pgsize) FILTER (WHERE name LIKE 'words%' OR name LIKE '%documents%'), 0)
+    FROM dbstat WHERE aggregate = TRUE
+"""
+
+
+def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
+    """The sizes, and this many of the largest sessions; reads the whole file."""
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    try:
+        conversations, index = connection.execute(_PAGES).fetchone()
+    except sqlite3.OperationalError:  # built without dbstat
+        conversations = index = None
+    rows = connection.execute(_LARGEST, (largest,)).fetchall()
+    return Sizes(conversations, index, free * page_size, tuple(Large(*row) for row in rows))

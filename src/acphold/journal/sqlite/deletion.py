@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from acphold.journal.journal import Lease
+from acphold.journal.sql.lease_rows import NOBODY, require
 from acphold.journal.sqlite import leases, search_index, segments
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.tables import SqliteTables
@@ -60,13 +61,11 @@ def delete(
                 session_id = session if isinstance(session, str) else session.session_id
                 found = connection.execute(_FIND, (session_id,)).fetchone()
                 if isinstance(session, Lease):
-                    SqliteTables(connection).require(session)
+                    require(SqliteTables(connection), session)
                 if found is None:
                     continue
                 number, owner, updated_at = found
-                if idle_since is not None and (
-                    updated_at > idle_since or lives(owner or leases.NOBODY)
-                ):
+                if idle_since is not None and (updated_at > idle_since or lives(owner or NOBODY)):
                     continue
                 if isinstance(session, Lease):
                     connection.execute("DELETE FROM links WHERE session = ?", (number,))
@@ -138,7 +137,7 @@ def sweep(connection: Connection) -> Iterator[None]:
             yield
 
 
-class _Part(NamedTuple):
+class _Remains(NamedTuple):
     """The rest of a session up to an entry, and its documents; None if these go with whole
     volumes."""
 
@@ -147,7 +146,7 @@ class _Part(NamedTuple):
     documents: list[search_index.Indexed] | None
 
 
-def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Part]:
+def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Remains]:
     """Yield the next parts of the sessions in `waiting`; sessions with nothing left are taken out
     of it."""
     left = PIECE_BYTES
@@ -159,14 +158,14 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
                 through, size = segments.extent(connection, session, after, PART_BYTES)
                 documents = None
             else:
-                found = segments.Of(connection, session).read(after, PART_BYTES)
+                found = segments.SqliteSegments(connection, session).read(after, PART_BYTES)
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)
             if not through:
                 waiting.popleft()  # that was all
                 break
-            yield _Part(session, through, documents)
+            yield _Remains(session, through, documents)
             left -= size
             after = through
 

@@ -61,16 +61,14 @@ class SqliteFile:
         return await self._background.run(deletion.unswept)
 
     async def sizes(self, largest: int) -> Sizes:
-        from acphold.journal.sqlite import sizes  # late: for `acphold doctor` alone
-
-        return await self._background.run(lambda db: sizes.sizes(db, largest))
+        return await self._background.run(lambda db: checks.sizes(db, largest))
 
     async def repair(self) -> Repaired:
         from acphold.journal.sqlite import repair  # late: for `acphold doctor` alone
 
         return await self._background.run(repair.repair)
 
-    async def give_back(self) -> int | None:
+    async def give_back(self) -> int:
         given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(lambda db: free_pages.give_back(db, told=given.append))
@@ -79,8 +77,7 @@ class SqliteFile:
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(SHORTENED_SECONDS / 50)
         await self._background.shorten_log()
-        can_give_back = await self._background.run(free_pages.can_give_back)
-        return sum(given) if can_give_back else None
+        return sum(given)
 
     async def copy_to(self, path: str) -> int:
         from acphold.journal.sqlite import online_copy  # late: for `acphold backup` alone

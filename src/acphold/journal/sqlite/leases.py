@@ -15,36 +15,28 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from acphold.errors import (
     HeldElsewhereError,
-    LeaseLostError,
     UnknownSessionError,
 )
 from acphold.history.times import now_ms
 from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era, why_lost
+from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
 from acphold.journal.sqlite import file_notes
 from acphold.journal.sqlite.connection import Connection
-from acphold.journal.sqlite.session_rows import (
-    last_seq,
-    updated_by_last_entry,
-    was_there,
-)
+from acphold.journal.sqlite.session_rows import updated_by_last_entry
 
 Lives = Callable[[str], bool]
 """True if the owner of this id lives."""
 
 RANDOM_BITS: Final = 20
 """The lower bits of an epoch are random, not part of the count."""
-
-NOBODY = ""
-"""The owner of a lease that was released."""
 
 
 def _clock_ms() -> int:
@@ -92,11 +84,6 @@ def renew(
 
 def _json(addresses: Sequence[str]) -> str:
     return msgspec.json.encode(addresses).decode()
-
-
-def unregister(connection: sqlite3.Connection, owner_id: str) -> None:
-    """Remove an owner that ends; its sessions are free."""
-    connection.execute("DELETE FROM owners WHERE id = ?", (owner_id,))
 
 
 # -- leases ---------------------------------------------------------------------------------------
@@ -215,52 +202,3 @@ def owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
         for id_, host, pid, addresses in rows
         if lives(id_)
     ]
-
-
-def release(connection: sqlite3.Connection, lease: Lease) -> bool:
-    """Release the session; False if the lease is lost."""
-    done = connection.execute(
-        "UPDATE leases SET owner = ? WHERE session = ? AND epoch = ?",
-        (NOBODY, lease.number, lease.epoch),
-    )
-    return done.rowcount == 1
-
-
-def all_lost(
-    connection: sqlite3.Connection, held: Iterable[Lease], *, whole: bool = False
-) -> list[LeaseLostError]:
-    """The errors for leases that are lost. With `whole`, also for leases under which more was
-    written than the journal has."""
-    return [
-        lost(connection, lease)
-        for lease in held
-        if not _stands(connection, lease) or (whole and _is_behind(connection, lease))
-    ]
-
-
-def _is_behind(connection: sqlite3.Connection, lease: Lease) -> bool:
-    return last_seq(connection, lease.number) < lease.next_seq - 1
-
-
-def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM leases WHERE session = ? AND epoch = ?", (lease.number, lease.epoch)
-    ).fetchone()
-    return row is not None
-
-
-def lost(connection: sqlite3.Connection, lease: Lease) -> LeaseLostError:
-    """The error for a lost lease."""
-    row = connection.execute(
-        "SELECT number, (SELECT epoch FROM leases WHERE session = number) FROM sessions"
-        " WHERE session_id = ?",
-        (lease.session_id,),
-    ).fetchone()
-    number, epoch = (None, None) if row is None else row
-    return why_lost(
-        lease,
-        number,
-        epoch,
-        0 if number is None else last_seq(connection, number),
-        was_deleted=was_there(connection, lease.session_id),
-    )

@@ -113,7 +113,7 @@ def _kept(connection: Connection, number: int) -> _Kept | None:
 def _computed(connection: Connection, number: int, through: int) -> _Kept:
     folding = Fold()
     newest: dict[str, int] = {}
-    for segment in read_all(segments.Of(connection, number), 0):
+    for segment in read_all(segments.SqliteSegments(connection, number), 0):
         if segment.last_seq > through:
             break
         newest |= snapshots([segment])

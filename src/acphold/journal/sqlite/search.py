@@ -13,13 +13,16 @@ from typing import Final
 from acphold.history.entries import Entry, Segment
 from acphold.journal.frames import plain
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
-from acphold.journal.journal import SearchHit, Sought
+from acphold.journal.index import SearchHit, Sought
 from acphold.journal.location import resolved_folder
-from acphold.journal.sqlite import search_index, unsettled
+from acphold.journal.sql.unsettled import with_unsettled
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.segments import NAMES
 from acphold.journal.sqlite.session_rows import OF_AGENTS, SHARED_WITH, THERE_FOR, as_json
+from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.words_in_memory import query
 
 MOST_SHARED: Final = 1_000
@@ -56,7 +59,7 @@ _HIT: Final = """
 """
 
 
-def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
+def search(connection: Connection, sought: Sought) -> list[SearchHit]:
     """Return the entries that match, the newest or the best first."""
     found = terms(sought.words)
     if not found:
@@ -87,13 +90,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     ]
     if not sought.unsettled:
         return indexed
-    fresh = unsettled.matching(connection, sought, asked)
-    newer = [hit(held, entry, patterns, sought.part) for held, entry in fresh]
-    if not newer:
-        return indexed
-    if sought.rank:  # entries not in the index yet have no rank, but are the newest
-        return [*newer, *indexed][: sought.limit]
-    return sorted([*newer, *indexed], key=lambda found: -found.at)[: sought.limit]
+    return with_unsettled(SqliteTables(connection), sought, found, indexed)
 
 
 def _conditions(sought: Sought) -> str:

@@ -32,7 +32,6 @@ from typing import Final, NamedTuple
 from acphold.history.entries import Segment
 from acphold.history.words import document
 from acphold.journal import token_reports
-from acphold.journal.location import resolved_folder
 from acphold.journal.sql import usage_rows
 from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.connection import Connection, writing
@@ -174,7 +173,7 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting = deque(segments.Of(connection, session).read(indexed, left, settled))
+        waiting = deque(segments.SqliteSegments(connection, session).read(indexed, left, settled))
         if not waiting:
             yield _Part(session, indexed, settled, [], [])
         after = indexed
@@ -188,16 +187,6 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
             through = some[-1].last_seq
             yield _Part(session, after, through, documents(some), token_reports.reports(some))
             after = through
-
-
-def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:
-    """The number of sessions, in a folder or in all, that are not fully indexed."""
-    (count,) = connection.execute(
-        "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
-        " AND (?1 IS NULL OR folder = ?1)",
-        (None if cwd is None else resolved_folder(cwd),),
-    ).fetchone()
-    return int(count)
 
 
 _News = tuple[int, str, Indexed]

@@ -34,7 +34,7 @@ _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".fo
 """Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
 
 
-class Of:
+class SqliteSegments:
     """The segments of one session, by its number."""
 
     def __init__(self, connection: sqlite3.Connection, number: int) -> None:

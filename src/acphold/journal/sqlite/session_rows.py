@@ -16,7 +16,8 @@ from acphold.history.entries import PROMPT, TURN_END
 from acphold.history.times import now_ms
 from acphold.journal.journal import NewSession, RowChanges
 from acphold.journal.sql import session_columns
-from acphold.journal.sql.outcomes import BEHIND_A_TURN, LastOfTurns
+from acphold.journal.sql.history import BEHIND_A_TURN
+from acphold.journal.sql.tables import LastOfTurns
 from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
@@ -26,10 +27,12 @@ LAST_KEY: Final = (
 )
 """The last segment of a session; format it with the SQL of the session's number."""
 
+LAST_SEQ: Final = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
+
 SELECT_ROW: Final = session_columns.select(
     "sessions",
     {
-        "last_seq": f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)",
+        "last_seq": LAST_SEQ,
         "downstream_id": "(SELECT downstream_id FROM links WHERE session = sessions.number"
         " ORDER BY links.number DESC LIMIT 1)",
         "shared_with": "(SELECT json_group_object(tenant, prompts) FROM shares"
@@ -85,18 +88,6 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
     return int(key) & SEQ_MASK
 
 
-def last_seq(connection: sqlite3.Connection, number: int) -> int:
-    """The last seq of a session; 0 if it has no entries."""
-    (key,) = connection.execute(f"SELECT {LAST_KEY.format('?1')}", (number,)).fetchone()
-    return 0 if key is None else int(key) & SEQ_MASK
-
-
-def was_there(connection: sqlite3.Connection, session_id: str) -> bool:
-    """True if the journal has known this session, even if it was deleted since."""
-    row = connection.execute("SELECT 1 FROM changes WHERE session_id = ?", (session_id,))
-    return row.fetchone() is not None
-
-
 # -- what is new ------------------------------------------------------------------------------
 
 
@@ -135,5 +126,5 @@ def last_of_turns(
             number, settled, prompted = row
             last = connection.execute(_LAST_OF_TURNS, (number, BEHIND_A_TURN)).fetchone()
             is_end = last is not None and last[0] == segments.CODES[TURN_END]
-            its = segments.Of(connection, number)
+            its = segments.SqliteSegments(connection, number)
             yield LastOfTurns(session_id, last[1] if is_end else None, prompted, settled, its)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import cache, cached_property, partial
 from time import perf_counter
@@ -22,33 +22,31 @@ from acphold.errors import (
     JournalError,
     LeaseLostError,
 )
-from acphold.history.entries import PastEntry, Run, Segment
+from acphold.history.entries import Run, Segment
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
-from acphold.journal import frames, settlement
+from acphold.journal import settlement
+from acphold.journal.index import SearchHit, Sought
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
     Lease,
     Listed,
-    ListFilter,
-    ListKey,
     NewSession,
     RowChange,
     RowChanges,
-    SessionRow,
 )
 from acphold.journal.latency import APPENDS
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Owner, Whose
-from acphold.journal.sql import packed_rows, session_columns, settled_rows, unread
+from acphold.journal.sql import lease_rows, link_rows, session_columns
 from acphold.journal.sql.history import read, settled_through, summary
-from acphold.journal.sql.outcomes import outcomes
-from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import Tables
 from acphold.journal.sqlite import (
     deletion,
     file_notes,
+    free_pages,
     leases,
     owner_files,
     search_index,
@@ -59,7 +57,6 @@ from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
-from acphold.journal.sqlite.index import SqliteIndex
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.stored_history import appended
@@ -168,7 +165,6 @@ class SqliteJournal(SqlJournal):
         self._owner: owner_files.OwnerFile | None = None  # once it has owned something
         self._addresses: tuple[str, ...] = ()
         self._retired = False
-        self._settling = 0
 
     @classmethod
     def open(
@@ -288,7 +284,7 @@ class SqliteJournal(SqlJournal):
         def work(db: Connection) -> list[LeaseLostError]:
             if not leases.renew(db, own_id, self._addresses, retired=self._retired):
                 self._register(db, own_id)
-            return leases.all_lost(db, held)
+            return lease_rows.all_lost(SqliteTables(db), held)
 
         return await self._write(work)
 
@@ -297,7 +293,7 @@ class SqliteJournal(SqlJournal):
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
-        await self._write(lambda db: leases.release(db, lease))
+        await self._written(lambda tables: lease_rows.release(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -341,7 +337,7 @@ class SqliteJournal(SqlJournal):
     async def _refused(self, lease: Lease) -> LeaseLostError:
         """The reason why nothing could be written under a lease; ends the era if history was
         lost."""
-        why = await self._look(lambda db: leases.lost(db, lease))
+        why = await self._asked(lambda tables: lease_rows.lost(tables, lease))
         if isinstance(why, HistoryLostError):
             await self._write(leases.renew_era)
         return why
@@ -363,7 +359,8 @@ class SqliteJournal(SqlJournal):
             db.written_together(len(appends))
             lost: list[LeaseLostError] = []
             if db.executemany(appending(1), rows).rowcount < len(rows):
-                lost = leases.all_lost(db, [append.lease for append in appends], whole=True)
+                held = [append.lease for append in appends]
+                lost = lease_rows.all_lost(SqliteTables(db), held, whole=True)
             told = {error.session_id: error for error in lost}
             for lease, change in ((append.lease, append.change) for append in appends):
                 if change is not None and lease.session_id not in told:
@@ -382,58 +379,6 @@ class SqliteJournal(SqlJournal):
         APPENDS.note(perf_counter() - began)
         return done
 
-    async def take_in(
-        self,
-        lease: Lease,
-        past: Sequence[PastEntry],
-        change: RowChange | None = None,
-        link: tuple[str, str] | None = None,
-        *,
-        instead: bool = False,
-        release: bool = False,
-    ) -> None:
-        first_seq = lease.next_seq
-
-        def work(db: Connection) -> int:
-            tables = SqliteTables(db)
-            while settled_rows.settle_piece(tables, lease, first_seq - 1):
-                pass
-            return settled_rows.take_in(
-                tables, lease, past, change, link, instead=instead, release=release
-            )
-
-        lease.next_seq = await self._background.run(work) + 1
-        self._background.has_grown(settlement.PIECE_BYTES)
-
-    async def settle(
-        self,
-        lease: Lease,
-        through: int,
-        compacted: Callable[[], None] = lambda: None,
-        *,
-        apart: Collection[int] = (),
-    ) -> None:
-        def piece(connection: Connection) -> bool:
-            return settled_rows.settle_piece(SqliteTables(connection), lease, through, apart)
-
-        self._settling += 1
-        try:
-            while await self._background.run(piece):
-                self._background.has_grown(settlement.PIECE_BYTES)
-            compacted()
-            await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
-            old = now_ms() - frames.OLD_MS
-            await self.attend(
-                lambda db: packed_rows.pack_piece(SqliteTables(db), lease.number, old)
-            )
-        finally:
-            self._settling -= 1
-        if self._settling:
-            return  # if many sessions are settled at once, the last one tidies the journal
-        # Index one piece of other sessions that lag: turn by turn, all of them catch up.
-        await self._background.in_pieces(search_index.index, 0)
-        await self.index.tidy(0)
-
     # -- sessions that an import has listed -----------------------------------------------
 
     async def enlist(self, found: Sequence[Listed]) -> None:
@@ -441,7 +386,7 @@ class SqliteJournal(SqlJournal):
             tables = SqliteTables(db)
             with tables.writing():
                 for listed in found:
-                    unread.enlist(tables, listed)
+                    link_rows.enlist(tables, listed)
 
         await self._background.run(work)
 
@@ -467,20 +412,13 @@ class SqliteJournal(SqlJournal):
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(db: Connection) -> int:
             number, settled = settled_through(SqliteTables(db), session_id)
-            return segments.Of(db, number).size(settled)
+            return segments.SqliteSegments(db, number).size(settled)
 
         return await self._look(size)
 
-    async def page(
-        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
-    ) -> list[SessionRow]:
-        from acphold.journal.sqlite import list_page  # late, for a quick start
-
-        return await self._look(lambda db: list_page.page(db, filter, after, limit))
-
     @cached_property
     def index(self) -> SqliteIndex:
-        return SqliteIndex(self._background, self._look)
+        return SqliteIndex(self, self._background)
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """Run some work on the file, away from the loop's thread; return its result."""
@@ -498,9 +436,6 @@ class SqliteJournal(SqlJournal):
         self._followed = None if found.session_ids else seen
         return found
 
-    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._look(lambda db: outcomes(session_rows.last_of_turns(db, session_ids)))
-
     # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
@@ -516,7 +451,7 @@ class SqliteJournal(SqlJournal):
         await self._background.aclose()
         if (owner := self._owner) is not None:
             try:
-                await self._write(lambda db: leases.unregister(db, owner.id))
+                await self._written(lambda tables: lease_rows.unregister(tables, owner.id))
             except JournalError as exc:  # harmless: others find the owner's file unlocked
                 log.info("the journal still names this process: %s", exc)
             owner.close()
@@ -530,7 +465,7 @@ class SqliteJournal(SqlJournal):
     async def _asked(self, question: Callable[[Tables], T]) -> T:
         return await self._look(lambda db: question(SqliteTables(db)))
 
-    async def _at_one_moment(self, question: Callable[[Tables], T]) -> T:
+    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
         def asked(db: Connection) -> T:
             with reading(db):
                 return question(SqliteTables(db))
@@ -539,6 +474,25 @@ class SqliteJournal(SqlJournal):
 
     async def _written(self, work: Callable[[Tables], T]) -> T:
         return await self._write(lambda db: work(SqliteTables(db)))
+
+    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+        if done := await self._background.run(lambda db: work(SqliteTables(db))):
+            self._background.has_grown(settlement.PIECE_BYTES)
+        return done
+
+    async def _search(self, sought: Sought) -> list[SearchHit]:
+        from acphold.journal.sqlite import search  # late, for a quick start
+
+        def found(db: Connection) -> list[SearchHit]:
+            # In a read transaction: otherwise another process may drop a volume meanwhile.
+            with reading(db):
+                return search.search(db, sought)
+
+        return await self._background.run(found)
+
+    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        number = None if lease is None else lease.number
+        await self._background.in_pieces(lambda db: search_index.index(db, number, since), seconds)
 
     async def _look(self, question: Callable[[Connection], T]) -> T:
         return await self._when_free(
@@ -586,3 +540,22 @@ class SqliteJournal(SqlJournal):
                 self._hurried = True
                 raise busy
             await asyncio.sleep(TRY_SECONDS)
+
+
+class SqliteIndex(SqlIndex):
+    """The upkeep of the file, beyond that of its tables."""
+
+    def __init__(self, journal: SqlJournal, background: Background) -> None:
+        super().__init__(journal)
+        self._background = background
+
+    async def tidy(self, seconds: float) -> int:
+        await self.sweep()
+        left = await super().tidy(seconds)
+        await self._background.shorten_log()
+        return left
+
+    async def sweep(self) -> None:
+        """Overwrite the remains of deleted sessions, and return some of their room."""
+        await self._background.in_pieces(deletion.sweep)
+        await self._background.in_pieces(free_pages.give_back_some)

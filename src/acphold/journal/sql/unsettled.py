@@ -1,0 +1,57 @@
+"""Searching the unsettled ends of the newest sessions, which are not in the index.
+
+A session is unsettled while a turn runs, while it rests for a client that may come back, or if its
+process was killed. Such ends are few and short; a search goes through them with an index made for
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from acphold.history.compaction import compact
+from acphold.journal.hits import Held, Term, hit, patterns_of
+from acphold.journal.index import SearchHit, Sought
+from acphold.journal.journal import ListFilter
+from acphold.journal.sql.history import settled_through
+from acphold.journal.sql.session_rows import select
+from acphold.journal.sql.tables import Tables
+from acphold.journal.stored_history import tail
+from acphold.journal.words_in_memory import fitting, query
+
+SESSIONS_AT_MOST: Final = 20
+"""The number of newest sessions whose ends are searched."""
+
+TAIL_BYTES: Final = 256 << 10
+"""Bytes searched at the end of one session: indexing them takes 50 ms."""
+
+
+def with_unsettled(
+    tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
+) -> list[SearchHit]:
+    """Add the hits in unsettled ends to those that the index has found."""
+    filter = ListFilter(sought.agents, sought.cwd, tenant=sought.tenant)
+    if sought.session_id is None:
+        rows = tables.page(filter, None, SESSIONS_AT_MOST, counted=False)
+    else:
+        its = select(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        rows = [row for row in its if filter.fits(row)]
+    candidates = [
+        (Held(row.session_id, row.agent, row.cwd, row.title, archived=False), entry)
+        for row in rows
+        for key, settled in [settled_through(tables, row.session_id)]
+        if row.last_seq > settled
+        for segment in compact(tail(tables.segments(key), settled, TAIL_BYTES))
+        for entry in segment.entries()
+        if entry.at >= sought.since
+    ]
+    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
+    fit = fitting([entry for _, entry in candidates], query(found, sought.part))
+    patterns = patterns_of(found)
+    fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
+    if not fresh:
+        return indexed
+    if sought.rank:  # entries not in the index yet have no rank, but are the newest
+        return [*fresh, *indexed][: sought.limit]
+    return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
