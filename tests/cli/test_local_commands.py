@@ -162,6 +162,20 @@ def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> No
     assert "kept words" in file.read_text()
 
 
+def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:  # noqa: F811
+    with place.chat() as one:
+        one.until("ready")
+        for words in ("first", "second"):
+            one.type(steps({"say": words}))
+            one.until(f"agent  {words}", "ready")
+        one.type("/fork before\r")
+        one.until("acphold  ", "1 turn of", "1 later turn left out", "ready", below="second")
+        one.type("/fork\r")
+        one.until("2 turns of", "ready")
+        one.type("/fork nowhere\r")
+        one.until("/fork before without its last turn", "ready")
+
+
 def test_the_prompt_is_written_in_the_persons_editor(
     place: Place,  # noqa: F811
     tmp_path: Path,
