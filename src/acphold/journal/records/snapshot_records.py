@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from acphold.errors import UnknownSessionError
+from acphold.journal.records import session_records
 from acphold.journal.records.draft import SESSIONS, SNAPSHOTS, Draft, key
 from acphold.journal.records.session_records import KeptSession, look
 from acphold.journal.snapshots import TurnSnapshot
@@ -14,10 +14,10 @@ from acphold.journal.snapshots import TurnSnapshot
 
 def keep(draft: Draft, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
     """Like `Snapshots.keep`."""
-    if (kept := look(draft, session_id)) is None:
-        raise UnknownSessionError(session_id)
+    kept = session_records.find(draft, session_id)
     for one in taken:
         draft.put(_place(kept, one), one)
+    session_records.keep(draft, kept, always=True)
 
 
 def of(draft: Draft, session_id: str) -> list[TurnSnapshot]:
