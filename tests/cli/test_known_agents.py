@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,24 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
     assert told in " ".join(done.plain.split())
     assert ("It is me." in done.plain) is starts
     assert (tmp_path / "log").exists() is starts
+
+
+@pytest.mark.parametrize("command", ["sign-in", "sign-out"])
+def test_ctrl_c_at_the_question_ends_the_command_at_once(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    class Typing:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it reads on")
+
+    install(programs, "npx", tmp_path / "log")
+    monkeypatch.setattr(sys, "stdin", Typing())
+    with pytest.raises(KeyboardInterrupt):
+        parser_of(command).run(["codex"])
 
 
 def test_a_name_that_nobody_knows_is_told_with_one_like_it(

@@ -6,6 +6,7 @@ import asyncio
 import filecmp
 import os
 import shutil
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from acphold.cli.main import parser_of
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal, Lease, NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -49,6 +51,22 @@ def test_a_backup_takes_the_place_of_the_journal_which_is_kept_beside_it(
     [former] = journal.parent.glob(f"{journal.name}-before-*")
     assert listed(CommandLine(former)) == {"Greeting", "Later"}
     assert journal.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_leaves_the_journal_as_it_is(
+    backup: Path, journal: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copyfile
+
+    def interrupted(*paths: str) -> str:
+        if paths[0] == str(backup):
+            signal.raise_signal(signal.SIGINT)
+        return copy(*paths)
+
+    monkeypatch.setattr(shutil, "copyfile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        parser_of("restore").run(["--journal", str(journal), str(backup)])
+    assert listed(acphold) == {"Greeting", "Later"}
 
 
 async def test_nothing_is_done_while_somebody_has_the_journal_open(

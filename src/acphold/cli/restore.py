@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from acphold.cli.command_line import Exit, Parser, UsageError
@@ -21,7 +22,7 @@ def parser() -> Parser:
     return made
 
 
-async def restore(*, path: str, stop: bool, journal: str | None) -> int:
+def restore(*, path: str, stop: bool, journal: str | None) -> int:
     """Put a backup in the place of the journal.
 
     Nobody may have the journal open. --stop ends background agents, as `acphold stop` does; close
@@ -34,8 +35,9 @@ async def restore(*, path: str, stop: bool, journal: str | None) -> int:
             "restore is for a journal in a file, and this one is in none: restore it as your other "
             "databases, or bring a file into it with `acphold copy-journal`"
         )
-    if stop and (code := await stop_all_of(journal)) != Exit.OK:
+    if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
         return code
+    # In an event loop a Ctrl-C would come only when the journal has been replaced.
     aside = stores.restore(journal, os.path.abspath(os.path.expanduser(path)))
     print(visible(f"Restored the journal from {folder(path)}."))
     if aside is not None:

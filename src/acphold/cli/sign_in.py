@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -45,13 +46,16 @@ def sign_out_parser() -> Parser:
     return Parser(sign_out, "sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True)
 
 
-async def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
+def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
     """Sign in to an agent.
 
     Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
     runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
     """
-    agent, command = _named(agent, program)
+    return asyncio.run(_sign_in(*_named(agent, program), method))
+
+
+async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
     flow = Flow()
     person = person_here(flow)
     async with _connected(agent, command, person, flow) as (there, known):
@@ -73,9 +77,12 @@ async def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | 
         return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
 
 
-async def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
+def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
     """Sign out of an agent, which then forgets who you are."""
-    agent, command = _named(agent, program)
+    return asyncio.run(_sign_out(*_named(agent, program)))
+
+
+async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
     async with _connected(agent, command, None, Flow()) as (there, known):
         if there.capabilities.auth.logout is None:
             usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
@@ -105,6 +112,8 @@ def sign_in_program(
 
 
 def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the agent's name, if any, and its command. Outside the event loop, in which a Ctrl-C
+    would not end the question if the agent may be fetched."""
     if agent is None and not program:
         raise UsageError("name an agent, as in `acphold sign-in claude`, or `-- CMD`")
     agent, program = startable(agent, program)

@@ -220,4 +220,5 @@ def progress_bars(*, quiet: bool = False) -> Progress:
     from rich.progress import Progress
 
     is_off = quiet or not sys.stderr.isatty()
-    return Progress(console=Console(stderr=True), transient=True, disable=is_off)
+    # Before rich 14.3 a bar that is off prints an empty line at its end.
+    return Progress(console=Console(stderr=True, quiet=is_off), transient=True, disable=is_off)
