@@ -44,7 +44,8 @@ ENOUGH_BYTES = 4 << 30
 # time, half of what a new database costs, and all waiting for the disk.
 with suppress(OSError):
     free = os.statvfs(MEMORY)
-    if not free.f_flag & os.ST_NOEXEC and free.f_bavail * free.f_frsize >= ENOUGH_BYTES:
+    is_usable = os.access(MEMORY, os.W_OK | os.X_OK) and not free.f_flag & os.ST_NOEXEC
+    if is_usable and free.f_bavail * free.f_frsize >= ENOUGH_BYTES:
         tempfile.tempdir = os.environ.setdefault("TMPDIR", MEMORY)
 
 Until = Callable[..., None]

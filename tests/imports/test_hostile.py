@@ -444,18 +444,25 @@ def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str) ->
         home = tmp_path / f"{seed}"
         home.mkdir()
         RICH[name](home)
-        random = Random(seed)
-        for path in _texts(home):
-            lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-            broken = [_broken(line, random) for line in lines]
-            path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
-        for path in _databases(home):
-            _break_rows(path, random)
-        reading = reader(name)
-        for source in reading.find(Home(home)):
-            for entry in Story(reading, source).entries:
-                json.loads(entry.raw)
-                assert b"\n" not in entry.raw
+        try:
+            _read_broken(home, name, Random(seed))
+        except Exception as error:
+            error.add_note(f"with seed {seed}")
+            raise
+
+
+def _read_broken(home: Path, name: str, random: Random) -> None:
+    for path in _texts(home):
+        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        broken = [_broken(line, random) for line in lines]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
+    for path in _databases(home):
+        _break_rows(path, random)
+    reading = reader(name)
+    for source in reading.find(Home(home)):
+        for entry in Story(reading, source).entries:
+            json.loads(entry.raw)
+            assert b"\n" not in entry.raw
 
 
 @pytest.mark.parametrize("name", NAMES)

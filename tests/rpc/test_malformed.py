@@ -135,8 +135,8 @@ def strictly(line: bytes) -> dict[str, Any]:
 def test_an_id_that_is_none_is_answered_as_null(line: bytes) -> None:
     for id_ in NO_IDS:
         id_sent, code = refused(line % id_, Protocol(limit=1900))
-        assert id_sent is None
-        assert code in (-32700, -32600)
+        assert id_sent is None, id_
+        assert code in (-32700, -32600), id_
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_id_that_is_none_is_answered_as_null(line: bytes) -> None:
 def test_a_request_that_cannot_be_read_is_refused_with_its_id(line: bytes) -> None:
     for id_ in IDS:
         event = one(line % id_, Protocol(limit=1900))
-        assert isinstance(event, MalformedReceived)
+        assert isinstance(event, MalformedReceived), id_
         assert b'"id":%b,' % id_ in event.reply
         strictly(event.reply)
 
