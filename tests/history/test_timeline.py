@@ -8,6 +8,7 @@ from typing import Any
 import acphold
 from acphold.history.entries import UPDATE, Entry
 from acphold.history.fold import SessionState, fold
+from acphold.history.timeline import answer_in
 from acphold.schema import Content, Diff, Terminal, UnknownContent
 
 
@@ -105,3 +106,12 @@ def test_the_plan_is_typed_and_its_steps_are_those_that_authors_make() -> None:
     assert state.plan == (acphold.PlanEntry(content="Look", priority="high", status="completed"),)
     assert json.loads(state.attributes.plan or b"") == steps
     assert state_of().plan == ()
+
+
+def test_an_odd_answer_of_an_agent_is_the_answer_in_the_end_of_its_turn() -> None:
+    for odd in (
+        b'{"stopReason":5}',
+        b'{"stopReason":null}',
+        b'{"stopReason":"end_turn","error":"none"}',
+    ):
+        assert answer_in(odd) == odd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,3 +94,18 @@ async def test_upkeep_of_a_copy_and_of_its_original_leaves_the_files_of_the_othe
             assert any("of a copy of this journal" in text for text in told), told
             for machine in (one, other):
                 await machine.journal.aclose()
+
+
+async def test_files_kept_before_copies_had_their_own_are_kept_still(
+    tmp_path: Path, databases: Databases
+) -> None:
+    with databases.new() as url:
+        one = Machine(tmp_path / "one", "one", origin(tmp_path))
+        await one.journal.aclose()
+        one.journal = open_journal(url)
+        await one.remember("s1", *CONVERSATION)
+        await one.keep("s1")
+        folder = (await stores_of(one.journal)).folder
+        shutil.move(folder, Path(folder).with_name(await family(one.journal)))
+        assert await kept(one, "s1")
+        await one.journal.aclose()

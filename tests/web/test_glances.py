@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from acphold.web import glances
 from tests.journal.conversations import Pieces, chunk, turn
 from tests.web.in_process import Site, site
@@ -91,6 +93,27 @@ async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> Non
         assert len(answer["excerpt"]) > len(hits[0]["excerpt"])
         ((begin, end),) = answer["marks"]
         assert answer["excerpt"][begin:end] == "needle"
+
+
+async def test_a_session_that_is_deleted_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(tmp_path) as served:
+        for session_id in ("one", "two", "three"):
+            await served.remember(session_id, TALK)
+        look = glances._seen
+
+        async def seen(reader: Any, principal: Any, session_id: str) -> Any:
+            row = await look(reader, principal, session_id)
+            if session_id != "three":
+                await served.journal.delete(session_id)
+            return row
+
+        monkeypatch.setattr(glances, "_seen", seen)
+        told = await asked(served, "/glances", sessions=["one", "three"])
+        assert [it["sessionId"] for it in told["glances"]] == ["three"]
+        told = await asked(served, "/contexts", q="begin", places=["two@1", "three@1"])
+        assert [it["place"] for it in told["contexts"]] == ["three@1"]
 
 
 async def test_nobody_gets_a_glance_at_sessions_that_they_may_not_read(tmp_path: Path) -> None:

@@ -332,6 +332,24 @@ async def test_what_cannot_be_is_refused_with_what_is_wrong(web: Site, url: str)
     assert len(answer.body) < 400
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("limit=many", "limit is a number from 1 to 500"),
+        (f"archived={'x' * 8000}", "archived is exclude or include or only"),
+        ("queued=perhaps", "queued is true or false"),
+        ("limit=1&limit=2", "a parameter is given twice"),
+        ("limits=1", "'limits' is none of q, agent, cwd, archived, unprompted, queued"),
+    ],
+)
+async def test_a_refusal_says_what_a_parameter_may_be(web: Site, query: str, told: str) -> None:
+    assert (await web.get(f"/sessions?{query}")).json["error"].startswith(told)
+
+
+async def test_an_address_without_parameters_says_so(web: Site) -> None:
+    assert (await web.get("/inbox?limit=1")).json == {"error": "no parameter is taken here"}
+
+
 @pytest.mark.parametrize("id_", ["%00", "s1%00", "../s1", "s1/", "%2e%2e", "%FF", "s" * 4000, "'"])
 async def test_an_odd_name_of_a_session_is_the_name_of_none(web: Site, id_: str) -> None:
     await web.remember("s1", said(1))

@@ -255,7 +255,7 @@ class _TurnFailure(Struct):
 
 class _AnswerInEnd(Struct):
     error: _TurnFailure | None = None
-    stop_reason: str | None = msgspec.field(name="stopReason", default=None)
+    stop_reason: msgspec.Raw = msgspec.field(name="stopReason", default=msgspec.Raw())
 
 
 def end_entry(answer: bytes | AcpholdError) -> bytes:
@@ -268,10 +268,13 @@ def end_entry(answer: bytes | AcpholdError) -> bytes:
 def answer_in(entry: bytes) -> bytes | AcpholdError:
     """Return the answer to a prompt by the `turn_end` entry of its turn, or whichever entry is the
     last of a turn without an end."""
-    end = msgspec.json.decode(entry, type=_AnswerInEnd)
+    try:
+        end = msgspec.json.decode(entry, type=_AnswerInEnd)
+    except msgspec.ValidationError:  # an agent's own answer, with an `error` of another form
+        return entry
     if end.error is not None:
         return RemoteError(end.error.code, end.error.message)
-    return InterruptedTurnError() if end.stop_reason is None else entry
+    return entry if end.stop_reason else InterruptedTurnError()
 
 
 def moment(raw: bytes) -> int | None:

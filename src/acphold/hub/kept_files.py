@@ -82,7 +82,8 @@ def relatives(stores: Stores) -> list[Stores]:
     if not mark or own.endswith(SUFFIX):  # beside a file
         return []
     with suppress(FileNotFoundError):
-        names = sorted(it for it in os.listdir(above) if it.startswith(f"{begin}-"))
+        # The name of the family alone is from before copies had files of their own.
+        names = sorted(it for it in os.listdir(above) if f"{it}-".startswith(f"{begin}-"))
         return [Stores(os.path.join(above, it)) for it in names if it != own and "." not in it]
     return []
 

@@ -140,7 +140,7 @@ class ServerOrigins:
     async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
         turn = wanted.turn or 0
         asked = ChangesQuery(
-            turn=str(turn) if turn > 0 else None,
+            turn=turn if turn > 0 else None,
             whole=True,
             last=-turn if turn < 0 else None,
             entry=wanted.seq,

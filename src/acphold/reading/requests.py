@@ -6,7 +6,7 @@ its default; an unknown one is refused. Answers are as `presentation.json_facts`
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 from msgspec import Meta, Struct, field
@@ -110,7 +110,7 @@ class ChangesQuery(Struct, omit_defaults=True):
     """Of a session's CHANGES: those of one turn, by its number, "last", or counted from the end in
     `last`, and of one file. With `whole` no file is cut: see `web.session_changes`."""
 
-    turn: Annotated[str, Meta(pattern="^(last|[1-9][0-9]{0,9})$")] | None = None
+    turn: Seq | Literal["last"] | None = None
     path: str | None = None
     whole: bool = False
     last: Seq | None = None

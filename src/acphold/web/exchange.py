@@ -90,12 +90,16 @@ class HttpExchange:
             )
             given = {name: value for name, value in pairs if value}
             if len(dict(pairs)) < len(pairs):
-                raise ValueError("a parameter is given twice")
+                raise RefusedError(400, "a parameter is given twice")
             if unknown := dict(pairs).keys() - kind.__struct_encode_fields__:
-                names = ", ".join(kind.__struct_encode_fields__) or "no parameter"
-                raise ValueError(f"{min(unknown)[:40]!r} is none of {names}")
+                names = ", ".join(kind.__struct_encode_fields__)
+                known = f"{min(unknown)[:40]!r} is none of {names}"
+                raise RefusedError(400, known if names else "no parameter is taken here")
             return convert(given, kind, strict=False)
-        except (ValueError, ValidationError) as exc:  # of UTF-8, too
+        except ValidationError as exc:
+            name = str(exc).rpartition("$.")[2].removesuffix("`")
+            raise RefusedError(400, f"{name} is {_wanted(kind, name)}") from None
+        except ValueError as exc:  # of UTF-8, too
             raise RefusedError(400, f"what stands behind the ? cannot be read: {exc}") from None
 
     async def said(self, kind: type[T], limit: int, wanted: str) -> T:
@@ -228,3 +232,20 @@ class HttpExchange:
     def _kind(self) -> str:
         is_socket = self.scope["type"] == "websocket"
         return "websocket.http.response" if is_socket else "http.response"
+
+
+def _wanted(kind: type[Struct], name: str) -> str:
+    """Return what a parameter of this query may be, in words."""
+    from msgspec import inspect  # late: for mistakes alone
+
+    (found,) = [it for it in inspect.type_info(kind).fields if it.encode_name == name]  # type: ignore[attr-defined]
+    words: list[str] = []
+    for each in found.type.types if isinstance(found.type, inspect.UnionType) else [found.type]:
+        match each:
+            case inspect.IntType(ge=least, le=most):
+                words.append(f"a number from {least} to {most}")
+            case inspect.LiteralType(values=values):
+                words += map(str, values)
+            case inspect.BoolType():
+                words.append("true or false")
+    return " or ".join(words)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -90,7 +91,8 @@ async def glances(reader: JournalReader, principal: Principal, exchange: HttpExc
     found = list[Glance]()
     for row in [await _seen(reader, principal, it) for it in _listed(asked.sessions, "sessions")]:
         if row is not None:
-            found.append(await reader.ask(partial(_glance, row.session_id)))
+            with suppress(UnknownSessionError):  # deleted since
+                found.append(await reader.ask(partial(_glance, row.session_id)))
     return _json({"glances": found})
 
 
@@ -151,17 +153,17 @@ async def contexts(reader: JournalReader, principal: Principal, exchange: HttpEx
 async def _context(
     row: SessionRow, seq: int, patterns: Sequence[re.Pattern[str]], journal: Journal
 ) -> dict[str, object] | None:
-    """Return a hit with what is around it; None if it was merged with others since."""
+    """Return a hit with what is around it; None if it was merged with others, or deleted, since."""
     try:
         before = await journal.read_back(row.session_id, seq, AROUND, ENTRY_BYTES)
-    except RewrittenError:
+        following = [
+            entry
+            async for segment in history(journal, row.session_id, seq - 1, seq + AROUND)
+            for entry in segment.entries()
+            if entry.raw and entry.seq >= seq
+        ]
+    except (RewrittenError, UnknownSessionError):
         return None
-    following = [
-        entry
-        async for segment in history(journal, row.session_id, seq - 1, seq + AROUND)
-        for entry in segment.entries()
-        if entry.raw and entry.seq >= seq
-    ]
     if not following or following[0].seq != seq:
         return None
     held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)

@@ -113,7 +113,7 @@ class Reports:
         self, exchange: HttpExchange, session_id: str, principal: Principal
     ) -> bytes:
         asked = exchange.query(ChangesQuery)
-        turn = None if asked.turn is None else -1 if asked.turn == "last" else int(asked.turn)
+        turn = -1 if asked.turn == "last" else asked.turn
         turn = turn if asked.last is None else -asked.last
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
         # Edits that an agent made up may quote a file. Only who sees everything sees that.
