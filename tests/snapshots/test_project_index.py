@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -122,6 +123,11 @@ def test_a_split_and_a_sparse_index_are_no_matter(project: Project) -> None:
     project.write("a.txt", "staged\n")
     project.git("add", "a.txt")
     project.git("update-index", "--split-index")
+    for part in (project.top / ".git").glob("sharedindex.*"):
+        os.utime(part, (1e9, 1e9))
+    own = digest(project.top / ".git")
+    project.take()
+    assert digest(project.top / ".git") == own
     assert project.status(project.lay(project.take()).folder) == project.status()
     project.git("update-index", "--no-split-index")
     project.git("sparse-checkout", "set", "--cone", "--sparse-index", "folder")

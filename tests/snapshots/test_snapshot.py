@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 
 from .conftest import Project, digest, files, patch
@@ -307,6 +307,23 @@ def test_configuration_that_hangs_git_hangs_nothing_here(project: Project) -> No
     assert project.names(project.take()) == {"a.txt", "folder/b.txt"}
     project.git("config", "include.path", str(fifo))
     assert project.names(project.take()) == {"a.txt", "folder/b.txt"}
+
+
+@pytest.mark.parametrize("text", ["..\0", "a/" * (1 << 20)], ids=["no path", "a long one"])
+def test_a_hostile_path_in_a_git_folder_is_neither_followed_nor_an_error(
+    project: Project, text: str
+) -> None:
+    (project.top / ".git" / "commondir").write_text(text)
+    found = checkout_of(str(project.top))
+    assert found is None or found.common == found.git_folder
+
+
+def test_a_long_configuration_without_content_is_read_at_once(project: Project) -> None:
+    with open(project.top / ".git" / "config", "a") as file:
+        file.write("\n" * (4 << 20))
+    found = checkout_of(str(project.top))
+    assert found is not None
+    assert object_format(found) == "sha1"
 
 
 @pytest.mark.parametrize("name", [".gitignore", "folder/.gitattributes"])

@@ -17,9 +17,12 @@ from acphold.workspace.regular_files import contents
 MOST = 16 << 20
 """Largest file that is read of a repository: a list of its references."""
 
+LONGEST_PATH = 8 << 10
+"""Largest file that is read for the path of a folder."""
+
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
-SHA256 = re.compile(r"^\s*objectformat\s*=\s*\"?sha256\b", re.IGNORECASE | re.MULTILINE)
+SHA256 = re.compile(r"^[ \t]*objectformat[ \t]*=[ \t]*\"?sha256\b", re.IGNORECASE | re.MULTILINE)
 
 
 class Checkout(Struct, frozen=True):
@@ -66,14 +69,16 @@ def checkout_at(top: str) -> Checkout | None:
     """Return the checkout whose top folder this is; None if it is none."""
     place = os.path.join(top, ".git")
     if not os.path.isdir(place):
-        said = _text(place)
+        said = _text(place, LONGEST_PATH)
         if not said.startswith("gitdir:"):
             return None
         place = os.path.join(top, said.removeprefix("gitdir:").strip())
     if not os.path.lexists(os.path.join(place, "HEAD")):
         return None
     git_folder = os.path.realpath(place)
-    shared = _text(os.path.join(git_folder, "commondir")).strip()
+    shared = _text(os.path.join(git_folder, "commondir"), LONGEST_PATH).strip()
+    if "\0" in shared:
+        return None
     return Checkout(top, git_folder, os.path.realpath(os.path.join(git_folder, shared)))
 
 
@@ -118,8 +123,8 @@ def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:
     return "sha256" if SHA256.search(config) is not None else "sha1"
 
 
-def _text(path: str) -> str:
-    """The content of a regular file; "" if it cannot be read."""
+def _text(path: str, most: int = MOST) -> str:
+    """The content of a regular file; "" if it cannot be read, or has more than `most` bytes."""
     with suppress(OSError, ValueError):
-        return os.fsdecode(contents(path, MOST))
+        return os.fsdecode(contents(path, most))
     return ""

@@ -28,6 +28,7 @@ from acphold.snapshots.commits import bare_folder
 from acphold.snapshots.comparison import SnapshotReader
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.store import SnapshotStore
+from acphold.workspace.regular_files import contents
 
 MOST_BYTES = 64 << 20
 """Bytes that are staged and in no file of the work tree; beyond them contents are left out."""
@@ -35,6 +36,12 @@ MOST_BYTES = 64 << 20
 LINE = re.compile(
     rb"(0|N|100644|100755|120000|160000) ([0-9a-f]{40}|[0-9a-f]{64}) ([0-3])\t([^\0]+)", re.DOTALL
 )
+PART = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})")
+"""Names of the files that a split index refers to by their ids."""
+
+MOST_INDEX = 256 << 20
+"""Largest part of a split index that is read."""
+
 EMPTY = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -103,20 +110,29 @@ def staged(
         wanted = {line.id for line in lines if line.has_content}
         own = store.git(group)
         sizes, there = _sizes(project, wanted), _sizes(own, wanted)
-        missing = {it: size for it, size in sizes.items() if it not in there and size <= most}
-        while missing and sum(missing.values()) > MOST_BYTES:
-            del missing[max(missing, key=lambda it: missing[it])]
-        require_room(sum(missing.values()))
-        contents = SnapshotReader(project).contents(missing, most)
+        missing: list[str] = []
+        size = 0
+        for it in sorted(sizes.keys() - there.keys(), key=lambda it: sizes[it]):
+            if sizes[it] > most or size + sizes[it] > MOST_BYTES:
+                break
+            missing.append(it)
+            size += sizes[it]
+        require_room(size)
+        texts = SnapshotReader(project).contents(missing, most)
     ids = {it: it for it in there}
-    ids |= zip(contents, _written(store, own, (), [*contents.values()]), strict=True)
-    kept = [line for line in lines if not line.has_content or line.id in ids]
+    ids |= zip(texts, _written(store, own, (), [*texts.values()]), strict=True)
+    kept: list[_Line] = []
+    left_out: dict[str, str] = {}
+    for line in lines:
+        if not line.has_content or line.id in ids:
+            kept.append(line)
+        else:
+            left_out[line.path] = _why_not(sizes.get(line.id))
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
     [list_id] = _written(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
-    left_out = {line.path: _why_not(sizes.get(line.id)) for line in lines if line not in kept}
     return Staged(_commit(own, tree), tuple(left_out.items()))
 
 
@@ -138,12 +154,12 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
         mode, its_id, number, path = found.groups()
         lines.append(_Line(mode.decode(), its_id.decode(), int(number), os.fsdecode(path)))
     wanted = {line.id for line in lines if line.has_content}
-    contents = SnapshotReader(own).contents(wanted, MOST_BYTES)
-    if len(contents) < len(wanted):
+    texts = SnapshotReader(own).contents(wanted, MOST_BYTES)
+    if len(texts) < len(wanted):
         raise GitError("what was staged is not all there")
     project = Git(group, None, home=store.path)
     top = ("-C", folder, *HARMLESS)
-    ids = dict(zip(contents, _written(store, project, top, [*contents.values()]), strict=True))
+    ids = dict(zip(texts, _written(store, project, top, [*texts.values()]), strict=True))
     laid = checkout_at(folder)
     ids[NONE] = NONE if laid is None or object_format(laid) == "sha1" else "0" * 64
     changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode != "N"]
@@ -233,10 +249,16 @@ def _commit(git: Git, tree: str, parent: str = "") -> str:
 @contextmanager
 def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> Iterator[Git]:
     """Read the index and the objects of a project for a block: in a repository that has nothing of
-    its own but the parts of a split index."""
+    its own but copies of the parts of a split index: git would give the parts themselves a new
+    time."""
     with bare_folder(object_format(checkout), "index", store.path) as folder:
-        for name in os.listdir(checkout.git_folder):
-            if name.startswith("sharedindex."):
-                os.symlink(os.path.join(checkout.git_folder, name), os.path.join(folder, name))
+        parts = [it for it in os.listdir(checkout.git_folder) if PART.fullmatch(it)]
+        with suppress(OSError):  # git then says what it cannot read
+            index = contents(checkout.index, MOST_INDEX) if parts else b""
+            for name in parts:
+                if bytes.fromhex(name.partition(".")[2]) in index:
+                    part = contents(os.path.join(checkout.git_folder, name), MOST_INDEX)
+                    with open(os.path.join(folder, name), "wb") as file:
+                        file.write(part)
         objects = os.path.join(checkout.common, "objects")
         yield Git(group, folder, home=store.path, index=checkout.index, objects=objects)
