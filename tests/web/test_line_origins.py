@@ -90,6 +90,14 @@ async def test_what_is_asked_is_bounded(
             assert answer.status == 200, answer.body
             [run] = answer.json["runs"]
             assert run["origin"]["how"] == "unknown"
+        assert (
+            await served.post("/origins", **asked(project, [[1, 2]], b"a" * 4097))
+        ).status == 413
+        monkeypatch.setattr(line_origins, "MOST_LINES", 3)
+        twice = asked(project, [[1, 2]])
+        twice["files"] *= 2
+        answer = await served.post("/origins", **twice)
+        assert (answer.status, b"more than 3 lines" in answer.body) == (413, True)
         many = asked(project, [[1, 1]])
         many["files"] *= 501
         assert (await served.post("/origins", **many)).status == 400

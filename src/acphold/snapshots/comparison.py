@@ -20,6 +20,9 @@ SECONDS = 60.0
 MOST_BYTES = 16 << 20
 """Longer files are not read as text."""
 
+NAMES_AT_ONCE = 10_000
+"""Names that git is asked for at once, each of which may be long."""
+
 _FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
 
 NOTHING = {
@@ -124,8 +127,12 @@ class SnapshotReader:
     def blobs(self, places: Sequence[tuple[str, str]]) -> list[str | None]:
         """Return the ids of the contents of files, each named by a tree and its path there; None
         where there is no file."""
-        if not places:
-            return []
+        found: list[str | None] = []
+        for begin in range(0, len(places), NAMES_AT_ONCE):
+            found += self._blobs(places[begin : begin + NAMES_AT_ONCE])
+        return found
+
+    def _blobs(self, places: Sequence[tuple[str, str]]) -> list[str | None]:
         named = [f"{tree}:{path}" for tree, path in places]
         said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
         # A name that is not there is repeated, whatever is in it: only ids begin a line of ours.

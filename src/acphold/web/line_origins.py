@@ -36,6 +36,12 @@ from acphold.workspace.threads import Threads
 LARGEST: Final = 2 * MOST_BYTES
 """Largest request, in bytes: base64 takes a third more."""
 
+MOST_LINES: Final = 1_000_000
+"""Most lines of a request: much is remembered of each."""
+
+LONGEST_PATH: Final = 4096
+"""Longest path, in bytes: each is looked for in every snapshot."""
+
 NO_PROJECT: Final = "no files of this project are kept at the server"
 
 
@@ -85,12 +91,18 @@ class LineOrigins:
 async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
     asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
     lines: list[Lines] = []
+    left = MOST_LINES
     for file in asked.files:
         numbers: list[int] = []
+        end = file.content.count(b"\n") + 1
         for first, last in file.lines:
-            if not (numbers[-1] if numbers else 0) < first <= last <= file.content.count(b"\n") + 1:
+            if not (numbers[-1] if numbers else 0) < first <= last <= end:
                 raise RefusedError(400, "the request names no lines of its files")
+            if (left := left - (last + 1 - first)) < 0:
+                raise RefusedError(413, f"more than {MOST_LINES:,} lines")
             numbers += range(first, last + 1)
+        if len(file.path) > LONGEST_PATH:
+            raise RefusedError(413, f"a path has more than {LONGEST_PATH:,} bytes")
         is_odd = not {b"", b".", b".."}.isdisjoint(file.path.split(b"/")) or b"\0" in file.path
         if not numbers or is_odd:
             raise RefusedError(400, "the request names no lines of its files")
