@@ -11,13 +11,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.errors import AcpholdError, MoveRefusedError
+from acphold.errors import AcpholdError, ConnectionLostError, MoveRefusedError
 from acphold.hub.move_places import WantedPlace
 from acphold.hub.move_taker import take
 from acphold.hub.moves import MovedSession
 from acphold.journal import ListFilter
+from acphold.server.principals import Principal
 from acphold.tasks import beside
+from acphold.transports.memory import memory_pair
 from acphold.transports.urls import MOVES
+from acphold.web.moves import ServedMoves
 from tests.cli.conversation import CONVERSATION
 from tests.editor import DEADLINE
 from tests.hub.moving import (
@@ -125,6 +128,45 @@ async def test_a_session_comes_from_a_server_with_its_files(
         assert (there.folder / "clone-s1" / "a.txt").read_text() == "changed\n"
         assert await here.told("s-1") == await there.told("s-1")
         assert (await here.owns("s-1"), await there.owns("s-1")) == (False, True)
+
+
+class UntilMarked(Cut):
+    """A transport that breaks when the mark of the move comes."""
+
+    async def receive(self) -> bytes:
+        data = await super().receive()
+        if b'"type":"marked"' in data:
+            await self.aclose()
+            return b""
+        return data
+
+
+async def test_a_session_that_has_gone_is_audited_once_also_if_the_connection_broke_then(
+    tmp_path: Path,
+) -> None:
+    noted: list[tuple[str, str | None]] = []
+    who = Principal(name="phone", sees_all=True, note=lambda *deed: noted.append(deed))
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        served = ServedMoves(here.journal)
+        place = WantedPlace(cwd=str(there.folder))
+        for kind in (UntilMarked, Cut):
+            near, far = memory_pair(1 << 20)
+            async with beside(
+                served.attend("s-1", Cut(far, [WHOLE], []), who, {}), "server"
+            ) as serving:
+                transport = kind(near, [WHOLE], [])
+                try:
+                    await take(there.journal, transport, place)
+                except ConnectionLostError:
+                    assert kind is UntilMarked
+                    assert not await there.owns("s-1")
+                finally:
+                    await transport.aclose()
+                await asyncio.wait([serving])
+            assert not await here.owns("s-1")
+            assert noted == [("move", "s-1")]
+        assert await there.owns("s-1")
 
 
 @pytest.mark.parametrize("scopes", [("watch", "prompt", "answer", "files"), ("rules",)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -76,11 +77,13 @@ async def give(
     *,
     giver: str = "",
     why_no_files: str = "",
+    has_gone: Callable[[], None] = lambda: None,
 ) -> MovedSession:
     """Give a session to the taker at the other end, which this machine calls `to`, by default as
     the taker calls itself.
 
     With `why_no_files` its files stay here, and a taker that wants them is refused for that reason.
+    `has_gone` is called when the session is no longer this machine's, once in all of its tries.
     Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
     then the same move can be started again.
     """
@@ -102,14 +105,21 @@ async def give(
         lease = await leased(journal, session_id)
         try:
             return await _give(
-                journal, line, lease, to, giver or socket.gethostname(), why_no_files
+                *(journal, line, lease, to, giver or socket.gethostname()),
+                *(why_no_files, has_gone),
             )
         finally:
             await journal.release(lease)
 
 
 async def _give(
-    journal: Journal, line: MoveLine, lease: Lease, to: str, giver: str, why_no_files: str
+    journal: Journal,
+    line: MoveLine,
+    lease: Lease,
+    to: str,
+    giver: str,
+    why_no_files: str,
+    has_gone: Callable[[], None],
 ) -> MovedSession:
     await journal.settle(lease, lease.next_seq - 1)
     row = await journal.session(lease.session_id)
@@ -135,6 +145,8 @@ async def _give(
         if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
             raise MoveRefusedError("the other machine has another conversation with this id")
         return MovedSession(row.session_id, have.done, was_done=True)
+    if not is_name(have.taking):
+        raise MoveRefusedError("the other machine does not name its move")
     if mark.id and mark.id != have.taking:
         raise MoveRefusedError(
             f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
@@ -165,6 +177,7 @@ async def _give(
         change = RowChange(moved=mark_text(where))
         await journal.append(lease, [(MOVED, [_mark_entry(where, giver)])], change)
         await journal.settle(lease, last + 1)
+        has_gone()
     async for piece in pieces(journal, row.session_id, last, last + 1):
         await line.send(Marked(piece[0]))
     try:

@@ -407,6 +407,8 @@ def _require_fit(offer: SessionOffer) -> None:
         or ".." in below.parts
         or "\0" in offer.below + session.cwd
         or (files is not None and not 0 <= files.turn <= offer.last)
+        or (files is not None and not 0 <= files.at < 1 << 53)
+        or (files is not None and not 0 <= files.left_out_count < 1 << 53)
         or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
     ):
         raise MoveRefusedError("the other machine offers an invalid session")

@@ -53,15 +53,19 @@ class ServedMoves:
         except AcpholdError as error:
             await MoveLine(transport).refuse(str(error))
             return
+
+        def has_gone() -> None:  # also if the connection breaks behind it
+            principal.note(MOVE, name)
+            log.info("session %s has gone to %s", name, principal.name)
+
         self._under_way += 1
         try:
             await let_go(self._journal, name)
-            moved = await give(self._journal, transport, name, why_no_files=why_no_files)
-            if not moved.was_done:
-                principal.note(MOVE, name)
-            log.info("session %s has gone to %s", name, principal.name)
+            await give(
+                *(self._journal, transport, name), why_no_files=why_no_files, has_gone=has_gone
+            )
         except AcpholdError as error:  # the taker was told
-            log.info("session %s stays: %s", name, error)
+            log.info("a move of session %s ended: %s", name, error)
         finally:
             self._under_way -= 1
 
