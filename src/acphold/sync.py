@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import os
     from typing import Unpack
 
+    from acphold.agents.copy_method import SessionCopy
     from acphold.client.advertised import Folder
     from acphold.client.prompt_content import Content
     from acphold.client.remote_session import ConfigOption
