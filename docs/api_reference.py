@@ -415,23 +415,11 @@ def _members(found: type) -> Iterator[Function]:
     for kind in _kinds(found):
         if kind.name != found.__name__ and kind.name in (*acphold.__all__, "Journal"):
             return  # what it inherits from there stands there
-        for node in (_in_plain_calls(found, it) for it in kind.body):
+        for node in kind.body:
             if isinstance(node, Function) and node.name not in seen and _is_public(node):
                 seen.add(node.name)
                 if _is_shown(found.__name__, node.name):
                     yield node
-
-
-def _in_plain_calls(found: type, node: ast.stmt) -> ast.stmt:
-    """A method that is assigned, as those of `acphold.sync`: the one that it calls, not async."""
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()):
-            method = getattr(found, name)
-            if inspect.isfunction(method) and method is not inspect.unwrap(method):
-                called = _node(inspect.unwrap(method))
-                fields = {field: getattr(called, field) for field in called._fields}
-                return ast.FunctionDef(**fields)
-    return node
 
 
 def _is_public(node: Function) -> bool:

@@ -20,13 +20,12 @@ import asyncio
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from acphold import client
+import acphold.client
 from acphold.client import Options
 from acphold.client.turn_feed import typed
 from acphold.errors import ConnectionLostError
@@ -45,13 +44,16 @@ if TYPE_CHECKING:
     from acphold.history.timeline import Item, ToolCall
     from acphold.schema import (
         AgentCapabilities,
+        ContentBlock,
         Implementation,
         InitializeResponse,
+        McpServer,
         SessionInfo,
         SessionModeState,
         Update,
     )
     from acphold.schema.initialize import AuthMethod
+    from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
 
 __all__ = [
@@ -64,7 +66,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-A = ParamSpec("A")
+P = TypeVar("P")
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -155,42 +158,6 @@ def _look(read: Callable[[], T]) -> T:
     return _background.run(value())
 
 
-def _waiting(
-    method: Callable[Concatenate[Any, A], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, A], T]:
-    """Return a method of a class here for one of the class that it calls: it waits for the end."""
-
-    @wraps(method)
-    def call(self: Any, /, *args: A.args, **kwargs: A.kwargs) -> T:
-        return _background.run(method(self._inner, *args, **kwargs))
-
-    return call
-
-
-def _looking(
-    method: Callable[Concatenate[Any, A], T],
-) -> Callable[Concatenate[Any, A], T]:
-    """The same for a method that waits for nothing."""
-
-    @wraps(method)
-    def call(self: Any, /, *args: A.args, **kwargs: A.kwargs) -> T:
-        return _look(lambda: method(self._inner, *args, **kwargs))
-
-    return call
-
-
-def _opening(
-    method: Callable[Concatenate[Any, A], Coroutine[Any, Any, client.RemoteSession]],
-) -> Callable[Concatenate[Any, A], RemoteSession]:
-    """The same for a method that opens a session."""
-
-    @wraps(method)
-    def call(self: Any, /, *args: A.args, **kwargs: A.kwargs) -> RemoteSession:
-        return RemoteSession(_background.run(method(self._inner, *args, **kwargs)))
-
-    return call
-
-
 class ConnectOptions(Options, total=False):
     """The options of `connect`, the same as of `acphold.connect`."""
 
@@ -211,7 +178,7 @@ def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions])
 
     Experimental: with a URL, as in `acphold.connect`.
     """
-    connection = client.connect(*command, **options)
+    connection = acphold.client.connect(*command, **options)
     _background.enter()
     try:
         agent = _background.run(connection.__aenter__())
@@ -229,10 +196,10 @@ class RemoteAgent:
 
     def __init__(
         self,
-        agent: client.RemoteAgent,
-        connection: AbstractAsyncContextManager[client.RemoteAgent],
+        agent: acphold.client.RemoteAgent,
+        connection: AbstractAsyncContextManager[acphold.client.RemoteAgent],
     ) -> None:
-        self._inner = agent
+        self._agent = agent
         self._connection = connection
         self._is_closed = False
         atexit.register(self.close)
@@ -244,7 +211,7 @@ class RemoteAgent:
         self.close()
 
     def __repr__(self) -> str:
-        return repr(self._inner)
+        return repr(self._agent)
 
     def close(self) -> None:
         """End the connection, and the agent if it was started; may be called again."""
@@ -262,40 +229,87 @@ class RemoteAgent:
     @property
     def name(self) -> str:
         """The agent's name for people."""
-        return self._inner.name
+        return self._agent.name
 
     @property
     def initialized(self) -> InitializeResponse:
         """The agent's whole answer to `initialize`."""
-        return self._inner.initialized
+        return self._agent.initialized
 
     @property
     def info(self) -> Implementation | None:
         """The agent's name and version, if it sends them."""
-        return self._inner.info
+        return self._agent.info
 
     @property
     def capabilities(self) -> AgentCapabilities:
         """The capabilities that the agent advertises."""
-        return self._inner.capabilities
+        return self._agent.capabilities
 
     @property
     def auth_methods(self) -> tuple[AuthMethod, ...]:
         """The ways to sign in that the agent offers."""
-        return self._inner.auth_methods
+        return self._agent.auth_methods
 
     @property
     def is_lost(self) -> bool:
         """True if the connection is lost."""
-        return self._inner.is_lost
+        return self._agent.is_lost
 
-    new_session = _opening(client.RemoteAgent.new_session)
-    load_session = _opening(client.RemoteAgent.load_session)
-    resume_session = _opening(client.RemoteAgent.resume_session)
+    def new_session(
+        self,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] = (),
+    ) -> RemoteSession:
+        """Start a conversation."""
+        made = self._agent.new_session(
+            cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
+        )
+        return RemoteSession(_background.run(made))
+
+    def load_session(
+        self,
+        session: str | SessionInfo,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
+    ) -> RemoteSession:
+        """Continue a conversation; the agent's replay of it is in `replay`."""
+        opened = self._agent.load_session(
+            session,
+            cwd,
+            mcp_servers=mcp_servers,
+            additional_directories=additional_directories,
+            agent=agent,
+        )
+        return RemoteSession(_background.run(opened))
+
+    def resume_session(
+        self,
+        session: str | SessionInfo,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
+    ) -> RemoteSession:
+        """Continue a conversation without a replay."""
+        opened = self._agent.resume_session(
+            session,
+            cwd,
+            mcp_servers=mcp_servers,
+            additional_directories=additional_directories,
+            agent=agent,
+        )
+        return RemoteSession(_background.run(opened))
 
     def sessions(self, cwd: Folder | None = None) -> Iterator[SessionInfo]:
         """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""
-        pages = self._inner.sessions(cwd)
+        pages = self._agent.sessions(cwd)
 
         async def following() -> SessionInfo | None:
             return await anext(pages, None)
@@ -303,47 +317,64 @@ class RemoteAgent:
         while (info := _background.run(following())) is not None:
             yield info
 
-    delete_session = _waiting(client.RemoteAgent.delete_session)
-    authenticate = _waiting(client.RemoteAgent.authenticate)
-    logout = _waiting(client.RemoteAgent.logout)
-    call = _waiting(client.RemoteAgent.call)
-    ask = _waiting(client.RemoteAgent.ask)
-    notify = _looking(client.RemoteAgent.notify)
+    def delete_session(self, session_id: str) -> None:
+        """Have the agent delete a conversation for good."""
+        _background.run(self._agent.delete_session(session_id))
+
+    def authenticate(self, method_id: str) -> None:
+        """Sign in with one of `auth_methods`."""
+        _background.run(self._agent.authenticate(method_id))
+
+    def logout(self) -> None:
+        """Sign out."""
+        _background.run(self._agent.logout())
+
+    def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Send any request of an extension, with JSON values in and out."""
+        return _background.run(self._agent.call(method, params))
+
+    def ask(self, method: Method[P, R], params: P) -> R:
+        """Send any request of the protocol, typed; nothing is checked before."""
+        return _background.run(self._agent.ask(method, params))
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send any notification of an extension."""
+        _look(lambda: self._agent.notify(method, params))
 
 
 class RemoteSession:
     """A conversation: calls the `acphold.RemoteSession` of the same name."""
 
-    def __init__(self, session: client.RemoteSession) -> None:
-        self._inner = session
+    def __init__(self, session: acphold.client.RemoteSession) -> None:
+        self._session = session
 
     def __repr__(self) -> str:
-        return repr(self._inner)
+        return repr(self._session)
 
     @property
     def id(self) -> str:
         """The agent's id for it."""
-        return self._inner.id
+        return self._session.id
 
     @property
     def agent_name(self) -> str:
         """The agent's name for people."""
-        return self._inner.agent_name
+        return self._session.agent_name
 
     @property
     def cwd(self) -> str:
         """Its working directory, absolute."""
-        return self._inner.cwd
+        return self._session.cwd
 
     @property
     def additional_directories(self) -> tuple[str, ...]:
         """The other folders it may work in, absolute."""
-        return self._inner.additional_directories
+        return self._session.additional_directories
 
     @property
     def replay(self) -> Replay:
         """The replay of `load_session`, apart from live updates."""
-        return self._inner.replay
+        return self._session.replay
 
     def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
         """Start a turn: the prompt is on its way when this returns.
@@ -351,108 +382,163 @@ class RemoteSession:
         A turn that is not over after `timeout` seconds is cancelled and ends with
         AgentTimeoutError.
         """
-        return RemoteTurn(_look(lambda: self._inner.prompt(*content, timeout=timeout)))
+        return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
 
-    blocks = _looking(client.RemoteSession.blocks)
+    def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
+        """Return the blocks that `prompt` would send for this; raises the same errors."""
+        return _look(lambda: self._session.blocks(*content))
 
     @property
     def in_turn(self) -> bool:
         """True while a turn of ours runs."""
-        return _look(lambda: self._inner.in_turn)
+        return _look(lambda: self._session.in_turn)
 
     @property
     def queue(self) -> RemoteQueue:
         """The prompts that wait in it, which acphold keeps and begins one after the other."""
-        return RemoteQueue(self._inner.queue)
+        return RemoteQueue(self._session.queue)
 
     @property
     def has_steering(self) -> bool:
         """True if its agent takes words into a running turn."""
-        return _look(lambda: self._inner.has_steering)
+        return _look(lambda: self._session.has_steering)
 
-    steer = _waiting(client.RemoteSession.steer)
-    cancel = _looking(client.RemoteSession.cancel)
+    def steer(self, *content: Content) -> bool:
+        """Say something into the running turn; return False if the agent has not taken it."""
+        return _background.run(self._session.steer(*content))
+
+    def cancel(self) -> None:
+        """Cancel the running turn, from another thread or between two of its updates."""
+        _look(self._session.cancel)
 
     def updates(self) -> Iterator[Update]:
         """Yield all updates from now on, in turns and between them."""
-        stream = _look(self._inner.updates)
+        stream = _look(self._session.updates)
         return _typed(lambda: stream.take_all())
 
-    set_mode = _waiting(client.RemoteSession.set_mode)
-    set_option = _waiting(client.RemoteSession.set_option)
-    fork = _waiting(client.RemoteSession.fork)
-    close = _waiting(client.RemoteSession.close)
+    def set_mode(self, mode_id: str) -> None:
+        """Change the mode."""
+        _background.run(self._session.set_mode(mode_id))
+
+    def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
+        """Change a config option; returns all options with their new values."""
+        return _background.run(self._session.set_option(option_id, value))
+
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        before: bool = False,
+        files: bool | str = False,
+        include: bool = False,
+    ) -> SessionCopy:
+        """Copy it into a new session, perhaps with its files; see `acphold.RemoteSession.fork`."""
+        return _background.run(
+            self._session.fork(at=at, before=before, files=files, include=include)
+        )
+
+    def close(self) -> None:
+        """Close the session, which cancels its turn."""
+        _background.run(self._session.close())
 
     @property
     def state(self) -> SessionState:
         """All that was received of the conversation so far, folded."""
-        return _look(lambda: self._inner.state)
+        return _look(lambda: self._session.state)
 
     @property
     def modes(self) -> SessionModeState | None:
         """The available modes and the current one; None if the agent has none."""
-        return _look(lambda: self._inner.modes)
+        return _look(lambda: self._session.modes)
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
         """The config options with their current values."""
-        return _look(lambda: self._inner.options)
+        return _look(lambda: self._session.options)
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
         """The current slash commands."""
-        return _look(lambda: self._inner.commands)
+        return _look(lambda: self._session.commands)
 
     @property
     def plan(self) -> tuple[PlanEntry, ...]:
         """The newest plan."""
-        return _look(lambda: self._inner.plan)
+        return _look(lambda: self._session.plan)
 
     @property
     def usage(self) -> UsageUpdate | None:
         """The agent's last report of its context and of cost."""
-        return _look(lambda: self._inner.usage)
+        return _look(lambda: self._session.usage)
 
     @property
     def title(self) -> str | None:
         """The session's title in lists."""
-        return _look(lambda: self._inner.title)
+        return _look(lambda: self._session.title)
 
 
 class RemoteQueue:
     """The prompts that wait in a session: calls the `acphold.types.RemoteQueue`."""
 
-    def __init__(self, queue: client.RemoteQueue) -> None:
-        self._inner = queue
+    def __init__(self, queue: acphold.client.RemoteQueue) -> None:
+        self._queue = queue
 
     def __repr__(self) -> str:
-        return repr(self._inner)
+        return repr(self._queue)
 
     @property
     def is_kept(self) -> bool:
         """True if there is an acphold at the other end that keeps it."""
-        return self._inner.is_kept
+        return self._queue.is_kept
 
     @property
     def state(self) -> PromptQueue:
         """The queue now; empty if nobody keeps one."""
-        return _look(lambda: self._inner.state)
+        return _look(lambda: self._queue.state)
 
-    add = _waiting(client.RemoteQueue.add)
-    edit = _waiting(client.RemoteQueue.edit)
-    reschedule = _waiting(client.RemoteQueue.reschedule)
-    move = _waiting(client.RemoteQueue.move)
-    drop = _waiting(client.RemoteQueue.drop)
-    hold = _waiting(client.RemoteQueue.hold)
-    go = _waiting(client.RemoteQueue.go)
-    set = _waiting(client.RemoteQueue.set)
-    content = _waiting(client.RemoteQueue.content)
+    def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
+        """Add a prompt; returns its id."""
+        return _background.run(self._queue.add(*content, at=at, before=before))
+
+    def edit(self, prompt_id: str, *content: Content) -> None:
+        """Replace the content of a prompt; its place stays."""
+        _background.run(self._queue.edit(prompt_id, *content))
+
+    def reschedule(self, prompt_id: str, at: int | None) -> None:
+        """Have a prompt begin not before a moment, in ms since the epoch; None for when its turn
+        comes."""
+        _background.run(self._queue.reschedule(prompt_id, at))
+
+    def move(self, prompt_id: str, before: str = "") -> None:
+        """Put a prompt in front of the one with the id `before`; by default, last."""
+        _background.run(self._queue.move(prompt_id, before))
+
+    def drop(self, prompt_id: str) -> None:
+        """Take a prompt out of the queue: it never begins."""
+        _background.run(self._queue.drop(prompt_id))
+
+    def hold(self) -> None:
+        """Begin nothing more until `go`; a running turn goes on."""
+        _background.run(self._queue.hold())
+
+    def go(self) -> None:
+        """Go on with what waits, whatever it was held for."""
+        _background.run(self._queue.go())
+
+    def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
+        """Say whether it goes on behind a turn that failed or was refused, and whether it goes on
+        when another process opens the session; None leaves that as it is."""
+        _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
+
+    def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
+        """Return the content of a prompt that waits."""
+        return _background.run(self._queue.content(prompt_id))
 
 
 class RemoteTurn:
     """One turn: iterate over it for its updates, or `wait` for its end."""
 
-    def __init__(self, turn: client.RemoteTurn) -> None:
+    def __init__(self, turn: acphold.client.RemoteTurn) -> None:
         self._turn = turn
         self._updates = _typed(turn.take_all)
 

@@ -153,9 +153,7 @@ def of(name: str) -> Any:
 
 
 def is_awaited(code: Any) -> bool:
-    """Whether it is written with `async`, and not called by `acphold.sync`, which waits."""
-    if getattr(code, "__globals__", {}).get("__name__") == "acphold.sync":
-        return False
+    """Whether it is written with `async`."""
     code = inspect.unwrap(code)
     return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 

@@ -7,20 +7,7 @@ from binascii import Error as NoBase64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pydantic_ai.messages import (
-    BinaryContent,
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserContent,
-    UserPromptPart,
-)
+from pydantic_ai import messages
 
 from acphold.bridges.conversation import CalledTool, ModelInput, Response, conversation, image, text
 from acphold.schema import AudioContent
@@ -32,46 +19,54 @@ if TYPE_CHECKING:
 __all__ = ["model_messages"]
 
 
-def model_messages(timeline: Iterable[Item]) -> list[ModelMessage]:
+def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
     """Return the messages of a timeline such as `(await turn.history()).timeline`.
 
     They include thoughts, without a signature: each model takes or leaves them as it can.
     """
-    told: list[ModelMessage] = []
-    results: list[ModelRequestPart] = []  # they begin the next request
+    told: list[messages.ModelMessage] = []
+    results: list[messages.ModelRequestPart] = []  # they begin the next request
     for step in conversation(timeline):
         match step:
             case ModelInput(blocks=blocks):
-                asked = [UserPromptPart([_part(block) for block in blocks])] if blocks else []
+                asked = (
+                    [messages.UserPromptPart([_part(block) for block in blocks])] if blocks else []
+                )
                 if asked or results:
-                    told.append(ModelRequest([*results, *asked]))
+                    told.append(messages.ModelRequest([*results, *asked]))
                 results = []
             case Response():
                 if results:
-                    told.append(ModelRequest(results))
+                    told.append(messages.ModelRequest(results))
                 results = [_result(call) for call in step.calls]
-                said: list[ModelResponsePart] = [
-                    ThinkingPart(text(block)) if role == "thought" else TextPart(text(block))
+                said: list[messages.ModelResponsePart] = [
+                    messages.ThinkingPart(text(block))
+                    if role == "thought"
+                    else messages.TextPart(text(block))
                     for role, block in step.said
                 ]
-                said += [ToolCallPart(call.name, call.arguments, call.id) for call in step.calls]
-                told.append(ModelResponse(said))
+                said += [
+                    messages.ToolCallPart(call.name, call.arguments, call.id) for call in step.calls
+                ]
+                told.append(messages.ModelResponse(said))
     if results:
-        told.append(ModelRequest(results))
+        told.append(messages.ModelRequest(results))
     return told
 
 
-def _result(call: CalledTool) -> ToolReturnPart:
+def _result(call: CalledTool) -> messages.ToolReturnPart:
     content = [call.result, *map(_part, call.images)] if call.images else call.result
-    return ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
+    return messages.ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
 
 
-def _part(block: ContentBlock) -> UserContent:
+def _part(block: ContentBlock) -> messages.UserContent:
     found = block if isinstance(block, AudioContent) else image(block)
     if found is not None:
         try:
             data = b64decode(found.data, validate=True)
         except (NoBase64, ValueError):
             return text(block)
-        return BinaryContent.narrow_type(BinaryContent(data, media_type=found.mime_type))
+        return messages.BinaryContent.narrow_type(
+            messages.BinaryContent(data, media_type=found.mime_type)
+        )
     return text(block)
