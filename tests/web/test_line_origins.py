@@ -72,6 +72,27 @@ async def test_it_is_for_who_may_see_all_sessions(tmp_path: Path, project: Proje
         assert (await served.get("/origins", method="POST")).status == 415
 
 
+async def test_who_sends_slowly_keeps_nobody_waiting(tmp_path: Path, project: Project) -> None:
+    await asyncio.to_thread(keep, tmp_path, project)
+    async with site(tmp_path) as served:
+        scope = served.scope("/origins", None, "POST", {"content_type": "application/json"})
+        begun, never = asyncio.Event(), asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if begun.is_set():
+                await never.wait()
+            begun.set()
+            return {"type": "http.request", "body": b"{", "more_body": True}
+
+        async def send(_: Any) -> None: ...
+
+        slow = asyncio.ensure_future(served.app(scope, receive, send))
+        await begun.wait()
+        assert (await served.post("/origins", **asked(project, [[1, 2]]))).status == 200
+        slow.cancel()
+        await asyncio.wait([slow])
+
+
 async def test_what_is_asked_is_bounded(
     tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

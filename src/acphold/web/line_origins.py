@@ -61,10 +61,10 @@ class LineOrigins:
         if not principal.sees_all:
             principal.refused(LOAD_SESSION.name, None)
             raise RefusedError(403, "where lines came from is for who may see all sessions")
+        lines, asked = await _asked(exchange)  # who sends it slowly keeps nobody waiting
         if self._alone.locked():
             raise RefusedError(503, "other lines are being looked for; try again")
         async with self._alone:
-            lines, asked = await _asked(exchange)
 
             async def found(journal: Journal) -> FoundOrigins:
                 return await self._found(journal, asked, lines)
