@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from acphold.snapshots.checkouts import Checkout
+from acphold.cli.why import _text
+from acphold.errors import ConnectionLostError
+from acphold.origins.agent_trace import TracedRun
+from acphold.origins.origin_readers import FoundOrigins, ServerOrigins
+from acphold.origins.versions import Claim
+from acphold.origins.why import Origin
+from acphold.snapshots.checkouts import Checkout, checkout_of
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
@@ -186,6 +192,27 @@ def test_a_server_knows_the_lines_of_another_clone_of_a_project(
     (tmp_path / "b.txt").write_text("x\n")
     done = acphold.run("why", f"{tmp_path}/b.txt:1")
     assert (done.code, "is in no repository" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("claims", [(), (Claim("one", 7, True),)])
+async def test_a_server_that_answers_nonsense_is_no_traceback(
+    project: Project, claims: tuple[Claim, ...]
+) -> None:
+    class Hostile:
+        origin = "https://hostile"
+
+        async def post(self, *_: object) -> FoundOrigins:
+            return FoundOrigins([TracedRun("a.py", 1, 1, Origin("shown", claims))], [])
+
+    checkout = checkout_of(str(project.top))
+    assert checkout is not None
+    with pytest.raises(ConnectionLostError, match="https://hostile"):
+        await ServerOrigins(Hostile()).origins(checkout, [])  # type: ignore[arg-type]
+
+
+def test_what_a_server_says_is_printed_without_control_characters() -> None:
+    said = [TracedRun("a\x1b[2Jb", 1, 1, Origin("unknown", reason="gone\x1b]0;evil\x07"))]
+    assert "\x1b" not in "".join(_text("a\x1bb", said, {}))
 
 
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])

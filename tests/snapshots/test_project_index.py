@@ -134,6 +134,14 @@ def test_a_split_and_a_sparse_index_are_no_matter(project: Project) -> None:
     assert project.status(project.lay(project.take(), "sparse").folder) == project.status()
 
 
+def test_a_part_of_a_split_index_that_is_a_pipe_is_not_waited_for(project: Project) -> None:
+    project.git("update-index", "--split-index")
+    [part] = (project.top / ".git").glob("sharedindex.*")
+    part.unlink()
+    os.mkfifo(part)
+    assert [it.path for it in project.take().left_out] == [".git/index"]
+
+
 def test_it_travels_in_a_pack(staged: Project, tmp_path: Path) -> None:
     before, taken = staged.status(), staged.take()
     pack = packed(staged.store(taken), taken.tree)

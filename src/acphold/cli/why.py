@@ -289,7 +289,7 @@ def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]
     for reason, its in reasons.items():
         yield ""
         yield on_one_line(f"Unknown: {counted(_count(its), 'line')}: {_places(its)}")
-        yield f"  {reason}"
+        yield "  " + on_one_line(reason)
         if turns_of := sorted(
             {(it.session_id, it.turn) for run in its for it in run.origin.claims}
         ):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 from msgspec import Meta, Struct
 
-from acphold.errors import UnknownSessionError
+from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.origins.agent_trace import TracedRun, runs
@@ -165,6 +165,13 @@ class ServerOrigins:
                 files.append(AskedFile(os.fsencode(lines.path), lines.content, ranges))
         wanted = AskedOrigins(project, files)
         found = await self._server.post(ORIGINS, wanted, FoundOrigins)
+        known = {(its.session_id, its.turn) for its in found.turns}
+        for run in found.runs:
+            if run.origin.how != "unknown" and not (run.origin.claims and run.turn in known):
+                told = "names a turn that it tells nothing of"
+                raise ConnectionLostError(
+                    f"{self._server.origin} {told}: is it an `acphold serve`?"
+                )
         return FoundOrigins([*found.runs, *left_out], found.turns)
 
 

@@ -257,8 +257,8 @@ def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -
             index = contents(checkout.index, MOST_INDEX) if parts else b""
             for name in parts:
                 if bytes.fromhex(name.partition(".")[2]) in index:
-                    part = contents(os.path.join(checkout.git_folder, name), MOST_INDEX)
+                    # Without a file here, git would look for it beside the index.
                     with open(os.path.join(folder, name), "wb") as file:
-                        file.write(part)
+                        file.write(contents(os.path.join(checkout.git_folder, name), MOST_INDEX))
         objects = os.path.join(checkout.common, "objects")
         yield Git(group, folder, home=store.path, index=checkout.index, objects=objects)
