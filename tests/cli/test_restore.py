@@ -117,6 +117,19 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
     assert listed(acphold) == {"Greeting"}
 
 
+@pytest.mark.parametrize(("version", "said"), [(1, "before acphold had a release"), (99, "update")])
+def test_a_backup_of_another_time_is_refused_by_its_own_name(
+    backup: Path, journal: Path, acphold: CommandLine, version: int, said: str
+) -> None:
+    with closing(sqlite3.connect(backup)) as database:
+        database.execute(f"PRAGMA user_version = {version}")
+    done = acphold.run("restore", str(backup))
+    assert done.code != 0
+    assert f"the journal {backup} has version {version}" in done.err
+    assert said in done.err
+    assert listed(acphold) == {"Greeting", "Later"}
+
+
 async def test_positions_of_before_do_not_hold_in_a_restored_journal(
     journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from acphold.errors import JournalUnavailableError
 VARIABLE: Final = "ACPHOLD_JOURNAL"
 """The environment variable that names the journal."""
 
-NAMED_BY: Final = f"--journal, {VARIABLE}; in Python journal="
+NAMED_BY: Final = f"--journal, {VARIABLE}, or journal= in Python"
 """The ways to name another journal, for error messages: commands and Python authors read them."""
 
 

@@ -112,7 +112,7 @@ def read_only(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("content", [b"# Notes\n", b"x" * 5000, b"SQLite format 3\0", b"\0" * 200])
 def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    refused(path, NotAJournalError, "not an acphold journal", "--journal", "in Python journal=")
+    refused(path, NotAJournalError, "not an acphold journal", "--journal", "journal= in Python")
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from tempfile import TemporaryDirectory
 
-from acphold.errors import JournalBusyError, JournalUnavailableError
+from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.journal.sqlite import checks, leases, owner_files
 from acphold.journal.sqlite.connection import connect, is_busy, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
@@ -58,7 +58,10 @@ def restored(path: str, backup: str) -> str | None:
 
 def _make_ready(path: str, backup: str) -> None:
     """Check that it is a whole journal, migrate it, and begin a new era."""
-    file = JournalFile.open(path, create=False, busy_seconds=BUSY_SECONDS)
+    try:
+        file = JournalFile.open(path, create=False, busy_seconds=BUSY_SECONDS)
+    except JournalError as error:  # its words are about the copy, which nobody knows
+        raise type(error)(str(error).replace(path, backup)) from error
     try:
         if damage := checks.damage(file.connection):
             raise JournalUnavailableError(
