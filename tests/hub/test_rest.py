@@ -35,11 +35,13 @@ class Indexing:
     async def begun(self) -> None:
         assert await asyncio.to_thread(self._begun.wait, DEADLINE)
 
-    def _late(self, connection: Connection, session: int | None = None) -> Iterator[None]:
+    def _late(
+        self, connection: Connection, session: int | None = None, since: int = 0
+    ) -> Iterator[None]:
         self._begun.set()
         while not self.may_end.is_set():
             yield
-        yield from self._index(connection, session)
+        yield from self._index(connection, session, since)
 
 
 @pytest.mark.of_a_file

@@ -160,7 +160,7 @@ class Rest:
         elif self._failed and self._until is not None and self._timer is None:
             # Try again after a full disk, say: there may be no further turn whose end starts a
             # rest.
-            delay = min(DELAY * 2**self._failed, UNNOTICED_SECONDS)
+            delay = min(DELAY * 2 ** min(self._failed, 30), UNNOTICED_SECONDS)  # bounds the float
             self._timer = asyncio.get_running_loop().call_later(delay, self._over)
 
     async def compaction_ends(self) -> None:

@@ -30,6 +30,6 @@ def refuse_older(found: int, first: int, where: str) -> None:
     if found < first:
         raise JournalUnavailableError(
             f"the journal {where} has version {found}, from before acphold had a release; this one "
-            f"reads journals from version {first} on; open it once with a checkout of acphold as "
-            f"of 2026-11-23 07:00 UTC, which upgrades it, or name another journal ({NAMED_BY})"
+            f"reads journals from version {first} on; check out the commit 6a3bd479 of acphold and "
+            f"run `acphold list` there, which upgrades it, or name another journal ({NAMED_BY})"
         )
