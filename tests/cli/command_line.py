@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -71,6 +72,10 @@ class Output(io.TextIOWrapper):
         return self._kept.getvalue()
 
 
+def _no_terminal(fd: int) -> str:
+    raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+
+
 def run_here(
     arguments: tuple[str, ...], environment: Mapping[str, str], *, is_terminal: bool = False
 ) -> Finished:
@@ -86,6 +91,7 @@ def run_here(
         for name, value in environment.items():
             changed.setenv(name, value)
         changed.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
+        changed.setattr(os, "ttyname", _no_terminal)  # nor that of `pytest -s`
         out = stack.enter_context(redirect_stdout(Output(is_terminal=is_terminal)))
         err = stack.enter_context(redirect_stderr(Output(is_terminal=is_terminal)))
         try:
