@@ -18,7 +18,7 @@ from acphold.history.times import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
-from acphold.reading.followed_list import Stirrings
+from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service
 from acphold.web.application import Application
 from acphold.web.devices import Devices, Pairing
@@ -87,7 +87,7 @@ class Site:
     gate: Gate
     feed: ListFeed
     endpoints: Endpoints
-    stirrings: Stirrings
+    activity_signal: ActivitySignal
     token: str = ""
     notices: Notices | None = None
 
@@ -181,20 +181,24 @@ async def site(
     journal = open_journal(path)
     gate = Gate(journal.access, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
-    stirrings = Stirrings()
-    stirring = {name: replace(it, stirred=stirrings) for name, it in (services or {}).items()}
+    activity_signal = ActivitySignal()
+    signalled = {
+        name: replace(it, on_activity=activity_signal) for name, it in (services or {}).items()
+    }
     try:
         async with (
-            Endpoints(stirring, next(iter(stirring or [""])), journal) as endpoints,
+            Endpoints(signalled, next(iter(signalled or [""])), journal) as endpoints,
             HttpClients(endpoints, gate) as http,
             JournalReader(str(path)) as reader,
-            ListFeed(reader, gate, stirrings) as feed,
+            ListFeed(reader, gate, activity_signal) as feed,
             AsyncExitStack() as more,
         ):
             notices = None
             if sender is not None:
                 kept = KeptSubscriptions(str(path))
-                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", stirrings, hold=hold)
+                notices = Notices(
+                    reader, gate, sender, kept, "mailto:a@b.c", activity_signal, hold=hold
+                )
                 await more.enter_async_context(notices)
             app = Application(
                 endpoints=endpoints,
@@ -211,7 +215,7 @@ async def site(
                 rules=RuleRequests(reader),
                 notices=notices,
             )
-            found = Site(app, journal, gate, feed, endpoints, stirrings, notices=notices)
+            found = Site(app, journal, gate, feed, endpoints, activity_signal, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

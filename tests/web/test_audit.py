@@ -17,7 +17,7 @@ import acphold
 from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
-from acphold.web.audit import REFUSED, Audit, Doer
+from acphold.web.audit import REFUSED, Actor, Audit
 from acphold.web.gate import Gate, RequestOrigin
 from acphold.web.sockets import Headers
 from tests.web.conftest import ACPHOLD, Served, serving
@@ -144,11 +144,11 @@ async def test_what_cannot_be_written_yet_is_written_later_once() -> None:
     writer = Writer()
     audit = Audit(writer)  # type: ignore[arg-type]
     async with audit.kept():
-        audit.note("a", None, who=Doer("n", "t", "", "http"))
+        audit.note("a", None, who=Actor("n", "t", "", "http"))
         async with asyncio.timeout(10):
             await writer.tried.wait()
         writer.works = True
-        audit.note("b", "s", who=Doer("n", "t", "", "http"))
+        audit.note("b", "s", who=Actor("n", "t", "", "http"))
     assert [deed.deed for deed in writer.kept] == ["a", "b"]
 
 
@@ -157,10 +157,10 @@ async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_lo
     writer.works = True
     audit = Audit(writer)  # type: ignore[arg-type]
     async with audit.kept():
-        audit.note("session/prompt", "s", who=Doer("n", "t", "", "http"))
+        audit.note("session/prompt", "s", who=Actor("n", "t", "", "http"))
         for number in range(50_000):
             address = f"192.0.2.{number % 200}"
-            audit.refuse("a wrong token", None, who=Doer("", "", address, ""))
+            audit.refuse("a wrong token", None, who=Actor("", "", address, ""))
     first, *refused = writer.kept
     assert first.deed == "session/prompt"
     assert len(refused) <= 2 * (REFUSED + 1)
@@ -180,7 +180,7 @@ async def test_what_a_session_is_made_with_is_written_down_when_it_could_not_be_
 
 
 def address(gate: Gate, headers: Headers, came: str) -> str:
-    return gate.doer(headers, RequestOrigin(came, "http"), None).address
+    return gate.actor(headers, RequestOrigin(came, "http"), None).address
 
 
 async def test_where_from_is_what_a_named_proxy_says_and_nobody_else() -> None:

@@ -14,7 +14,7 @@ are read when needed, so they may change while a session is live. Nothing here w
 handed to `tell`, which must not raise, with a function that looks up the words of the question in
 the journal if they are not known at once.
 
-Each question and each turn is reported at once by `stirred`, for whoever shows what is going on.
+`on_activity` reports each question and each turn at once, for those that show what is going on.
 """
 
 from __future__ import annotations
@@ -125,10 +125,14 @@ class SessionAlerts:
     """The alerts of one session; see the module."""
 
     def __init__(
-        self, alerts: Alerts, session: HubSession, agent: HubAgent, stirred: Callable[[], object]
+        self,
+        alerts: Alerts,
+        session: HubSession,
+        agent: HubAgent,
+        on_activity: Callable[[], object],
     ) -> None:
         self._alerts = alerts
-        self._stirred = stirred
+        self._on_activity = on_activity
         self._clock = alerts.clock
         self._session = session
         self._agent = agent
@@ -145,7 +149,7 @@ class SessionAlerts:
 
     def asked(self, question: AskedQuestion, seq: int = 0) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
-        self._stirred()
+        self._on_activity()
         rules = self._alerts.rules()
         if rules.on_waiting:
             began = self._clock.time()
@@ -155,7 +159,7 @@ class SessionAlerts:
 
     def closed(self, question_id: str) -> None:
         """Note that a question is closed, whatever its outcome."""
-        self._stirred()
+        self._on_activity()
         timer = self._timers.pop(question_id, None)
         if timer is not None:
             timer.cancel()
@@ -194,7 +198,7 @@ class SessionAlerts:
 
     def turn_began(self, prompt: bytes, before: int) -> None:
         """Note that the agent has this prompt; `before` is the last entry before it."""
-        self._stirred()
+        self._on_activity()
         self._look_at_queue()
         self._turn_began = self._clock.time()
         self._prompt = prompt
@@ -203,7 +207,7 @@ class SessionAlerts:
     def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
         """Note the end of a turn, which may never have reached the agent. `how` is rarely
         called."""
-        self._stirred()
+        self._on_activity()
         self._look_at_queue()
         began, self._turn_began = self._turn_began, None
         if began is None:

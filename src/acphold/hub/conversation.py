@@ -82,7 +82,7 @@ class Conversation:
         self.children = Children(session, side, routes, journal)
 
         def stir() -> None:
-            shared.stirred()
+            shared.on_activity()
             self.waiting.look()
 
         self._shared = shared

@@ -77,7 +77,7 @@ ENDED_HOW = (
 class Hub:
     """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns.
 
-    `stirred` is called when a turn, a question or a session begins or ends here.
+    `on_activity` is called when a turn, a question or a session begins or ends here.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Hub:
         options: ServeOptions,
         *,
         alerts: Alerts = NO_ALERTS,
-        stirred: Callable[[], object] = lambda: None,
+        on_activity: Callable[[], object] = lambda: None,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
@@ -106,7 +106,7 @@ class Hub:
             options,
             FileKeeper(journal, options.snapshots),
             alerts,
-            stirred,
+            on_activity,
         )
         self._ownership = ownership = Ownership(self._live, journal, self._shared)
         self._adoption = Adoption(
@@ -530,7 +530,7 @@ class Hub:
             async with self._alone(conversation.id):
                 if self._live.get(conversation.id) is conversation:
                     del self._live[conversation.id]
-                    self._shared.stirred()
+                    self._shared.on_activity()
                     await conversation.aclose()
 
         # Begin at once: a load right behind this call has to wait for it.

@@ -91,8 +91,8 @@ class PromptCall:
 class SharedParts(Struct):
     """The parts of a hub that its sessions share.
 
-    `offered` are the client capabilities that the agent was told; `stirred` is called when a turn,
-    a question or a session begins or ends.
+    `offered` are the client capabilities that the agent was told; `on_activity` is called when a
+    turn, a question or a session begins or ends.
     """
 
     agent: HubAgent
@@ -103,7 +103,7 @@ class SharedParts(Struct):
     options: ServeOptions
     files: FileKeeper
     alerts: Alerts
-    stirred: Callable[[], object]
+    on_activity: Callable[[], object]
     offered: ClientCapabilities = ClientCapabilities()
 
 

@@ -58,22 +58,22 @@ class Followed(Sessions, Owners, Protocol):
 
 
 async def followed(
-    journal: Followed, newest: int, stirred: asyncio.Event | None = None
+    journal: Followed, newest: int, activity: asyncio.Event | None = None
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     """Yield the list with so many of the newest sessions, then each change of any, archived or not.
 
-    `stirred` is set when something changes in a session of our own process. Goes on until it is
+    `activity` is set when something changes in a session of our own process. Goes on until it is
     closed, and starts again if the journal may have gone back; raises JournalError.
     """
     while True:
         with suppress(RewrittenError):
-            async with aclosing(_followed(journal, newest, stirred or asyncio.Event())) as found:
+            async with aclosing(_followed(journal, newest, activity or asyncio.Event())) as found:
                 async for each in found:
                     yield each
 
 
 async def _followed(
-    journal: Followed, newest: int, stirred: asyncio.Event
+    journal: Followed, newest: int, activity: asyncio.Event
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     last = (await journal.changes(None)).last
     live = await live_anywhere(journal)
@@ -102,8 +102,8 @@ async def _followed(
                 begun |= _begun(changed)
                 if changed.rows or changed.gone:
                     yield changed
-            if asking is None and (written or stirred.is_set() or now >= asked + LIVE_SECONDS):
-                stirred.clear()
+            if asking is None and (written or activity.is_set() or now >= asked + LIVE_SECONDS):
+                activity.clear()
                 asked, begun, asked_about = now, {}, begun
                 asking = asyncio.create_task(live_anywhere(journal), name="ask who is live")
             if asking is not None:
@@ -126,7 +126,7 @@ async def _followed(
             if not is_more:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(looked + LOOK_SECONDS):
-                        await stirred.wait()
+                        await activity.wait()
                 await asyncio.sleep(now + APART_SECONDS - loop.time())
     finally:
         await end(asking)
@@ -201,12 +201,12 @@ def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:
     return None if found is None else (found[0], found[1].pid)
 
 
-class Stirrings:
+class ActivitySignal:
     """A signal that something changed in this process: a turn, a question, a session that left.
 
-    It wakes whoever shows the activity, in any thread, and says no more: the state is requested
-    from this process as from any other (`reading.neighbours`). If the listener is awake already, a
-    change costs one look at a flag. Called when something changes.
+    Call it when something changes. It wakes the listeners, in any thread, and says no more: they
+    request the state from this process as from any other (`reading.neighbours`). If a listener is
+    awake already, a change costs one look at a flag.
     """
 
     def __init__(self) -> None:

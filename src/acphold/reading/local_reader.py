@@ -231,12 +231,12 @@ class LocalReader:
         ]
 
     async def changes(
-        self, newest: int, stirred: asyncio.Event | None = None
+        self, newest: int, activity: asyncio.Event | None = None
     ) -> AsyncGenerator[News, None]:
-        """See SessionReader; `stirred` is as in `followed`. Has changes of all sessions."""
+        """See SessionReader; `activity` is as in `followed`. Has changes of all sessions."""
         from acphold.reading.followed_list import Snapshot, followed  # late: few follow it
 
-        async with aclosing(followed(self.journal, newest, stirred)) as found:
+        async with aclosing(followed(self.journal, newest, activity)) as found:
             async for each in found:
                 gone = () if isinstance(each, Snapshot) else each.gone
                 rows = await self._with_questions(each)

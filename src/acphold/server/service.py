@@ -63,7 +63,7 @@ class Service(Struct, frozen=True, kw_only=True):
 
     With a `door`, each connection is let in by that before anything is answered on it. Without
     `share`, no other process of this user can join its sessions. `address` is the URL at which
-    those of other nodes can, None for nowhere. `stirred` is called as the hub has it. With `stays`,
+    those of other nodes can, None for nowhere. `on_activity` is as in `hub.Hub`. With `stays`,
     clients have to say so before a session of another agent is continued here.
     """
 
@@ -73,7 +73,7 @@ class Service(Struct, frozen=True, kw_only=True):
     share: bool = True
     address: str | None = None
     alerts: Alerts = NO_ALERTS
-    stirred: Callable[[], object] = lambda: None
+    on_activity: Callable[[], object] = lambda: None
     stays: bool = False
 
     @property
@@ -88,7 +88,7 @@ class Service(Struct, frozen=True, kw_only=True):
             lambda listener: self.make_agent(listener, journal),
             self.options,
             alerts=self.alerts,
-            stirred=self.stirred,
+            on_activity=self.on_activity,
         )
 
 

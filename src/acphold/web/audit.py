@@ -56,7 +56,7 @@ def _kept(said: str) -> str:
     return storable(said[:LONGEST]).replace("\0", "\ufffd")
 
 
-class Doer(Struct, frozen=True):
+class Actor(Struct, frozen=True):
     """Somebody who does something, or is refused; fields as in `journal.access.Deed`."""
 
     name: str = ""
@@ -69,10 +69,10 @@ class Attempt(NamedTuple):
     """A refused attempt."""
 
     wanted: str
-    who: Doer
+    who: Actor
 
 
-OTHERS: Final = Attempt("others", Doer())
+OTHERS: Final = Attempt("others", Actor())
 
 
 class Audit:
@@ -85,7 +85,7 @@ class Audit:
         self._refused: dict[Attempt, int] = {}
         self._summing: asyncio.TimerHandle | None = None
 
-    def note(self, deed: str, session_id: str | None, *, who: Doer) -> None:
+    def note(self, deed: str, session_id: str | None, *, who: Actor) -> None:
         """Log what somebody does, with the current time."""
         self._waiting.append(
             Deed(
@@ -100,7 +100,7 @@ class Audit:
         )
         self._changed.set()
 
-    def refuse(self, wanted: str, session_id: str | None, *, who: Doer) -> None:
+    def refuse(self, wanted: str, session_id: str | None, *, who: Actor) -> None:
         """Log that somebody was refused this, or refused because of it, with the current time."""
         attempt = Attempt(wanted[:LONGEST], who)
         if attempt not in self._refused and len(self._refused) >= REFUSED:

@@ -172,8 +172,8 @@ class Devices:
         self._pairing.paired(name)
 
     def _note(self, deed: str, exchange: HttpExchange, name: str, id_: str) -> None:
-        doer = self._gate.doer(exchange.headers, exchange.came, None)
-        self._gate.audit.note(deed, None, who=replace(doer, name=name, token=id_))
+        actor = self._gate.actor(exchange.headers, exchange.came, None)
+        self._gate.audit.note(deed, None, who=replace(actor, name=name, token=id_))
 
     # -- browsers -------------------------------------------------------------------------
 

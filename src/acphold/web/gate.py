@@ -56,7 +56,7 @@ from acphold.journal.access import (
 from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
 from acphold.transports.urls import REALM
-from acphold.web.audit import Audit, Doer
+from acphold.web.audit import Actor, Audit
 from acphold.web.connections import Connections, ServedConnection, TooManyError
 from acphold.web.sockets import GOING_AWAY, POLICY, Headers
 
@@ -299,7 +299,7 @@ class Gate:
             attempt = "too many connections"
             raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
         await self._note_use(token)
-        doer = self.doer(headers, came, token)
+        actor = self.actor(headers, came, token)
         who = Principal(
             name=token.name,
             scopes=frozenset(token.scopes) - {BROWSER},
@@ -307,8 +307,8 @@ class Gate:
             tenant=token.tenant,
             sees_all=token.tenant is None and token.session_id is None,
             is_here=False,
-            note=partial(self.audit.note, who=doer),
-            refused=partial(self.audit.refuse, who=doer),
+            note=partial(self.audit.note, who=actor),
+            refused=partial(self.audit.refuse, who=actor),
         )
         return Admitted(who, token.id, shown.cookie_of(token) or "")
 
@@ -351,10 +351,10 @@ class Gate:
     def note_refusal(self, refused: RefusedError, headers: Headers, came: RequestOrigin) -> None:
         """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
-            doer = self.doer(headers, came, refused.token)
-            self.audit.refuse(refused.attempt, None, who=doer)
+            actor = self.actor(headers, came, refused.token)
+            self.audit.refuse(refused.attempt, None, who=actor)
 
-    def doer(self, headers: Headers, came: RequestOrigin, token: AccessToken | None) -> Doer:
+    def actor(self, headers: Headers, came: RequestOrigin, token: AccessToken | None) -> Actor:
         """Return the sender of a request for the audit log."""
         address = came.address
         if address in self._proxies:  # it reports the client's address
@@ -362,8 +362,8 @@ class Gate:
                 forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
                 address = str(ipaddress.ip_address(forwarded))
         if token is None:
-            return Doer(address=address, transport=came.transport)
-        return Doer(token.name, token.id, address, came.transport)
+            return Actor(address=address, transport=came.transport)
+        return Actor(token.name, token.id, address, came.transport)
 
     async def grant(
         self,

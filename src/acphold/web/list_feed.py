@@ -31,7 +31,7 @@ from msgspec.json import encode
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
-from acphold.reading.followed_list import Stirrings
+from acphold.reading.followed_list import ActivitySignal
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.requests import NoQuery
 from acphold.reading.session_reader import ListedSession, News
@@ -101,10 +101,10 @@ class ListFeed:
     Changes of one `run` are numbered from 1; each snapshot of the journal begins a new run.
     """
 
-    def __init__(self, reader: JournalReader, gate: Gate, stirrings: Stirrings) -> None:
+    def __init__(self, reader: JournalReader, gate: Gate, activity_signal: ActivitySignal) -> None:
         self._reader = reader
         self._gate = gate
-        self._stirrings = stirrings
+        self._activity_signal = activity_signal
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
         self._run = ""  # "" until the first snapshot
@@ -268,8 +268,8 @@ class ListFeed:
         """Read in the reader's thread: changes become text there, once for all clients."""
         journal = served_journal(self._reader.location)
         try:
-            with self._stirrings.heard() as stirred:
-                async with aclosing(LocalReader(journal).changes(NEWEST, stirred)) as found:
+            with self._activity_signal.heard() as activity:
+                async with aclosing(LocalReader(journal).changes(NEWEST, activity)) as found:
                     async for news in found:
                         rows = {it.row.session_id: _row(it) for it in news.sessions}
                         away = [

@@ -39,7 +39,7 @@ from acphold.errors import JournalError
 from acphold.history.queue_words import held_prompts
 from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
-from acphold.reading.followed_list import Stirrings
+from acphold.reading.followed_list import ActivitySignal
 from acphold.reading.inbox import Whose, open_questions
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Live
@@ -143,7 +143,7 @@ class Notices:
         sender: Sender,
         kept: KeptSubscriptions,
         subject: str,
-        stirrings: Stirrings,
+        activity_signal: ActivitySignal,
         *,
         hold: float = HOLD_SECONDS,
     ) -> None:
@@ -152,7 +152,7 @@ class Notices:
         self._sender = sender
         self._kept = kept
         self._subject = subject
-        self._stirrings = stirrings
+        self._activity_signal = activity_signal
         self._hold = hold
         # Find questions pending from before the start first: do not withdraw and send them again.
         again = self._now() + hold + LOOK_SECONDS
@@ -242,12 +242,12 @@ class Notices:
 
     async def _watch(self) -> None:
         """Check pending questions while there is a browser to notify."""
-        with self._stirrings.heard() as stirred:
+        with self._activity_signal.heard() as activity:
             while True:
                 if not self._kept.browsers:
                     self._subscribed.clear()
                     await self._subscribed.wait()
-                stirred.clear()
+                activity.clear()
                 began = self._now()
                 try:
                     await self._look()
@@ -258,7 +258,7 @@ class Notices:
                 due = [at + self._hold for at in self._seen.values() if at + self._hold > began]
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(min([*due, began + LOOK_SECONDS])):
-                        await stirred.wait()
+                        await activity.wait()
                 soonest = min(STIRRED_SECONDS, LOOK_SECONDS)
                 await asyncio.sleep(began + soonest - self._now())
 

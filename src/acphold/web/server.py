@@ -29,7 +29,7 @@ from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, AccessToken, token_id
 from acphold.journal.stores import named
-from acphold.reading.followed_list import Stirrings
+from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service, served_journal
 from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
@@ -222,9 +222,10 @@ async def serve(
             pairing = Pairing(asyncio.get_running_loop().time, paired)
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(named(services[default].journal))
-            stirrings = Stirrings()
+            activity_signal = ActivitySignal()
             services = {
-                name: replace(service, stirred=stirrings) for name, service in services.items()
+                name: replace(service, on_activity=activity_signal)
+                for name, service in services.items()
             }
             async with (
                 gate.audit.kept(),
@@ -235,9 +236,9 @@ async def serve(
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
                 JournalReader(services[default].journal) as reader,
-                ListFeed(reader, gate, stirrings) as feed,
+                ListFeed(reader, gate, activity_signal) as feed,
                 Notices(
-                    reader, gate, PushSender(), kept, _answers_for(origins[0]), stirrings
+                    reader, gate, PushSender(), kept, _answers_for(origins[0]), activity_signal
                 ) as notices,
             ):
                 page = PageFiles()
