@@ -86,7 +86,7 @@ def test_doctor_says_where_it_is_and_reads_every_history(acphold: OnDatabase) ->
     ("command", "instead"),
     [
         (("backup", "copy.db"), "back it up as your other databases; `acphold copy-journal`"),
-        (("compact",), "a database gives room back by itself"),
+        (("compact",), "a database gives space back by itself"),
         (("doctor", "--repair"), "a damaged database is restored from its backup"),
     ],
 )

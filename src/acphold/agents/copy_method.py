@@ -1,4 +1,4 @@
-"""`_acphold/fork`: a client has a session copied, perhaps with the files of a moment.
+"""`_acphold/fork`: a client copies a session, and on request the files of that moment.
 
 An extension of acphold's own. The copy is not opened.
 """
@@ -14,9 +14,11 @@ FORK_METHOD: Final = "_acphold/fork"
 
 
 class CopyRequest(Struct, frozen=True, rename="camel"):
-    """The params: the turns up to the one with entry `at`, or `before` it, by default all; with the
-    `files` of that moment in a folder, which is named, or beside the project for true, and with
-    ignored files that the project names if `include`."""
+    """The params: copy the turns up to the one with entry `at`, or those `before` it, or all.
+
+    `files` also copies the files of that moment, into the folder that it names, or for true into
+    one beside the project. `include` adds the ignored files that the project names.
+    """
 
     session_id: str
     at: int | None = None

@@ -47,13 +47,11 @@ def parser() -> Parser:
     made.add_value(
         "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero
     )
-    made.add_flag(
-        "--later", "put it behind what the session has to do, and do not wait: see `acphold queue`"
-    )
+    made.add_flag("--later", "add it to the session's queue and do not wait: see `acphold queue`")
     made.add_value(
         "--at",
         "TIME",
-        "the same, but it begins no earlier than TIME, as 02:00",
+        "the same, but it begins no earlier than TIME, such as 02:00",
         type=a_later_moment,
     )
     made.add_flag("--json", "print JSON, one object per update and one for the end")

@@ -31,7 +31,7 @@ async def backup(*, path: str, force: bool, journal: str | None) -> int:
     elif path.endswith("/"):
         raise UsageError(f"there is no folder {path}")
     async with opened(journal) as found:
-        instead = "back it up as your other databases; `acphold copy-journal` has it in a file, too"
+        instead = "back it up as your other databases; `acphold copy-journal` can copy it to a file"
         file = file_of(found, "backup", instead)
         _look_at(target, path, file.path, force=force)
         copied = await file.copy_to(target)

@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
     def add_value(self, name: str, metavar: str, help: str, **how: Any) -> None:
         """Add an argument, or an option with a value, `--output -o` for one with two names.
 
-        `how` is what argparse takes besides.
+        `how` are further arguments of argparse's `add_argument`.
         """
         self.add_argument(*name.split(), metavar=metavar, help=help, **how)
 

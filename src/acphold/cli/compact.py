@@ -27,7 +27,7 @@ async def compact(*, journal: str | None) -> int:
     otherwise done bit by bit: it packs old turns, and overwrites what an interrupted deletion left.
     """
     async with opened(journal) as found:
-        file = file_of(found, "compact", "a database gives room back by itself (VACUUM)")
+        file = file_of(found, "compact", "a database gives space back by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
         while await found.index.tidy(STEP_SECONDS):
             pass

@@ -71,8 +71,8 @@ def diff(
     says which file is missing and why, and the exit code is 1. Changes made by commands are not in
     the patch.
 
-    With --server the patch is made there, of 16 MB at most; only a token for all sessions sees the
-    files themselves, any other the edits that the agent showed.
+    With --server the server makes the patch, of 16 MB at most. A token for all sessions gets every
+    change that the kept files have; any other gets only the edits that the agent showed.
 
     `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
     entry; without ID you choose from a list.

@@ -30,8 +30,8 @@ REFUSALS = 3
 
 
 def _is_off() -> bool:
-    """True if the settings file has `snapshots` false for all agents; for a broken file, which
-    `doctor` reports, False: nothing is removed because of it."""
+    """True if the settings file has `snapshots` false for all agents. False for a broken file,
+    which `doctor` reports: nothing is removed because of it."""
     try:
         return not any(snapshot_settings().values())
     except SettingsError:
@@ -49,7 +49,7 @@ async def removed_from_disk(journal: Journal) -> None:
 
 
 async def files_of(journal: Journal, row: SessionRow) -> list[str]:
-    """Return a line on the files of a session; none if its agent is to keep none, and has not."""
+    """Return a line about the kept files of a session; none if it has none and is not to."""
     one = (await journal.snapshots.newest([row.session_id])).get(row.session_id)
     if one is not None:
         return [on_one_line(said_of(one))]
@@ -136,8 +136,8 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
         findings.append(Diagnosis(text, is_past=is_off))
     for other in relatives(stores):
         text = (
-            f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in; "
-            "remove the folder if that is gone"
+            f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in "
+            "before; remove the folder if that is gone"
         )
         findings.append(Diagnosis(text, is_past=True))
     elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}

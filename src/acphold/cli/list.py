@@ -124,7 +124,7 @@ def parser() -> Parser:
 def tells_how_to_begin(
     command: Callable[..., Coroutine[Any, Any, int]],
 ) -> Callable[..., Coroutine[Any, Any, int]]:
-    """Make a command that, without a journal, says how sessions begin."""
+    """Decorate a command: without a journal, it says how to begin a session."""
 
     @wraps(command)
     async def run(**arguments: object) -> int:

@@ -1,5 +1,5 @@
-"""The end of a session's move on this machine, and the way to the other: ssh and `acphold move-end`
-there, or a server."""
+"""This machine's end of a session's move, and the connection to the other: `acphold move-end` over
+ssh, or a server."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
 
 
 async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
-    """Return the result of `work` with a server, which gives the session with this id or prefix.
+    """Return the result of `work` over a connection on which a server gives away a session.
+
+    `text` is the session's id, or a prefix of it.
 
     Raises ConnectionLostError, RemoteRefusalError, UnknownSessionError and AmbiguousIdError.
     """
@@ -173,7 +175,7 @@ async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
     token = await paired(server)
     async with reading(server, None) as reader:
         session_id = (await named(reader, text)).session_id
-    # Nothing but a WebSocket will do.
+    # Moves only work over a WebSocket.
     url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
     transport = await Dial(url, token, seconds=SECONDS, limit=LINE_BYTES, ca=server.ca)()
     try:
@@ -204,7 +206,7 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
             missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
         lines.append(f"not in it: {missing}")
     elif done.is_same:
-        lines.append("its files are there still, as they were")
+        lines.append("its files are still there, unchanged")
     elif moved.no_files:
         lines.append(f"without its files: {moved.no_files}")
     return [visible(f"  {on_one_line(line)}") for line in lines]

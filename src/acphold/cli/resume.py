@@ -39,7 +39,7 @@ def parser() -> Parser:
     """The arguments of `resume`."""
     made = Parser(resume, "resume", "[OPTIONS] [ID | WORDS...]")
     made.add_value("words", "WORDS", "a session's id, or words that filter the list", nargs="*")
-    made.add_flag("--watch", "only look on at a running session: send, answer and cancel nothing")
+    made.add_flag("--watch", "only watch a running session: send, answer and cancel nothing")
     made.add_value(
         "--from",
         "HOST|URL",

@@ -140,8 +140,8 @@ class Seat:
         return on_one_line(told) or f"written: {on_one_line(file)}"
 
     async def _fork(self, session_id: str, words: str) -> str:
-        """Copy a session as `acphold fork` does, with `before` without its last turn, with `files`
-        also those; return its output."""
+        """Copy a session as `acphold fork` does, and return its output; the word `before` leaves
+        out the last turn, `files` also copies the files."""
         files, _, folder = words.partition(" ")
         options = []
         if files == "before":
@@ -150,7 +150,7 @@ class Seat:
         if files not in ("", "files"):
             return (
                 "/fork copies this session, /fork before without its last turn; "
-                "files [FOLDER] behind it also lays out the files of then"
+                "add files [FOLDER] to copy its files, too"
             )
         if files:
             options.append("--files")

@@ -337,7 +337,7 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
 
 
 def snapshot_settings() -> dict[str, object]:
-    """Return the values of `snapshots` in the file: by agent, and as "" that for all others.
+    """Return the values of `snapshots` in the file, by agent; "" stands for all other agents.
 
     Agents without one have that of all, by default True. Raises SettingsError.
     """

@@ -85,8 +85,8 @@ def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | 
     everything else, such as a line that changed between two turns, was there before the first
     snapshot, or was reformatted since.
 
-    With --server these are the snapshots of the same project at a server: it gets the files that
-    you ask about, 12 MB at most, keeps nothing of them, and wants a token for all sessions.
+    With --server the snapshots are a server's, of the same project. The files that you ask about
+    are sent to it, 12 MB at most; it does not keep them. You need a token for all sessions.
 
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
     With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class RunningAgent:
-    """A running agent; `transport` is its stdin and stdout, `stderr` what it wrote there.
+    """A running agent; `transport` is its stdin and stdout, `stderr` its output there.
 
-    By itself it is one of which only the connection is known, and ends.
+    This base class knows only the agent's connection, and closes it at the end.
     """
 
     def __init__(self, transport: Transport) -> None:

@@ -401,7 +401,7 @@ class Hub:
     async def _restoring(
         self, conversation: Conversation, attachment: Attachment
     ) -> AsyncIterator[asyncio.Task[None]]:
-        """Have the agent open the session during the block; if that fails, the client gets its
+        """Have the agent open the session during the block; if that fails, give the client its
         former attachment back."""
         restoring = self._readiness.begin(conversation)
         try:

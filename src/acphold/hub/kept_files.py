@@ -67,12 +67,12 @@ async def stores_of(journal: Journal) -> Stores:
 
 
 def _made(stores: Stores) -> None:
-    """Have the stores of a journal that is a copy begin with those of its family; blocks."""
+    """Link the stores of other journals of the family into those of a copied one; blocks."""
     if not os.path.isdir(stores.folder):
         try:
             stores.begin_with(relatives(stores), time.monotonic() + COPY_SECONDS)
         except (OSError, TimeoutError) as error:
-            log.warning("%s: without the files that its original keeps: %s", stores.folder, error)
+            log.warning("%s: the original's kept files cannot be linked: %s", stores.folder, error)
 
 
 def relatives(stores: Stores) -> list[Stores]:
@@ -190,14 +190,14 @@ def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int |
 async def snapshot_at(
     journal: Journal, row: SessionRow, at: int | None, *, before: bool = False
 ) -> TurnSnapshot:
-    """The snapshot of the session's folder at the end of the turn with entry `at`, or `before` it;
-    by default of the last one. Raises WorkspaceError if there is none, and says why."""
+    """Return the snapshot of the session's folder at the end of the turn with entry `at`, or at its
+    beginning if `before`; by default of the last turn. Raises WorkspaceError if there is none."""
     edge, moment = ("begin", "beginning") if before else ("end", "end")
     rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == edge]
     if not rows:
         raise WorkspaceError(
             "no files were kept with this session: that needs a git repository, and `snapshots` "
-            "that is not switched off in the settings"
+            "must not be turned off in the settings"
         )
     spans = await turn_spans(history(journal, row.session_id))
     if at is not None:
@@ -214,7 +214,7 @@ async def snapshot_at(
     reason = (
         rows[0].reason
         if rows
-        else "it ran with `snapshots` off, ended just now, or its files were dropped"
+        else "`snapshots` was off, the turn ended just now, or its files were dropped"
     )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 

@@ -76,9 +76,9 @@ class Ask(Struct, frozen=True, tag="ask"):
 
 
 class SessionOffer(Struct, frozen=True, tag="offer"):
-    """The giver's session, whose last entry is `last`; with `move`, the one after it is the mark of
-    that move. `below` is its folder in its repository, whose `marks` are told. `no_files` says why
-    there are none; `is_withheld` if they are there, but not for this taker."""
+    """The giver's session, whose last entry is `last`; with `move`, the next one is the mark of
+    that move. `below` is the session's folder within its repository, which `marks` identify.
+    `no_files` is the reason for having no files; `is_withheld` if this taker may not have them."""
 
     session: SentSession
     last: int
@@ -144,9 +144,9 @@ class Marked(Struct, frozen=True, tag="marked"):
 
 
 class Done(Struct, frozen=True, tag="done"):
-    """The taker has it. Its folder there; `files` is that of the files, "" for none, which are a
-    plain folder if there is a reason for it; `project` is the clone that they belong to. With
-    `is_same` they were in the folder still, from which the session had gone."""
+    """The taker has the session, in the folder `cwd`. `files` is the folder of its files, "" for
+    none: a work tree of the clone `project`, or a plain folder for the reason `why_plain`. With
+    `is_same` the folder that the session had left still had these files."""
 
     cwd: str
     files: str = ""

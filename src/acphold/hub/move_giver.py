@@ -95,13 +95,13 @@ async def give(
         asked = await line.receive(Ask)
         if asked.version != VERSION:
             raise MoveRefusedError(
-                "the two machines have releases of acphold that do not fit; update both"
+                "the two machines have incompatible releases of acphold; update both"
             )
         if asked.journal is not None and asked.journal == await identity(journal):
             raise MoveRefusedError("both machines use the same journal: resume the session there")
         to = to or asked.name
         if not is_name(to):
-            raise MoveRefusedError("the other machine does not say what it is called")
+            raise MoveRefusedError("the other machine does not say its name")
         lease = await leased(journal, session_id)
         try:
             return await _give(

@@ -94,8 +94,8 @@ def place_of(
 def still_there(
     offer: SessionOffer, cwd: str, stores: Stores, deadline: float
 ) -> TurnSnapshot | None:
-    """Return the snapshot of a folder here, from which the session went away, if it still has the
-    very files that come back; otherwise None. Blocks."""
+    """Return a snapshot of the folder that the session had left, if it still has exactly the files
+    that come back; otherwise None. Blocks."""
     files, checkout = offer.files, checkout_of(cwd)
     if files is None or checkout is None or _below(checkout.top, offer.below) != realpath(cwd):
         return None
@@ -106,7 +106,7 @@ def still_there(
 
 
 def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
-    """Return what the journal notes of files that have come: in this store, laid out in `top`."""
+    """Return the journal's row for files that came: in this store, laid out in `top`."""
     return TurnSnapshot(
         turn=files.turn,
         edge="end",

@@ -239,8 +239,8 @@ class _Taking:
         return Done(row.cwd, laid) if is_same else None
 
     async def _still_there(self, cwd: str) -> Done | None:
-        """The place from which the session went, if these files are there still and the person
-        names no other one."""
+        """Return the folder that the session had left, if it still has these files and the person
+        names no other folder."""
         if self._place.cwd is not None or self._place.files is not None:
             return None
         stores = await stores_of(self._journal)

@@ -30,7 +30,7 @@ Reply = Callable[[Answer], None]
 
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
-"""Answers to a prompt that the agent itself did not answer so."""
+"""Answers that acphold itself gives to a prompt."""
 
 
 class TurnStage(Enum):

@@ -9,11 +9,11 @@ The next prompt brings the agent what it is owed:
 
     how it was restored                    owed
     -------------------------------------  -----------------------------
-    by its own means, nothing lacks        nothing
+    by its own means, nothing is missing   nothing
     by its own means, after a crash        the last turn, which no agent seen so far has kept
     by a new session                       the conversation
 
-A session of another agent goes over to the agent that has it open now, once that is sent a prompt:
+A session of another agent moves to the agent that has it open now, once that one is sent a prompt:
 see `Transfer`.
 
 Three flags are carried from one step to a later one; each is set before the step that it decides:
@@ -391,7 +391,7 @@ class Restoration:
             return answer
 
     async def _take(self, agent_session: str) -> None:
-        """Hear the agent about a session that it has made: only attributes count of its words."""
+        """Take in the agent's updates about a session that it has made: only its attributes."""
         self._side.voice = Voice.STALE
         for early in self._side.bind(agent_session):
             if kept := self._side.counting(early):

@@ -1,9 +1,9 @@
 """Snapshots of a session's files at both ends of its turns.
 
-    begin   the prompt is committed; then it waits for the snapshot, for 300 ms at most. One that
-            takes longer goes on beside the agent, and is marked as late
-    end     after the answer has gone out, beside everything else; late if the next turn is with
-            the agent before it is taken
+    begin   the prompt is committed and then waits at most 300 ms for the snapshot. A snapshot that
+            takes longer goes on while the agent works, and is marked as late
+    end     taken in the background after the answer was sent; late if the agent has the next
+            prompt before it is done
 
 Only for folders in git repositories, unless all folders are wanted. The row is written once the
 files are in the store. The first time in a project, a notice says so; another one says when a
@@ -43,13 +43,13 @@ KEPT = "Files are kept with the conversation"
 KEPT_HOW = (
     "From now on, the files in {} are kept at the beginning and the end of each turn, in {}. "
     "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
-    "settings ends this."
+    "settings turns this off."
 )
 
 NOT_KEPT = "Files are not kept with the conversation"
 NOT_KEPT_HOW = (
-    "{}: {}. acphold tries again once it is restarted; `snapshots = false` in the settings ends "
-    "this, for all agents or for one."
+    "{}: {}. acphold tries again once it is restarted; `snapshots = false` in the settings turns "
+    "snapshots off, for all agents or for one."
 )
 
 HOLD_SECONDS = 0.3

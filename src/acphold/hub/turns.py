@@ -151,8 +151,8 @@ class Turns:
         return turn is not None and turn.is_at_agent and turn.stage is not TurnStage.RUNNING
 
     def begin(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
-        """Run one turn to its end, behind those in the queue; its `reply` answers the client. A
-        cancelled one never reaches the agent."""
+        """Queue a turn and run it to its end; its `reply` answers the client. A cancelled turn
+        never reaches the agent."""
         if is_cancelled:
             turn.stage = TurnStage.CANCELLED
         if self._ends_with_process:

@@ -1,7 +1,7 @@
-"""The base of every reader's telling: calls and their results, plans, tokens, documents.
+"""The base of every reader: calls and their results, plans, tokens, documents.
 
-A telling takes the records of one conversation and tells them to a scribe. With a SubagentScribe it
-tells a subagent's conversation, inside the call that started it.
+A telling converts the records of one conversation and passes them to a scribe. With a
+SubagentScribe it tells a subagent's conversation, inside the call that started it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acphold.imports.values import Missed, Object, number, text
 
 
 class AgentTelling:
-    """Tells one conversation of an agent; each reader has its own, see the module."""
+    """Passes one conversation to a scribe; each reader derives its own class from this."""
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 kept = Through[Draft]("_written")
-"""Makes a method of work on records, all or nothing."""
+"""Turns a function on records into a method; all of its changes are written, or none."""
 
 
 class BaseJournal(StoredJournal):

@@ -23,7 +23,7 @@ async def identity(journal: Journal) -> str | None:
         try:
             return _digest(await journal.cursor_secret(), (await journal.place()).encode())
         except JournalError as exc:
-            log.info("which journal this is cannot be told: %s", exc)
+            log.info("the identity of the journal is unknown: %s", exc)
             return None
     try:
         found = os.stat(journal.file.path)
@@ -34,7 +34,7 @@ async def identity(journal: Journal) -> str | None:
 
 
 async def family(journal: Journal) -> str:
-    """What a journal has in common with its copies, in a few letters: derived from its random
+    """Return an id that a journal shares with its copies, in a few letters: derived from its random
     secret, without revealing it. Raises JournalError."""
     return _digest(await journal.cursor_secret())
 

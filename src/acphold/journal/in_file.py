@@ -77,7 +77,7 @@ class InFile(Protocol):
         clear the search index."""
 
     async def give_back(self) -> int:
-        """Return unused room to the disk, while others read and write; the number of bytes."""
+        """Return unused space to the disk, even while others read and write; the bytes returned."""
 
     async def copy_to(self, path: str) -> int:
         """Copy the file as it is at one moment, even while others write; the size in bytes."""

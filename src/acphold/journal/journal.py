@@ -541,8 +541,8 @@ class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
         """The file of the journal; None for a store without one."""
 
     async def place(self) -> str:
-        """Return a word for the database of the journal that a copy of it does not share; "" if
-        there is none, by default."""
+        """Return an id of the database that the journal is in, which a copy elsewhere does not
+        share; "" by default, for a store without one."""
         return ""
 
     async def aclose(self) -> None:

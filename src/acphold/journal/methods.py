@@ -1,4 +1,4 @@
-"""Methods of a journal that are the same in every store, or made of functions on what it keeps."""
+"""Methods of a journal that are the same in every store, and a maker of methods from functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 class Through(Generic[Kept]):
-    """Makes methods of functions on tables, or on records: the method named `runner` runs them."""
+    """Turns functions on tables, or on records, into methods; the method `runner` runs them."""
 
     def __init__(self, runner: str) -> None:
         self._runner = runner

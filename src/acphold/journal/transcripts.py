@@ -4,8 +4,7 @@
                           └─given up─▶ no row; or read, where some of it is there
 
 The row has the place of the transcript in a form that only the import knows; only the import gives
-a session up. The function that reads them comes from whoever opened the journal; the same for every
-store.
+a session up. Whoever opened the journal provides the function that reads them, for every store.
 """
 
 from __future__ import annotations

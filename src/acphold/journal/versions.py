@@ -1,4 +1,4 @@
-"""Journals of other releases than this one: the words for it, whatever the store."""
+"""Errors for journals of other releases than this one, the same for every store."""
 
 from __future__ import annotations
 

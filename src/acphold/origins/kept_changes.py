@@ -52,8 +52,8 @@ _SAID = {
 
 
 class StepFacts(Struct, frozen=True, rename="camel"):
-    """What a person is told of a step; see `origins.steps.Step`. `others` are other sessions that
-    were at work in the same folder during it."""
+    """The facts of a step that people are shown; see `origins.steps.Step`. `others` are other
+    sessions that were at work in the same folder during it."""
 
     words: str
     turns: tuple[int, ...]
@@ -72,9 +72,9 @@ class StepFile(Struct, frozen=True):
 
 
 class KeptFile(Struct, frozen=True):
-    """A file that is different now. `words` say in a line in which steps it changed: "shown by the
-    agent in turns 1, 3 · changed between turns …"; `turns` are those in which it did, or may
-    have."""
+    """A file that is different now. `words` is a line about the steps in which it changed: "shown
+    by the agent in turns 1, 3 · changed between turns …"; `turns` are those in which it changed,
+    or may have."""
 
     path: str
     patch: bytes

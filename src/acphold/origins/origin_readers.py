@@ -1,7 +1,7 @@
 """Changes and origins, read here or from a server: one interface for `diff` and `why`.
 
-A server finds the project of lines by its first commits and its remotes, and their origins by the
-content of the files, which is sent there. What a server answers is what would be known there.
+A server finds the project by its first commits and its remotes, and the origins of lines by the
+content of the files, which is sent there. It gives the answers that it would give on its machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORIGINS: Final = "/origins"
 
 MOST_FILES: Final = 500
 MOST_BYTES: Final = 12 << 20
-"""Files that a server is asked about at once, and the bytes of their contents."""
+"""Limits of one request to a server: files, and bytes of their contents."""
 
 NOT_ASKED: Final = f"the server was not asked: the files have more than {MOST_BYTES >> 20} MB"
 GONE: Final = "its session was deleted"
@@ -44,7 +44,7 @@ GONE: Final = "its session was deleted"
 
 class WantedChanges(Struct, frozen=True):
     """The turn whose changes are wanted: by its number, from 1, or from -1 for the last; or by one
-    of its entries. `by_turn` wants a patch of each step, `root` one of the folders."""
+    of its entries. `by_turn` asks for a patch of each step, `root` for one of the folders."""
 
     turn: int | None = None
     seq: int | None = None
@@ -53,8 +53,8 @@ class WantedChanges(Struct, frozen=True):
 
 
 class FoundChanges(Struct, frozen=True):
-    """The changes of a session with so many `turns`: by the `kept` files, or as `reported` by the
-    agent. `problem` is why kept files could not be read."""
+    """The changes of a session with this number of `turns`: from the `kept` files, or as `reported`
+    by the agent. `problem` is the reason why kept files could not be read."""
 
     turns: int
     kept: KeptChanges | None = None
@@ -71,22 +71,22 @@ class AskedFile(Struct, frozen=True):
 
 
 class AskedOrigins(Struct, frozen=True):
-    """Lines of files whose origins a server is asked for, and the marks of their project."""
+    """A request to a server for the origins of lines; `project` identifies their project."""
 
     project: ProjectMarks
     files: Annotated[list[AskedFile], Meta(max_length=MOST_FILES)]
 
 
 class FoundOrigins(Struct, frozen=True):
-    """The origins of lines, and the turns that are known."""
+    """The origins of lines, and the turns that they came from."""
 
     runs: list[TracedRun]
     turns: list[TurnFacts]
 
 
 class OriginReader(Protocol):
-    """Reads changes and origins; raises what a SessionReader does, and GitError, TimeoutError,
-    BufferError and OSError here."""
+    """Reads changes and origins. Raises the errors of a SessionReader; for a journal also GitError,
+    TimeoutError, BufferError and OSError."""
 
     async def changes(self, row: SessionRow, wanted: WantedChanges) -> FoundChanges:
         """Return the changes of a session; none if it has no such turn. Raises WorkspaceError if

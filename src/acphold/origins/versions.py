@@ -168,8 +168,8 @@ class Versions:
         }
 
     def _made(self, found: Mapping[int, str], texts: Sequence[bytes]) -> dict[int, str | None]:
-        """Leave out lines that only moved: the version before it has them as often, or they stood
-        in a file that was gone when this one appeared."""
+        """Leave out lines that only moved: the version before has them as often, or they were in a
+        file that was removed when this one appeared."""
         counts: dict[str, Counter[bytes]] = {}
         made: dict[int, str | None] = {}
         for line, version in found.items():

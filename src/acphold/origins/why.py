@@ -1,8 +1,8 @@
 """The prompts that lines of a file came from, as far as snapshots and the journal show it.
 
-A line is looked for in the versions of its file that any session's snapshots have, by content: see
-`origins.versions`. A file that appears where git sees another one renamed goes on from that one. Of
-the version in which the line first stood this is known:
+A line is searched by content in the versions of its file in the snapshots of all sessions: see
+`origins.versions`. A file that git sees as renamed continues the versions under its former name.
+The version in which the line first appears gives the answer:
 
 shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
@@ -48,10 +48,10 @@ SECONDS: Final = 60.0
 PROMPT_CHARACTERS: Final = 100_000
 
 MOST_NAMES: Final = 50
-"""Former names of files that are followed for one question."""
+"""Most former names of files that one question follows."""
 
 MOST_GONE: Final = 50
-"""Files that were gone when another appeared, whose lines are compared with it."""
+"""Most removed files whose lines are compared with a file that appeared at that time."""
 
 NO_SNAPSHOT = "no snapshot of this file is kept"
 NOT_KEPT = "it is in no snapshot: it changed after the last one, or came some other way"
@@ -154,9 +154,9 @@ Blobs = Mapping[tuple[str, str], str | None]
 
 
 class _Files(Struct):
-    """Files in the snapshots of a store: `paths` has the former names of what was asked for, too.
+    """Files in the snapshots of a store; `paths` includes the former names of those asked for.
 
-    `changes` are the ways from one snapshot to the next on which one of them appeared.
+    `changes` are the changes between two snapshots in a row, where one of the files appeared.
     """
 
     paths: list[str]
@@ -290,8 +290,8 @@ class _Filling:
         return None
 
     def _note_moved(self, its: Versions, way: tuple[str, str], version: str) -> bool:
-        """Note the lines of files that were gone when a new one appeared: they may be in it;
-        False if these are too many."""
+        """Note the lines of files that were removed when a new one appeared: they may have moved
+        into it. Return False if there are too many such files."""
         gone = [it.before for it in self._files.changes.get(way, ()) if it.after is None]
         for blob in gone:
             text = self._files.contents.get(blob or "", b"")

@@ -250,8 +250,8 @@ async def asked_as(name: str, addresses: Sequence[str], method: str, params: byt
 
 
 async def let_go(journal: Owners, session_id: str) -> None:
-    """Have the process that holds a session close it, if no client has it open there, no turn runs
-    and no question is open. Otherwise, and if it does not answer, it keeps the session."""
+    """Ask the process that holds a session to close it. It keeps the session while a client has it
+    open, a turn runs or a question is open, or if it does not answer."""
     if (owner := other_owner(await journal.owner(session_id))) is None:
         return
     process = await _presence_at(owner)

@@ -1,4 +1,4 @@
-"""The requests by which a journal is read over HTTP: the address and the query of each.
+"""The HTTP requests that read a journal: the address and the query of each.
 
 `web` answers them, `reading.server_reader` sends them. A parameter that is left out, or empty, has
 its default; an unknown one is refused. Answers are as `presentation.json_facts` writes them.
@@ -39,7 +39,7 @@ LAST_MOMENT: Final = 1 << 53
 
 MOST_GROUPS: Final = 400
 LARGEST_GROUPS: Final = 100_000
-"""Groups of usage in an answer, unless asked for up to the second."""
+"""Groups of usage in an answer by default, and at most."""
 
 Seq = Annotated[int, Meta(ge=1, le=LAST_SEQ)]
 Rows = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
@@ -51,11 +51,11 @@ def place_of(session_id: str) -> str:
 
 
 class NoQuery(Struct):
-    """No parameter is taken."""
+    """The query of an address that takes no parameter."""
 
 
 class ListQuery(Struct, omit_defaults=True):
-    """Of SESSIONS: words, agent and so on of the sessions; see `journal.ListFilter`."""
+    """The query of SESSIONS; see `journal.ListFilter`."""
 
     q: str = ""
     agent: str = ""
@@ -68,7 +68,7 @@ class ListQuery(Struct, omit_defaults=True):
 
 
 class EntriesQuery(Struct, omit_defaults=True):
-    """Of a session's ENTRIES: the last ones, or those before a number, of this lineage."""
+    """The query of a session's ENTRIES: the last ones, or those before a number in a lineage."""
 
     before: Seq | None = None
     limit: Rows = ROWS
@@ -76,7 +76,7 @@ class EntriesQuery(Struct, omit_defaults=True):
 
 
 class SearchQuery(Struct, omit_defaults=True):
-    """Of SEARCH; see `journal.Sought`. `since` is a time in ISO 8601."""
+    """The query of SEARCH; see `journal.Sought`. `since` is a time in ISO 8601."""
 
     q: str = ""
     part: Part | None = field(name="in", default=None)
@@ -89,7 +89,7 @@ class SearchQuery(Struct, omit_defaults=True):
 
 
 class DecisionsQuery(Struct, omit_defaults=True):
-    """Of DECISIONS: the last ones, or those before a time, perhaps of one session."""
+    """The query of DECISIONS: the last ones, or those before a time; of all sessions, or of one."""
 
     session: str | None = None
     limit: Rows = ROWS
@@ -97,7 +97,7 @@ class DecisionsQuery(Struct, omit_defaults=True):
 
 
 class UsageQuery(Struct, omit_defaults=True):
-    """Of USAGE; see `journal.Index.usage`. `since` is a time in ISO 8601."""
+    """The query of USAGE; see `journal.Index.usage`. `since` is a time in ISO 8601."""
 
     by: Grouping = "day"
     agent: str = ""
@@ -107,8 +107,8 @@ class UsageQuery(Struct, omit_defaults=True):
 
 
 class ChangesQuery(Struct, omit_defaults=True):
-    """Of a session's CHANGES: those of one turn, by its number, "last", or counted from the end in
-    `last`, and of one file. With `whole` no file is cut: see `web.session_changes`."""
+    """The query of a session's CHANGES: those of one turn, by its number, "last", or counted from
+    the end in `last`, and of one file. With `whole` no file is cut: see `web.session_changes`."""
 
     turn: Seq | Literal["last"] | None = None
     path: str | None = None
@@ -120,14 +120,14 @@ class ChangesQuery(Struct, omit_defaults=True):
 
 
 class OffersQuery(Struct):
-    """Of OFFERS: a question in a session."""
+    """The query of OFFERS: a question in a session."""
 
     session: str = ""
     question: str = ""
 
 
 class AcceptedOffer(Struct, frozen=True, rename="camel"):
-    """What is posted to RULES: the offer that a person accepts, by its text."""
+    """The body of a POST to RULES: the offer that a person accepts, by its text."""
 
     session_id: str
     question_id: str

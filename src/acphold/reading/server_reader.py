@@ -491,7 +491,7 @@ class ServerReader:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """A block that talks to the server; raises SilentPeerError and ConnectionLostError."""
+        """Raise SilentPeerError and ConnectionLostError for HTTP errors in the block."""
         try:
             yield
         except httpx2.TimeoutException:
@@ -500,8 +500,8 @@ class ServerReader:
             raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
 
     async def post(self, path: str, said: object, kind: type[T]) -> T:
-        """Return the answer to a request with this as JSON. Raises RuleError if it is in conflict
-        with what is there, and as SessionReader says."""
+        """Post `said` as JSON and return the answer. Raises RuleError for a conflict with an
+        existing rule, and the errors of SessionReader."""
         where = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._route.seconds, read=LONGEST_WORK)
@@ -516,8 +516,7 @@ class ServerReader:
         return self._read(answer.content, kind)
 
     async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
-        """Return the answer to a request for a path, with this query; raises as SessionReader
-        says."""
+        """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
         with self._reached():
             answer = await self._http.get(f"{self.origin}{path}", params=to_builtins(asked))
         status, asked_at = answer.status_code, f"{self.origin}{path}"

@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "mode": ("[NAME]", "show or change the mode (F2: next)"),
     "options": ("", "all options (F3)"),
     "export": ("[FILE]", "export this session, by default as Markdown"),
-    "fork": ("[before] [files]", "copy it, without its last turn, with its files of then"),
+    "fork": ("[before] [files]", "copy it; without its last turn, with its files"),
     "now": ("TEXT", "say it into the running turn, if the agent listens"),
     "later": ("[02:00] TEXT", "a prompt for when its turn comes, or not before a time"),
     "queue": ("[go|hold]", "what waits; also: drop N, move N M, back N"),

@@ -295,12 +295,12 @@ class ClientConnection:
     # -- who is there ---------------------------------------------------------------------
 
     def _is_let_in(self, params: bytes) -> bool:
-        """Return True if it is known that the client is in, and may use this session, if any."""
+        """True if the client was let in already and is known to have access to the session."""
         is_in = self._entrance.is_in and not self._entering.locked()
         return is_in and self._own.is_known(params)
 
     async def _let_into(self, method: str, params: bytes) -> None:
-        """Require the client to be let in, and to the session of this message; raises
+        """Let the client in, and check its access to the session of this message; raises
         AuthRequiredError, UnknownSessionError and ForbiddenError."""
         if not self._entrance.is_in:
             before = self._entrance.tenant

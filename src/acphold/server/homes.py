@@ -53,7 +53,7 @@ class SessionHome(Protocol):
         """Handle `session/cancel`; only for one prompt if the params name it."""
 
     async def answer(self, request: Request) -> None:
-        """Answer any other request; one that we do not know is the agent's own business."""
+        """Answer any other request; one that we do not know goes to the agent."""
 
     async def tell(self, method: str, params: bytes) -> None:
         """Handle a notification of the agent's own."""

@@ -1,4 +1,4 @@
-"""The search for the process that has a session: opened here, or where it is live.
+"""The search for the process that owns a session: open it there, or here if it is live nowhere.
 
 A session may change hands while it is looked for: its owner has ended, or another process was
 quicker. A process that cannot be reached loses the session only if it is known to be silent or to
@@ -29,12 +29,12 @@ from acphold.transports.addresses import are_here, can_be_tried
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 25
-"""Tries to find an owner that changes while we look: each time it has ended, or another was
-quicker. One that ends while it opens the session costs two of them."""
+"""Attempts to find the owner while it changes: each time it has ended, or another process was
+quicker. One that ends while it opens the session costs two attempts."""
 
 SEARCH_SECONDS = SILENT_SECONDS + 15.0
 """Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
-and a try may take some seconds."""
+and an attempt may take some seconds."""
 
 UNSEEN_SECONDS = 2.5
 """Seconds to look for one that has no address that can be tried from here, as in another container:

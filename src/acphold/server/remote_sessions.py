@@ -123,12 +123,12 @@ class Opening:
 
 
 class Openings:
-    """The sessions that a client is opening, and the messages for them that came right behind.
+    """The sessions that a client is opening, and its messages for them that came meanwhile.
 
     A client need not wait for the answer to `session/load` before it prompts: its messages for the
     session wait here until that is open, or failed to open. Several requests for one session may be
     under way at once. The same goes for a session that is opened again because its owner has ended.
-    By the id of the session, the last opening of each.
+    Kept is the last opening of each session, by its id.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ Handler = Callable[[Request], Awaitable[bytes | None] | None]
 class OwnSessions:
     """The sessions that one client may use: those of its tenant, and those shared with it.
 
-    What was looked up once stays known until `clear`, except for shares."""
+    Rows that were looked up are remembered until `clear`, except for shares."""
 
     def __init__(
         self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
@@ -189,8 +189,8 @@ class SessionRequests:
     async def answer(self, request: Request) -> None:
         """Have the session's home answer, once the session is open.
 
-        If the owner turns out to be gone or silent before it answers, the next home is asked. One
-        that makes the client leave the session ends any opening of it, and does not wait for that.
+        If the owner turns out to be gone or silent before it answers, the next home is asked. A
+        request by which the client leaves the session ends any opening of it, without waiting.
         """
         session_id = session_id_in(request.params)
         if request.method in LEAVING:

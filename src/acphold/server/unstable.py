@@ -1,11 +1,11 @@
 """Methods that are not yet part of the protocol, for clients served with `unstable`.
 
-`session/fork` is there without it, too, if the agent itself offers it, and so is our own
+`session/fork` is also there without that option, if the agent itself offers it, and so is our own
 `_acphold/fork`.
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
-RFD session fork. Without the option nothing else of it is on the wire: strict clients drop an
+RFD session fork. Without the option nothing else of these is on the wire: strict clients drop an
 answer with members they do not know.
 """
 

@@ -83,8 +83,8 @@ def checkout_at(top: str) -> Checkout | None:
 
 
 def main_top(checkout: Checkout) -> str:
-    """Return the top folder of the first work tree of a repository, to which others were added; of
-    this one if it is not known, as in a bare repository."""
+    """Return the top folder of a repository's main work tree; that of this one if the main one is
+    not known, as in a bare repository."""
     above, name = os.path.split(checkout.common)
     first = checkout_at(above) if name == ".git" else None
     return above if first is not None and first.common == checkout.common else checkout.top

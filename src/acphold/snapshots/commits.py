@@ -30,8 +30,8 @@ class AddedLines(Struct, frozen=True):
 
 @contextmanager
 def bare_folder(kind: str = "sha1", prefix: str = "acphold-why-", at: str = "") -> Iterator[str]:
-    """Make a git folder without configuration for a block, in which nobody else reads, with this
-    kind of ids; `at` is the folder to make it in."""
+    """Make a temporary bare git folder for the block, private and without a person's configuration;
+    `kind` is its kind of ids, `at` the folder to make it in."""
     config = (
         "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
         f"[extensions]\n\tobjectFormat = {kind}\n"

@@ -68,10 +68,10 @@ def included(
     placed: list[str],
     checkpoint: Checkpoint = lambda: None,
 ) -> Included:
-    """Copy the files of `project` that its list names into `folder`, where none is written over.
+    """Copy the files of `project` that its list names into `folder`; existing ones stay.
 
-    `left_out` are files that the snapshot does not have although they are not ignored. Notes in
-    `placed` which files and folders were made. Blocks.
+    `left_out` are files that the snapshot does not have although they are not ignored. The files
+    and folders that were made are noted in `placed`. Blocks.
     """
     if not has_list(project):
         return Included(missing=f"the project has no {LIST}")

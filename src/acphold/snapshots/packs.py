@@ -47,8 +47,8 @@ def pack_file(store: SnapshotStore) -> BinaryIO:
 def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = "") -> BinaryIO:
     """Return the pack of a snapshot, in a `pack_file`; blocks.
 
-    With `base`, a commit of the repository in `project`, without the objects of that. Raises
-    WorkspaceError if the snapshot is gone or too large.
+    With `base`, a commit of the repository in `project`, the pack leaves out that commit's objects.
+    Raises WorkspaceError if the snapshot is gone or too large.
     """
     deadline = time.monotonic() + SECONDS
     try:

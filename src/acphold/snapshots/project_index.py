@@ -4,8 +4,8 @@ A snapshot is a tree of the store. If the index differed from the commit that wa
 a commit with that tree, whose parent has these files:
 
     list    the differences, each ended with NUL: MODE ID STAGE<tab>PATH. The mode is 0 for a file
-            that is not in the index, and N for one that is only intended to be added
-    ID      for each content that is staged: it is then whole in the store
+            that is not in the index, and N for one marked with `git add -N`
+    ID      one for each staged content, so that the store has it
 
 An id is that of the content in the store, whatever kind of ids the project has.
 """
@@ -46,15 +46,15 @@ EMPTY = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
 )
-"""The ids of an empty content, which git also notes for what is intended to be added."""
+"""The ids of an empty content, which git also notes for files marked with `git add -N`."""
 
 NONE = "0" * 40
 COMMIT = "tree {}\n{}author acphold <acphold> 0 +0000\ncommitter acphold <acphold> 0 +0000\n\n"
 
 
 class Staged(Struct, frozen=True):
-    """The commit with what is staged, "" if nothing is; and pairs of a path whose staged content is
-    not in it, and why."""
+    """The commit with what is staged, "" if nothing is; and pairs of a path whose staged content
+    was left out, and the reason."""
 
     commit: str = ""
     left_out: tuple[tuple[str, str], ...] = ()
@@ -95,10 +95,10 @@ def staged(
     most: int,
     require_room: Callable[[int], None],
 ) -> Staged:
-    """Keep what is staged for the commit after `head`, contents of `most` bytes at most.
+    """Keep what is staged on top of `head`, contents of `most` bytes at most.
 
-    What cannot be read is left out. Raises as `Git.run` does, and what `require_room` raises for so
-    many bytes.
+    Anything that cannot be read is left out. Raises the errors of `Git.run`, and of `require_room`
+    for the bytes to be written.
     """
     with _of_project(store, group, checkout) as project:
         try:
@@ -137,14 +137,14 @@ def staged(
 
 
 def with_staged(git: Git, tree: str, commit: str) -> str:
-    """Return the snapshot with this tree, and with what is staged by this commit of ours."""
+    """Return a snapshot with this tree, and with what `commit`, one of ours, has staged."""
     return _commit(git, tree, commit)
 
 
 def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str) -> None:
-    """Stage in a new work tree, whose files are there, what was staged when a snapshot was taken.
+    """Stage in a new work tree, which has its files, what was staged when a snapshot was taken.
 
-    Raises as `Git.run` does, also if the snapshot is a stranger's and names what git refuses.
+    Raises the errors of `Git.run`, also if a stranger's snapshot has names that git refuses.
     """
     own = store.git(group)
     lines: list[_Line] = []

@@ -82,10 +82,10 @@ class LeftOut(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """A snapshot: `tree` in the store with this id, or a commit with that tree and with what was
-    staged (`snapshots.project_index`). `added` files of `size` bytes were new or had
-    changed since the last one. `left_out` names some of the files that are not in it,
-    `left_out_count` is their number."""
+    """A snapshot: `tree` in the store with the id `store`, or a commit with that tree and with what
+    was staged (`snapshots.project_index`). `added` files of `size` bytes were new or had changed
+    since the last one. `left_out` names some of the files that are not in it, `left_out_count` is
+    their number."""
 
     store: str
     tree: str
@@ -97,18 +97,18 @@ class Taken(Struct, frozen=True):
 
 
 class NotTaken(Struct, frozen=True):
-    """No snapshot, and why. The cause is the "folder", with what is in it and without a git that
-    can take it, one that is "home" or above it, one so "slow" that git did not end, a "full" store,
-    or something that passes."""
+    """No snapshot, and the reason. The cause is the "folder", because of its content or a missing
+    or old git; a folder that is "home" or above it; one so "slow" that git did not end; a "full"
+    store; or something "passing"."""
 
     reason: str
     cause: Cause = "passing"
 
 
 class _Known(Struct):
-    """Left by the last snapshot of a work tree: the marks of the sources of ignored names, of
-    the project's index and of ours, the repositories inside, the commit that was checked out, and
-    ours with what was staged."""
+    """Remembered from the last snapshot of a work tree: the marks of the files that say what is
+    ignored, of the project's index and of ours, the repositories inside, the commit that was
+    checked out, and our commit with what was staged."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()

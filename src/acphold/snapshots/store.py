@@ -246,10 +246,10 @@ class Stores:
                     shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def begin_with(self, others: Iterable[Stores], deadline: float) -> None:
-        """Make this folder, with all that is in those of others; does nothing if it is there.
+        """Make this folder with everything that the folders of `others` have, unless it exists.
 
-        Files with content that never changes are linked, so that they take no room until one of
-        the folders drops them. Raises TimeoutError and OSError; then the folder is not made.
+        Files that never change are linked, so that they take no further room until one of the
+        folders drops them. Raises TimeoutError and OSError; then the folder is not made.
         """
         if not (stores := [store for one in others for store in one]):
             return
@@ -293,8 +293,8 @@ def _make_folders(path: str) -> None:
 
 
 def _linked(store: str, path: str) -> None:
-    """Add the files of a store to the one at `path`, which is made: what is known of work trees is
-    left out, it is found out anew."""
+    """Make a store at `path` with the files of another one. The knowledge about work trees is left
+    out: it is found out anew."""
     _make_folders(path)
     for name in ("config", "info/attributes", "project", "told", "packed-refs", "HEAD"):
         with suppress(FileNotFoundError):

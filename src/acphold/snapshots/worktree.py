@@ -1,6 +1,6 @@
-"""A snapshot is laid out: into a new work tree of its repository, or into a plain folder.
+"""Laying out a snapshot: in a new work tree of its repository, or in a plain folder.
 
-Never into a folder with anything in it, and never where the files came from. No hook and no filter
+Never in a folder with anything in it, and never where the files came from. No hook and no filter
 of the project runs. The branch stays where it is: `git status` in the new work tree shows what had
 changed, and what was staged.
 """

@@ -169,7 +169,7 @@ class Application(Struct, frozen=True, kw_only=True):
         if "manage" not in who.scopes or who.session_id is not None:
             who.refused("code", None)
             raise RefusedError(403, "a code is for who may manage; this token may not")
-        wanted = 'scopes are wanted, as {"scopes": ["watch"]}, or {}'
+        wanted = 'expected {"scopes": ["watch"]}, or {}'
         asked = await exchange.said(CodeRequest, LARGEST_PAIRING, wanted)
         if NODE in asked.scopes:
             raise RefusedError(400, "a device is a person's, and no node")

@@ -57,7 +57,7 @@ def _kept(said: str) -> str:
 
 
 class Actor(Struct, frozen=True):
-    """Somebody who does something, or is refused; fields as in `journal.access.Deed`."""
+    """The sender of a request, for the audit log; fields as in `journal.access.Deed`."""
 
     name: str = ""
     token: str = ""

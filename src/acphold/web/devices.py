@@ -144,7 +144,7 @@ class Devices:
             case "DELETE", "/browser":
                 await self._sign_out(exchange)
             case _:
-                raise RefusedError(405, "POST is wanted; of a browser also GET and DELETE")
+                raise RefusedError(405, "use POST; for a browser also GET and DELETE")
 
     async def _program(self, exchange: HttpExchange) -> None:
         found = await self._redeemed(exchange)
@@ -154,7 +154,7 @@ class Devices:
         await exchange.answer(200, {"token": token, "scopes": worth.scopes})
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
-        wanted = 'a code is wanted, as {"code": "…", "name": "…"}'
+        wanted = 'expected {"code": "…", "name": "…"}'
         asked = await exchange.said(PairRequest, LARGEST_PAIRING, wanted)
         worth = self._pairing.redeem(asked.code)
         asker = None

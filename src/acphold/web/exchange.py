@@ -76,7 +76,7 @@ class HttpExchange:
     def require_read(self) -> None:
         """Refuse a method that does not only read."""
         if self.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+            raise RefusedError(405, "this address is read-only: use GET or HEAD")
 
     def query(self, kind: type[Q]) -> Q:
         """Return the query: each parameter once, none unknown; raises RefusedError."""
@@ -100,13 +100,13 @@ class HttpExchange:
             name = str(exc).rpartition("$.")[2].removesuffix("`")
             raise RefusedError(400, f"{name} is {_wanted(kind, name)}") from None
         except ValueError as exc:  # of UTF-8, too
-            raise RefusedError(400, f"what stands behind the ? cannot be read: {exc}") from None
+            raise RefusedError(400, f"the query cannot be read: {exc}") from None
 
     async def said(self, kind: type[T], limit: int, wanted: str) -> T:
-        """Return the body, which is JSON; raises RefusedError with what is `wanted`."""
+        """Return the JSON body; raises RefusedError with the text `wanted` if it is not valid."""
         # A form of another site cannot send this type without a preflight.
         if not self.is_json:
-            raise RefusedError(415, "application/json is wanted")
+            raise RefusedError(415, "the content type must be application/json")
         try:
             return decode(await self.body(limit), type=kind)
         except (MsgspecError, UnicodeDecodeError, RecursionError):

@@ -123,12 +123,12 @@ STATUSES: Final = (
     (RuleError, 409),
     (JournalError, 503),
 )
-"""The HTTP status for each error of a request; the first that fits."""
+"""The HTTP status for each error of a request; the first match counts."""
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Refuse a request that ends with one of these errors: raises RefusedError for it."""
+    """Raise RefusedError in place of one of these errors in the block."""
     try:
         yield
     except AcpholdError as exc:

@@ -71,11 +71,11 @@ class HttpClients:
                 self._transport(exchange, admitted).end()
                 await exchange.answer(202)
             case _:
-                raise RefusedError(405, "POST, GET or DELETE is wanted")
+                raise RefusedError(405, "use POST, GET or DELETE")
 
     async def _post(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
         if not exchange.is_json:
-            raise RefusedError(415, "application/json is wanted")
+            raise RefusedError(415, "the content type must be application/json")
         body = await exchange.body(self._agents.limit(name))
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):

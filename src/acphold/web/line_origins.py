@@ -1,9 +1,9 @@
-"""Where lines of files came from, for `acphold why --server`.
+"""The origins of lines of files, for `acphold why --server`.
 
     POST /origins    origins.origin_readers.AskedOrigins → FoundOrigins; bytes are in base64
 
-The files are those of the client, compared with the snapshots of the same project here. It needs
-the scope watch in all sessions: an answer tells what is in files. Nothing that is sent is kept.
+The files are the client's, and are compared with the snapshots of the same project here. This needs
+the scope watch in all sessions, because an answer reveals contents of files. Nothing sent is kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NO_PROJECT: Final = "no files of this project are kept at the server"
 
 
 class LineOrigins:
-    """Answers one such request at a time; see the module."""
+    """Answers these requests, one at a time; see the module."""
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
@@ -56,14 +56,14 @@ class LineOrigins:
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request; raises RefusedError, ForbiddenError and JournalError."""
         if exchange.method != "POST":
-            raise RefusedError(405, "this is asked with POST")
+            raise RefusedError(405, "use POST")
         principal.check(LOAD_SESSION.name, b"{}")
         if not principal.sees_all:
             principal.refused(LOAD_SESSION.name, None)
-            raise RefusedError(403, "where lines came from is for who may see all sessions")
-        lines, asked = await _asked(exchange)  # who sends it slowly keeps nobody waiting
+            raise RefusedError(403, "the origins of lines need a token for all sessions")
+        lines, asked = await _asked(exchange)  # a slow sender keeps nobody waiting
         if self._alone.locked():
-            raise RefusedError(503, "other lines are being looked for; try again")
+            raise RefusedError(503, "busy with another request of this kind; try again")
         async with self._alone:
 
             async def found(journal: Journal) -> FoundOrigins:

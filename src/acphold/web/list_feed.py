@@ -135,7 +135,7 @@ class ListFeed:
         """Serve one client until it goes or its token is revoked; raises RefusedError and
         ForbiddenError."""
         if exchange.method != "GET":
-            raise RefusedError(405, "GET is wanted")
+            raise RefusedError(405, "use GET")
         exchange.query(NoQuery)
         admitted.principal.check(LIST_SESSIONS.name, b"{}")
         token = admitted.token

@@ -1,5 +1,4 @@
-"""Sessions that go to another machine, which comes for them with a token: `acphold resume --from
-URL`.
+"""Sessions that another machine takes away, with a token: `acphold resume --from URL`.
 
     /moves/ID   the frames of `hub.move_frames` over a WebSocket, this server being the giver
 
@@ -34,7 +33,7 @@ MOVE: Final = "move"
 
 
 class ServedMoves:
-    """Serves those who come for a session; a `web.endpoints.Attending` by the session's id."""
+    """Serves machines that take a session; a `web.endpoints.Attending` by the session's id."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -70,8 +69,8 @@ class ServedMoves:
             self._under_way -= 1
 
     async def _permitted(self, session_id: str, principal: Principal) -> str:
-        """Return why its files stay here, "" if they may go; raises ForbiddenError,
-        UnknownSessionError, and MoveRefusedError while too many move."""
+        """Return the reason for keeping its files here, "" if they may go; raises ForbiddenError,
+        UnknownSessionError, and MoveRefusedError while too many sessions move."""
         row = await self._journal.session(session_id)
         principal.check_in(row, MOVE)
         if self._under_way >= AT_ONCE:

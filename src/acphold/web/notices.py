@@ -205,7 +205,7 @@ class Notices:
                 self._forget(admitted.token)
                 await exchange.answer(200, {})
             case _:
-                raise RefusedError(405, "GET, POST or DELETE is wanted")
+                raise RefusedError(405, "use GET, POST or DELETE")
 
     def _public_key(self) -> str:
         try:
@@ -214,7 +214,7 @@ class Notices:
             raise RefusedError(503, f"the key for notices cannot be kept: {exc.strerror}") from None
 
     async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
-        wanted = "a subscription is wanted, as a browser gives it"
+        wanted = "expected a subscription as the browser returns it"
         asked = await exchange.said(_SentSubscription, LARGEST, wanted)
         try:
             found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))

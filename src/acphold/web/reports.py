@@ -96,7 +96,7 @@ class Reports:
         asked = exchange.query(UsageQuery)
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:  # sums cover all sessions together
-            raise RefusedError(403, "what was used is for who may see all sessions")
+            raise RefusedError(403, "usage needs a token for all sessions")
         agents, since = agents_of(asked.agent), moment_of(asked.since)
 
         async def sums(journal: Journal) -> str:

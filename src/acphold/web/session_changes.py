@@ -9,12 +9,12 @@
     PROMPT  {"turn", "seq", "text"}
 
 `turn` selects one turn: its number, or `last`; without it, all turns. `turns` of the answer is
-their number, `turns` of a file has those that changed it, and PROMPT is what was said to begin one
-of these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
+their number, `turns` of a file has those that changed it, and PROMPT is the prompt of one of
+these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
 alone, and much more of it. `more` counts the files left out.
 
-`kept`: the session's files were kept, and these are all changes; `how` is a line of what is known
-of them, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
+`kept`: the session's files were kept, and these are all changes; `how` is a line about their
+origin, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
 the agent reported.
 
 With `whole` the answer is `origins.origin_readers.FoundChanges`, for `acphold diff --server`: no
@@ -113,7 +113,7 @@ class SessionChanges:
     async def _in_turn(self, work: Coroutine[None, None, bytes]) -> bytes:
         if self._asked > WAITING:
             work.close()
-            raise RefusedError(503, "too many changes are asked for at once; try again")
+            raise RefusedError(503, "too many requests for changes at once; try again")
         self._asked += 1
         try:
             async with self._alone:
@@ -138,7 +138,7 @@ class SessionChanges:
             size += sum(len(it.patch) for it in kept.parts)
         if size > WHOLE_BYTES:
             least = f"more than {WHOLE_BYTES >> 20} MB have changed"
-            raise RefusedError(413, f"{least}; `--turn N` asks for less")
+            raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
         reported = [
             replace(it, path=storable(it.path), patch=storable(it.patch)) for it in found.reported
         ]

@@ -166,7 +166,7 @@ async def updates_first(stage: Stage) -> None:
 
 @RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
-    """A cancel right behind its prompt ends the turn as well."""
+    """A cancel right after its prompt ends the turn, too."""
     if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
         raise NotObservable("a cancel that comes later does not end a turn, either")
     dialogue = await stage.main()
@@ -208,7 +208,7 @@ async def idle(stage: Stage) -> None:
 
 @RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
 async def other_session(stage: Stage) -> None:
-    """A cancel ends the turn of its own session alone."""
+    """A cancel ends only the turn of its own session."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle_one = await stage.new_session(dialogue)

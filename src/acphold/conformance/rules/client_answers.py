@@ -111,7 +111,7 @@ def unknown_notification(record: Record, witness: Witness) -> None:
     unless=NO_TOUR,
 )
 def unknown_cancel(record: Record, witness: Witness) -> None:
-    """A cancelled request that is none does no harm."""
+    """Cancelling a request that does not exist does no harm."""
     goes_on(record, witness, "cancel")
 
 
@@ -144,7 +144,7 @@ def unknown_option_type(record: Record, witness: Witness) -> None:
     "client.unknown-completion", MUST, RuleSource("Elicitation", "URL completion"), unless=NO_TOUR
 )
 def unknown_completion(record: Record, witness: Witness) -> None:
-    """The completion of an elicitation that is none is ignored."""
+    """The completion of an unknown elicitation is ignored."""
     goes_on(record, witness, "completion")
 
 
@@ -177,7 +177,7 @@ def _same_text(found: object, wanted: str) -> bool:
     "client.file-created", MUST, RuleSource(FILES, "Writing Files"), unless="no file was written"
 )
 def file_created(record: Record, witness: Witness) -> None:
-    """A file that is written and does not exist is created."""
+    """Writing a file that does not exist creates it."""
     writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
     for first in writes[:1]:
         if not first.is_refused:
@@ -195,7 +195,7 @@ def file_created(record: Record, witness: Witness) -> None:
     unless="no file was written and read",
 )
 def file_content(record: Record, witness: Witness) -> None:
-    """A file that was written is read as it was written last."""
+    """Reading a file returns what was written last."""
     for exchange, written in _file_calls(record):
         params = exchange.request.params
         if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
@@ -311,7 +311,7 @@ def terminal_command(record: Record, witness: Witness) -> None:
     "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), unless=NO_TERMINAL
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
-    """The status of a command that ended is told, by `wait_for_exit` and beside its output."""
+    """The status of a command that ended is reported, by `wait_for_exit` and with its output."""
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
             witness.check(
@@ -329,7 +329,7 @@ AT_ONCE_SECONDS = 5.0
 
 @RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
-    """A terminal is told at once, and has no exit status while its command runs."""
+    """A terminal's id is returned at once, and it has no exit status while its command runs."""
     for terminal in _terminals(record, RUNS_ON):
         output = next(iter(terminal.of("output")), None)
         if output is None or output.answer is None or terminal.made.answer is None:
@@ -345,8 +345,8 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_limit(record: Record, witness: Witness) -> None:
-    """Output beyond `outputByteLimit` is cut at its beginning, between two characters, and so
-    told.
+    """Output beyond `outputByteLimit` is cut at its beginning, between two characters, and marked
+    as cut.
     """
     for terminal in _terminals(record, PRINTS_LONG):
         for output in terminal.of("output")[:1]:
@@ -435,11 +435,11 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
     unless="no form was accepted",
 )
 def form_content(record: Record, witness: Witness) -> None:
-    """What is filled into a form fits its schema."""
+    """The values in a form fit its schema."""
     for exchange in record.exchanges("agent", "elicitation/create"):
         is_form = exchange.request.params.get("requestedSchema") == FORM
         if is_form and exchange.result.get("action") == "accept":
-            witness.check(_fits(exchange.result.get("content")), "it does not", *exchange.lines)
+            witness.check(_fits(exchange.result.get("content")), "they do not", *exchange.lines)
 
 
 def _fits(content: object) -> bool:

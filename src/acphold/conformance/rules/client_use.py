@@ -131,7 +131,7 @@ def released(record: Record, witness: Witness) -> None:
     unless="the agent made no terminal",
 )
 def known_terminals(record: Record, witness: Witness) -> None:
-    """A terminal is used from when it is made until it is released, and embedded meanwhile."""
+    """A terminal is used and embedded only between its creation and its release."""
     made = {
         number: exchange.result.get("terminalId")
         for number, exchange in record.answered("agent", "terminal/create").items()

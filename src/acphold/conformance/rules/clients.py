@@ -48,7 +48,7 @@ def messages(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
 def schema(record: Record, witness: Witness) -> None:
-    """All that the client says fits the schema."""
+    """All messages of the client fit the schema."""
     for message in spoken(record, "client"):
         fits(message, witness)
 
@@ -108,7 +108,7 @@ UNATTENDED = (
 
 @RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
 def kinds(record: Record, witness: Witness) -> None:
-    """What asks for an answer has an id, and a notification has none."""
+    """A request has an id, and a notification has none."""
     called_as_they_are(record, "client", witness)
 
 
@@ -129,7 +129,7 @@ def request_ids(record: Record, witness: Witness) -> None:
     "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), unless=SILENT
 )
 def unique_ids(record: Record, witness: Witness) -> None:
-    """No two requests that wait for an answer have the same id."""
+    """No two pending requests have the same id."""
     waiting: dict[bytes, WireLine] = {}
     for line in record.lines:
         if line.by == "agent" and line.is_response:
@@ -164,12 +164,12 @@ def errors(record: Record, witness: Witness) -> None:
     unless="the client sent none",
 )
 def trace_context(record: Record, witness: Witness) -> None:
-    """`traceparent` in `_meta` is the one of the W3C's trace context."""
+    """`traceparent` in `_meta` has the form of the W3C's Trace Context."""
     for line in record.by("client"):
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
             told = str(meta["traceparent"])
-            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} is not", line)
+            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} has another form", line)
 
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -406,7 +406,7 @@ def same_folder(record: Record, witness: Witness) -> None:
     unless="no session was opened whose folders have changed from list to list",
 )
 def listed_roots(record: Record, witness: Witness) -> None:
-    """A session is not opened with folders that an older list had, and the newest has not."""
+    """A session is not opened with folders that only an older list had."""
     older: dict[object, set[object]] = {}
     newest: dict[object, set[object]] = {}
     own: set[object] = set()
@@ -444,7 +444,7 @@ def _is_same(path: object, other: object) -> bool:
     unless="no second page was asked for",
 )
 def cursors(record: Record, witness: Witness) -> None:
-    """Cursors come back as they were given on this connection, and none behind the last page."""
+    """Cursors come back as they were given on this connection, and none after the last page."""
     given: set[object] = set()
     asked: list[object] = []
     for exchange in record.exchanges("client", "session/list"):
@@ -469,7 +469,7 @@ def cursors(record: Record, witness: Witness) -> None:
     unless="the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
-    """A session gets its next prompt when the one before is answered."""
+    """A session gets its next prompt only when the one before is answered."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
         line = exchange.request
@@ -507,7 +507,7 @@ def _known_here(record: Record, witness: Witness, *methods: str) -> None:
     unless="nothing that the client offers was used",
 )
 def offers(record: Record, witness: Witness) -> None:
-    """What the client offers in `initialize` is there: files, terminals, forms."""
+    """The client has what it offers in `initialize`: files, terminals, forms."""
     for name, path in OFFERED.items():
         if offered(record.offers, *path):
             _known_here(record, witness, name)
@@ -603,7 +603,7 @@ def late_updates(record: Record, witness: Witness) -> None:
     unless="the client set no mode and no option",
 )
 def known_choices(record: Record, witness: Witness) -> None:
-    """Modes, options and values are set that the agent has."""
+    """Only modes, options and values that the agent has are set."""
     for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
         witness.check(not exchange.is_refused, "the agent does not have this one", *exchange.lines)
 

@@ -59,7 +59,7 @@ async def _closed_in_turn(stage: Stage) -> Closed:
 
 @RULES.case("close.cancels", MUST, CLOSING, "close")
 async def cancels(stage: Stage) -> None:
-    """To close a session cancels its turn: the prompt is answered `cancelled`."""
+    """Closing a session cancels its turn: the prompt is answered `cancelled`."""
     ended, closed, lines = await stage.judge(closed_in_turn)
     ended.cancelled(*lines)
     closed.succeeded()
@@ -67,7 +67,7 @@ async def cancels(stage: Stage) -> None:
 
 @RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
-    """To close a session leaves the turns of others."""
+    """Closing a session leaves the turns of other sessions alone."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle = await stage.new_session(dialogue)
@@ -84,7 +84,7 @@ async def close_no_other(stage: Stage) -> None:
 
 @RULES.observer("close.silent", EXPECTED, CLOSING, "close", unless="no session was closed")
 def silent(record: Record, witness: Witness) -> None:
-    """Of a session that was closed nothing more is told."""
+    """The agent sends nothing more about a session that was closed."""
     answers = {
         number: exchange.request.session_id
         for number, exchange in record.answered("client", "session/close").items()
@@ -103,7 +103,7 @@ def silent(record: Record, witness: Witness) -> None:
 
 @RULES.case("close.load-again", EXPECTED, CLOSING, "close", "load")
 async def load_again(stage: Stage) -> None:
-    """A session that was closed can be loaded again."""
+    """A closed session can be loaded again."""
     dialogue, session = await stage.session_after(plain_turn)
     await stage.prompt(dialogue, session, GREET)
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
@@ -114,7 +114,7 @@ async def load_again(stage: Stage) -> None:
 
 @RULES.case("close.listed", EXPECTED, CLOSING, "close", "list")
 async def listed(stage: Stage) -> None:
-    """A session that was closed is listed as before."""
+    """A closed session is listed as before."""
     dialogue, session = await stage.session_after(plain_turn)
     await stage.prompt(dialogue, session, GREET)
     if session.id not in entries(await pages(dialogue, cwd=session.cwd)):
@@ -143,7 +143,7 @@ async def delete_answer(stage: Stage) -> None:
 
 @RULES.case("delete.gone", MUST, SEMANTICS, "delete", "list")
 async def gone(stage: Stage) -> None:
-    """A deleted session is in no list any more, also after a restart."""
+    """A deleted session is no longer listed, even after a restart."""
     answer = await stage.given(deleted)
     if answer.error is not None:
         raise NotObservable("the session was not deleted", *answer.lines)
@@ -158,7 +158,7 @@ async def gone(stage: Stage) -> None:
 
 @RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")
 async def no_other(stage: Stage) -> None:
-    """To delete a session leaves the others."""
+    """Deleting a session leaves the others."""
     answer = await stage.given(deleted)
     session = (await stage.given(past)).session
     if session.id not in entries(await stage.given(pages_after_restart)):
@@ -170,7 +170,7 @@ async def no_other(stage: Stage) -> None:
 
 @RULES.case("delete.twice", SHOULD, SEMANTICS, "delete")
 async def twice(stage: Stage) -> None:
-    """To delete a session again succeeds."""
+    """Deleting a session again succeeds."""
     if (await stage.given(deleted)).error is not None:
         raise NotObservable("the session was not deleted")
     dialogue = await stage.given(restarted)
@@ -180,7 +180,7 @@ async def twice(stage: Stage) -> None:
 
 @RULES.case("delete.unknown-id", SHOULD, SEMANTICS, "delete")
 async def delete_unknown(stage: Stage) -> None:
-    """To delete a session that never existed succeeds."""
+    """Deleting a session that never existed succeeds."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     (await dialogue.ask("session/delete", {"sessionId": "check-no-such-session"})).succeeded()

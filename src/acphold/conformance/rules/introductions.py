@@ -56,7 +56,7 @@ async def next_introduction(stage: Stage) -> AnswerLine:
 @RULES.case("initialize.other-version", MUST, VERSIONS)
 async def other_version(stage: Stage) -> None:
     """Asked for a version that it does not speak, the agent answers with the latest that it
-    does.
+    speaks.
     """
     spoken = _version(await stage.given(introduced))
     answer = await stage.judge(strange_introduction)
@@ -189,7 +189,7 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
-    """A method of type `terminal` has arguments, or variables, by which a sign-in is begun."""
+    """A method of type `terminal` has arguments, or variables, that start a sign-in."""
     for answer, methods in _methods(record):
         for method in methods:
             if method.get("type") == "terminal":
@@ -204,7 +204,7 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
-    """An agent that wants a sign-in advertises how."""
+    """An agent that wants a sign-in advertises a method for it."""
     for exchange in record.exchanges("client"):
         if exchange.error.get("code") == AUTH_REQUIRED:
             why = "a sign-in is wanted, and `authMethods` names none"

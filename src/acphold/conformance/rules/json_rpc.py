@@ -98,7 +98,7 @@ def version(record: Record, witness: Witness) -> None:
     "json-rpc.kinds", MUST, json_rpc("4.1 Notification"), unless="the agent called no method"
 )
 def kinds(record: Record, witness: Witness) -> None:
-    """What asks for an answer has an id, and a notification has none."""
+    """A request has an id, and a notification has none."""
     called_as_they_are(record, "agent", witness)
 
 
@@ -113,7 +113,7 @@ def called_as_they_are(record: Record, side: Side, witness: Witness) -> None:
     "json-rpc.own-ids", MUST, json_rpc("4 Request object"), unless="the agent asked nothing"
 )
 def own_ids(record: Record, witness: Witness) -> None:
-    """A request of the agent has an id that no other one has which waits for its answer."""
+    """A request of the agent has an id that no other pending request has."""
     waiting: dict[str, WireLine] = {}
     for line in record.lines:
         if line.by == "client" and line.is_response:
@@ -398,7 +398,7 @@ LONG = 1 << 20
 
 @RULES.case("stdio.long-lines", EXPECTED, STDIO)
 async def long_lines(stage: Stage) -> None:
-    """A message of 1 MiB is read: no page limits the length of a line."""
+    """A message of 1 MiB is read: the specification does not limit the length of a line."""
     await stage.given(unknown_request)
     async with stage.apart("long lines") as dialogue:
         (await introduce(dialogue)).succeeded()
@@ -446,20 +446,20 @@ async def parse_error(stage: Stage) -> None:
 
 @RULES.case("json-rpc.parse-error-reply", MUST, RESPONSE)
 async def parse_error_reply(stage: Stage) -> None:
-    """If a line that is not JSON is answered, then with -32700 and the id null."""
+    """A line that is not JSON, if it is answered at all, gets -32700 and the id null."""
     garbage, replies = await stage.given(broken_json)
     _judge_replies(garbage, replies, PARSE_ERROR)
 
 
 @RULES.case("json-rpc.invalid-request", EXPECTED, ERROR_OBJECT)
 async def invalid_request(stage: Stage) -> None:
-    """JSON that is no request does not end the connection."""
+    """JSON that is not a request does not end the connection."""
     await stage.judge(no_request)
 
 
 @RULES.case("json-rpc.invalid-request-reply", MUST, RESPONSE)
 async def invalid_request_reply(stage: Stage) -> None:
-    """If JSON that is no request is answered, then with -32600 and the id null."""
+    """JSON that is not a request, if it is answered at all, gets -32600 and the id null."""
     garbage, replies = await stage.given(no_request)
     _judge_replies(garbage, replies, INVALID_REQUEST)
 
@@ -505,7 +505,7 @@ async def ends_with_stdin(stage: Stage) -> None:
 
 @RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
-    """When the agent has ended, nothing that it started runs on."""
+    """When the agent has ended, nothing that it started is still running."""
     if await stage.given(left) is None:
         raise NotObservable("the agent did not end by itself")
     if stage.leftovers is None:

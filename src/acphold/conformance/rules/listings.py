@@ -103,7 +103,7 @@ async def pages_after_restart(stage: Stage) -> list[Page]:
 
 @RULES.case("list.answer", MUST, LISTING, "list")
 async def answer(stage: Stage) -> None:
-    """`session/list` with no parameters, however none are given, is answered with an array of
+    """`session/list` without parameters, in every form of that, is answered with an array of
     sessions.
     """
     first = await stage.judge(first_page)
@@ -150,7 +150,7 @@ def _same_folder(one: object, other: str) -> bool:
 
 @RULES.case("list.last-activity", EXPECTED, LISTING, "list")
 async def last_activity(stage: Stage) -> None:
-    """A session that was just used is listed with this time."""
+    """A session that was just used is listed with the time of that."""
     session = (await stage.given(plain_turn)).session
     dialogue = await stage.main()
     before, _ = await _time_of(dialogue, session)
@@ -193,7 +193,7 @@ async def after_restart(stage: Stage) -> None:
 
 @RULES.case("list.filter", MUST, LISTING, "list")
 async def filter(stage: Stage) -> None:
-    """Asked for one folder, the list has sessions of this folder alone."""
+    """A list for one folder has only sessions of this folder."""
     before = await stage.given(past)
     dialogue = await stage.given(restarted)
     for session in (*before.neighbours, before.other):
@@ -249,7 +249,7 @@ async def each_once(stage: Stage) -> None:
 
 @RULES.case("list.bad-cursor", SHOULD, PAGES, "list")
 async def bad_cursor(stage: Stage) -> None:
-    """A cursor that is none is refused."""
+    """An invalid cursor is refused."""
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
@@ -258,7 +258,7 @@ async def bad_cursor(stage: Stage) -> None:
 
 @RULES.case("list.only-lists", MUST, OTHERS, "list")
 async def only_lists(stage: Stage) -> None:
-    """To list sessions neither opens nor replays any."""
+    """Listing sessions neither opens nor replays any."""
     await stage.given(pages_after_restart)
     dialogue = await stage.given(restarted)
     cwd = (await stage.given(past)).session.cwd
@@ -302,7 +302,7 @@ def absolute_folders(record: Record, witness: Witness) -> None:
 
 @RULES.observer("list.times", MUST, LISTING, unless="no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
-    """`updatedAt` is a time of ISO 8601."""
+    """`updatedAt` is a time in ISO 8601."""
     for exchange, entry in _listed(record):
         at = entry.get("updatedAt")
         if at is None:
@@ -327,7 +327,7 @@ def _is_time(text: str) -> bool:
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
-    """The list has the title that was told last."""
+    """The list has the title that was reported last."""
     # A title outlives its process, and two clients of a server are told one after the other.
     told: dict[object, tuple[WireLine, object]] = {}
     listed = (

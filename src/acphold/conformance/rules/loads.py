@@ -190,7 +190,7 @@ async def order(stage: Stage) -> None:
 
 @RULES.case("load.replay-first", MUST, LOADING, "load")
 async def replay_first(stage: Stage) -> None:
-    """All of the conversation comes before the answer to `session/load`, and none behind it."""
+    """All of the conversation comes before the answer to `session/load`, and none after it."""
     told = await stage.given(told_again)
     late = [line for line in told.loaded.behind if is_of_turn(line)]
     if late:
@@ -230,7 +230,7 @@ async def _knows_code_word(stage: Stage) -> None:
 
 @RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
-    """What was said in one session is not known in another."""
+    """A session does not know what was said in another."""
     await stage.given(_knows_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
@@ -270,7 +270,7 @@ async def grown(stage: Stage) -> Grown:
 
 @RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
-    """What is said after a load is in the next load, behind what was there before."""
+    """The next load also replays what was said after a load, behind what was there before."""
     now = await stage.judge(grown)
     for kind, new in (
         ("user_message_chunk", "".join(GROWING.split())),
@@ -306,7 +306,7 @@ def _same(first: Loaded, second: Loaded) -> None:
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
 async def folder(stage: Stage) -> None:
-    """A relative path in a session that was loaded is one in its folder."""
+    """A relative path in a loaded session is one in its folder."""
     await stage.given(loaded_after_restart)
     file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
     dialogue = await stage.meet("before a load")
@@ -421,7 +421,7 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
 
 @RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill(stage: Stage) -> None:
-    """What was said in turns that were over outlives `kill -9`."""
+    """Everything that was said in finished turns survives `kill -9`."""
     killed = await stage.judge(killed_and_loaded)
     if not killed.earlier:
         raise NotObservable("the agent said nothing before")
@@ -433,7 +433,7 @@ async def after_kill(stage: Stage) -> None:
 
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
-    """What was said in the turn that `kill -9` interrupted is replayed."""
+    """A load replays what was said in the turn that `kill -9` interrupted."""
     killed = await stage.given(killed_and_loaded)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
@@ -468,7 +468,7 @@ async def resume_after_restart(stage: Stage) -> None:
 
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
-    """To resume a session replays none of it, neither before the answer nor behind it."""
+    """Resuming a session replays none of it, neither before the answer nor after it."""
     _, _, answer, told = await stage.given(resumed)
     for line in told:
         if is_of_turn(line):

@@ -73,7 +73,7 @@ def results(record: Record, witness: Witness) -> None:
 
 @RULES.observer("schema.empty-results", MUST, SCHEMA, unless="nothing was answered with a result")
 def empty_results(record: Record, witness: Witness) -> None:
-    """An empty result is `{}`, not null; of `session/load`, where a page has null, either."""
+    """An empty result is `{}`, not null; for `session/load`, where one page has null, either."""
     for message in _results(record):
         if message.method != "session/load":
             witness.check(
@@ -91,7 +91,7 @@ def updates(record: Record, witness: Witness) -> None:
 
 @RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent asked nothing")
 def requests(record: Record, witness: Witness) -> None:
-    """Whatever the agent asks of the client fits the schema."""
+    """All requests of the agent fit the schema."""
     for message in spoken(record, "agent"):
         if not message.is_result and message.method != "session/update":
             fits(message, witness)
@@ -126,7 +126,7 @@ def methods(record: Record, witness: Witness) -> None:
     unless="the agent sent no update to a client that does not",
 )
 def offered_updates(record: Record, witness: Witness) -> None:
-    """Notices, compactions and sub-agents are told only to clients that offer to show them."""
+    """Notices, compactions and sub-agents are sent only to clients that offer to show them."""
     for line in record.updates():
         kind = UPDATE_KINDS.get(line.update_kind)
         places = () if kind is None else kind.needs

@@ -115,14 +115,14 @@ async def media_types(stage: Stage) -> None:
 
 @RULES.case("http.not-json", EXPECTED, VALIDATION)
 async def not_json(stage: Stage) -> None:
-    """A body that is no JSON is answered with 400, or accepted and told of on the stream."""
+    """A body that is not JSON is answered with 400, or accepted and reported on the stream."""
     async with connection(stage) as http:
         (await http.ask("POST", http.connection, b"{check")).expect(400, 422, 202)
 
 
 @RULES.case("http.unknown-session", SHOULD, ROUTING)
 async def unknown_session(stage: Stage) -> None:
-    """A GET with an `Acp-Session-Id` that is none is answered with 404."""
+    """A GET with an unknown `Acp-Session-Id` is answered with 404."""
     async with connection(stage) as http:
         sent = EVENTS | http.connection | {SESSION_ID: "check-no-such-session"}
         (await http.ask("GET", sent)).expect(404)
@@ -258,7 +258,7 @@ async def _frame(socket: ClientConnection) -> Json:
 
 @RULES.case("websocket.binary", MUST, MESSAGING)
 async def binary(stage: Stage) -> None:
-    """What is binary is passed over."""
+    """Binary frames are ignored."""
     async with _socket(stage) as socket:
         await socket.send(b"\x00check")
         await socket.send(message_of("initialize", INITIALIZE, IN_BINARY))

@@ -69,7 +69,7 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
 
 @RULES.case("new.unique-over-restarts", EXPECTED, SESSION_ID)
 async def unique_over_restarts(stage: Stage) -> None:
-    """No process of the agent gives an id that another has given."""
+    """No two processes of the agent give the same session id."""
     first = await stage.given(plain_session)
     await stage.given(second_session)
     before = set(stage.made)
@@ -120,7 +120,7 @@ async def directories(stage: Stage) -> None:
 
 @RULES.case("new.odd-folder", EXPECTED, FOLDER)
 async def odd_folder(stage: Stage) -> None:
-    """A folder whose name has blanks, quotes and letters beyond ASCII is as good as any."""
+    """A folder may have blanks, quotes and letters beyond ASCII in its name."""
     await stage.given(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
@@ -141,7 +141,7 @@ async def relative_folder(stage: Stage) -> None:
     "session.known-id", MUST, SESSION_ID, unless="the agent said nothing about a session"
 )
 def known_id(record: Record, witness: Witness) -> None:
-    """What the agent says of a session carries the id of one that the client has."""
+    """Messages about a session carry the id of one that the client has."""
     known: set[object] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -163,7 +163,7 @@ def known_id(record: Record, witness: Witness) -> None:
     "session.not-early", EXPECTED, SESSION_ID, unless="the agent said nothing about a session"
 )
 def not_early(record: Record, witness: Witness) -> None:
-    """Nothing is told of a session before the client has its id."""
+    """Nothing is sent about a session before the client has its id."""
     made: dict[object, int] = {}
     for exchange in record.exchanges("client", "session/new"):
         if exchange.answer is not None:

@@ -66,7 +66,7 @@ def _steps(given: object) -> list[Json]:
 
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
 async def told(stage: Stage) -> None:
-    """A plan that is made with a tool is told as a plan."""
+    """A plan that is made with a tool is reported as a plan."""
     await stage.given(past)  # in it a plan is asked for
     made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
     for turn in made:
@@ -80,7 +80,7 @@ async def told(stage: Stage) -> None:
     "plan.updated", SHOULD, UPDATING, unless="no plan was told that a later tool call changed"
 )
 def updated(record: Record, witness: Witness) -> None:
-    """A plan that is changed with a tool is told again."""
+    """A plan that is changed with a tool is reported again."""
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.told:

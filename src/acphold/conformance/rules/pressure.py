@@ -70,7 +70,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("pressure.slow-client", EXPECTED, STDIO)
 async def slow_client(stage: Stage) -> None:
-    """A client that does not read for a while finds all of a turn afterwards."""
+    """A client that does not read for a while still gets the whole turn afterwards."""
     turn, after = await stage.judge(unread_count)
     counted = _counted(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:

@@ -143,7 +143,7 @@ CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 
 @RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, unless="no prompt was answered")
 def updates_first(record: Record, witness: Witness) -> None:
-    """What belongs to a turn is told before its prompt is answered."""
+    """All updates of a turn come before its prompt is answered."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
     asked = record.answered("client")
@@ -165,7 +165,7 @@ def updates_first(record: Record, witness: Witness) -> None:
 
 @RULES.observer("prompt.own-session", MUST, OUTPUT, unless="nothing was told in a turn")
 def own_session(record: Record, witness: Witness) -> None:
-    """What is told in a turn carries the id of its session."""
+    """Updates during a turn carry the id of its session."""
     # An agent may say something to a mode or an option that is set.
     asking = ("session/prompt", "session/load", "session/resume", "session/set_mode")
     used: set[object] = set()
@@ -231,7 +231,7 @@ def _in_one_turn(record: Record, witness: Witness) -> None:
     unless="the agent told no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
-    """Usage has whole numbers of tokens, and costs a currency of ISO 4217."""
+    """Usage has whole numbers of tokens, and its cost has a currency of ISO 4217."""
     for line in record.updates():
         update = line.update
         if update.get("sessionUpdate") != "usage_update":

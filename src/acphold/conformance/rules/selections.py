@@ -58,7 +58,7 @@ def unique_modes(record: Record, witness: Witness) -> None:
     unless="the agent told no change of mode",
 )
 def known_updates(record: Record, witness: Witness) -> None:
-    """A mode that is told to be the current one is one of those that are available."""
+    """A mode that is reported as current is one of those that are available."""
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
@@ -338,7 +338,7 @@ async def set_option(stage: Stage) -> None:
 
 @RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))
 async def complete(stage: Stage) -> None:
-    """Setting an option is answered with all of them."""
+    """The answer to setting an option has all options."""
     answer, options, id, _ = await stage.given(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
@@ -364,7 +364,7 @@ def complete_updates(record: Record, witness: Witness) -> None:
 
 @RULES.case("options.own-session", MUST, RuleSource("Session Setup", ""))
 async def own_session(stage: Stage) -> None:
-    """A config option that is set in one session stays as it was in another."""
+    """Setting a config option in one session does not change it in another."""
     dialogue, first, options = await _with_options(stage)
     other = await stage.new_session(dialogue)
     selects = [option for option in options if option.get("type") == "select"]

@@ -219,7 +219,7 @@ def _permission(dialogue: Dialogue, turn: CheckedTurn) -> WireLine:
 
 @RULES.case("permission.rejected", EXPECTED, PERMISSION)
 async def rejected(stage: Stage) -> None:
-    """What is rejected is not done."""
+    """A tool call that was rejected is not carried out."""
     turn, asked, exists = await stage.given(rejected_turn)
     if exists:
         raise Violation("the file was written all the same", asked, *turn.answer.lines)
@@ -264,7 +264,7 @@ async def cancelled_permission(stage: Stage) -> None:
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancelled_is_no_yes(stage: Stage) -> None:
-    """What waited for a permission when the turn was cancelled is not done."""
+    """A tool call that waited for permission when its turn was cancelled is not carried out."""
     _, _, answer, told = await stage.given(held_turn)
     if stage.has("held.txt"):
         raise Violation("the file was written all the same", told, answer.line)
@@ -429,7 +429,7 @@ def no_way_back(record: Record, witness: Witness) -> None:
     unless=NO_PERMISSION,
 )
 def in_progress(record: Record, witness: Witness) -> None:
-    """When a tool call is permitted, it is told to be in progress, or how it ended."""
+    """A tool call that was permitted is reported as in progress, or as ended."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         call = exchange.request.params.get("toolCall")

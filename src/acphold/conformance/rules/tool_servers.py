@@ -118,13 +118,13 @@ async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
 
 @RULES.case("mcp.stdio", MUST, STDIO)
 async def stdio(stage: Stage) -> None:
-    """A server on stdio is started and spoken to."""
+    """The agent starts a server on stdio and talks to it."""
     await stage.judge(with_server)
 
 
 @RULES.case("mcp.environment", MUST, STDIO)
 async def environment(stage: Stage) -> None:
-    """Such a server gets its arguments and variables."""
+    """A server on stdio gets its arguments and variables."""
     log, session, _ = await stage.given(with_server)
     for entry in log.of("start"):
         if entry["key"] != KEY:
@@ -150,7 +150,7 @@ async def every_one(stage: Stage) -> None:
 
 @RULES.case("mcp.tools-listed", SHOULD, SERVERS)
 async def tools_listed(stage: Stage) -> None:
-    """The tools of a server are asked for."""
+    """The agent asks a server for its tools."""
     log, session, dialogue = await stage.given(with_server)
     found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
     if not found:
@@ -226,7 +226,7 @@ CLOSED_SECONDS = 5.0
 
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
 async def ended(stage: Stage) -> None:
-    """When the agent has ended, its servers have as well."""
+    """When the agent has ended, its servers have ended, too."""
     log, _, dialogue = await stage.given(with_server)
     pids = {int(entry["pid"]) for entry in log.entries()}
     if await dialogue.hang_up(5.0) is None:
@@ -276,13 +276,13 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
 
 @RULES.case("mcp.http", MUST, HTTP, "http")
 async def http(stage: Stage) -> None:
-    """A server over HTTP is spoken to, with its headers."""
+    """The agent talks to a server over HTTP, with its headers."""
     await _behind_url(stage, "http", "/mcp")
 
 
 @RULES.case("mcp.sse", MUST, SSE, "sse")
 async def sse(stage: Stage) -> None:
-    """A server over SSE is spoken to, with its headers."""
+    """The agent talks to a server over SSE, with its headers."""
     await _behind_url(stage, "sse", "/sse")
 
 

@@ -101,7 +101,7 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
-    """Of two turns at the same time, each is told under its own session."""
+    """Of two turns at the same time, each is reported in its own session."""
     now = await stage.given(hour)
     turns = await stage.given(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
@@ -343,7 +343,7 @@ async def gone_on(stage: Stage) -> GoneOn:
 
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def resumed_folder(stage: Stage) -> None:
-    """A relative path in a session that was resumed is one in its folder."""
+    """A relative path in a resumed session is one in its folder."""
     (await stage.given(read_beside)).repeats(MAPLE)
     turn = (await stage.given(gone_on)).read
     if MAPLE not in turn.text:
@@ -377,7 +377,7 @@ async def deletion(stage: Stage) -> TriedDeletion:
     "delete.same-folder", EXPECTED, RuleSource("Session Delete", "Semantics"), "delete", "list"
 )
 async def same_folder(stage: Stage) -> None:
-    """To delete a session leaves the others of its folder."""
+    """Deleting a session leaves the others of its folder."""
     now = await stage.given(hour)
     done = await stage.given(deletion)
     if now.birch.id not in done.before:

@@ -38,13 +38,13 @@ from acphold.journal.sql.tables import Tables
 T = TypeVar("T")
 
 asked = Through[Tables]("_asked")
-"""Makes a method of a quick question, which writes nothing."""
+"""Turns a quick query, which writes nothing, into a method."""
 
 at_one_moment = Through[Tables]("_at_one_moment")
-"""Makes a method of a question whose statements all see the journal as of one moment."""
+"""Turns a query whose statements all see the journal as of one moment into a method."""
 
 written = Through[Tables]("_written")
-"""Makes a method of work that is a transaction."""
+"""Turns work in a transaction into a method."""
 
 
 class SqlJournal(StoredJournal):
@@ -55,11 +55,11 @@ class SqlJournal(StoredJournal):
 
     @abstractmethod
     async def _asked(self, question: Callable[[Tables], T]) -> T:
-        """Return the answer to a quick question, which writes nothing."""
+        """Return the result of a quick query, which writes nothing."""
 
     @abstractmethod
     async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
-        """Return the answer to a question whose statements all see the journal as of one moment."""
+        """Return the result of a query whose statements all see the journal as of one moment."""
 
     @abstractmethod
     async def _written(self, work: Callable[[Tables], T]) -> T:

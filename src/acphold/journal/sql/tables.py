@@ -111,16 +111,16 @@ class Tables(ABC):
     """Appended to a query of a session: nobody else changes its row until the transaction ends."""
 
     LAST_SEQ: ClassVar[str]
-    """The last number of the entries of a row of sessions; 0 if it has none."""
+    """An expression for the number of a session's last entry; 0 if it has none."""
 
     DELETED: ClassVar[str]
-    """The table that has the ids of deleted sessions, maybe among others."""
+    """The table with the ids of deleted sessions; it may have others, too."""
 
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
     TOLD: ClassVar[str]
-    """Marks the row of the session with this key as changed."""
+    """A statement that marks the row of the session with this key as changed."""
 
     @abstractmethod
     def refuse_newer(self) -> None:
@@ -128,7 +128,7 @@ class Tables(ABC):
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
-        """Execute a statement; with a mapping, it has `%(name)s` in the place of each value."""
+        """Execute a statement; with a mapping, `%(name)s` stands for each value."""
 
     @abstractmethod
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
@@ -215,7 +215,7 @@ class Tables(ABC):
 
     @abstractmethod
     def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
-        """The ends of the last turns of those sessions that there are."""
+        """The ends of the last turns of these sessions, as far as they exist."""
 
     def tell(self, session_id: str) -> Key:
         """Mark the row of a session as changed, for followers of the list; return its key. Raises

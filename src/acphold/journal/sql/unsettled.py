@@ -30,7 +30,7 @@ TAIL_BYTES: Final = 256 << 10
 def with_unsettled(
     tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
 ) -> list[SearchHit]:
-    """Add the hits in unsettled ends to those that the index has found."""
+    """Add hits in unsettled entries to those that the index has found."""
     filter = ListFilter(sought.agents, sought.cwd, tenant=sought.tenant)
     if sought.session_id is None:
         rows = tables.page(filter, None, SESSIONS_AT_MOST, counted=False)
