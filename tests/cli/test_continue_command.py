@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from acphold.journal.snapshots import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember
-from tests.cli.test_ssh import journal_of, there, write  # noqa: F401 - a fixture
+from tests.cli.test_ssh import ACPHOLD, journal_of, there, write  # noqa: F401 - a fixture
 from tests.snapshots.conftest import Project
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,25 @@ def test_errors_of_the_other_machine_and_of_the_way_there_are_said(
     lost = acphold.run_as_process("continue", "aa", "--on", "me@there")
     assert "(me@there: Permission denied); start the same command again" in lost.err
     assert acphold.run("list").out.count("on me@there") == 0
+
+
+def test_another_session_than_the_one_asked_for_does_not_come(
+    acphold: CommandLine,
+    there: Path,  # noqa: F811 - the fixture
+) -> None:
+    remember(journal_of(there), "bb-2", *CONVERSATION, title="T", cwd=str(there))
+    real = ACPHOLD.format(python=shlex.quote(sys.executable))
+    liar = real.replace('"$@"', "move-end give bb-2")
+    assert liar != real
+    write(there / ".local" / "bin" / "acphold", liar)
+    refused = acphold.run_as_process("resume", "--from", "me@there", "aa-1", "--cwd", str(there))
+    assert refused.code == 1
+    assert "'aa-1' was asked for, but the other machine offers 'bb-2'" in refused.err
+    assert "bb-2" not in acphold.run("list").out
+    for text in ("bb", "-"):  # what the other machine finds by that
+        came = acphold.run_as_process("resume", "--from", "me@there", text, "--cwd", str(there))
+        assert "bb-2" in came.out
+        assert "come here" in came.out or "came here" in came.out
 
 
 def test_a_map_of_folders_names_the_folder_here(

@@ -22,7 +22,7 @@ from acphold.hub.move_giver import give
 from acphold.hub.move_places import WantedPlace
 from acphold.hub.move_taker import take
 from acphold.hub.moves import MovedSession
-from acphold.journal import Journal, RowChange
+from acphold.journal import Journal, ListFilter, RowChange
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.moves import require_here
 from acphold.journal.stores import open_journal
@@ -159,6 +159,28 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
         _, taken, _ = await move(there, here)
         assert "another move of this session was under way" in str(taken)
         assert await here.owns("s-1")
+
+
+async def test_of_two_machines_that_take_a_session_the_loser_learns_where_it_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path) as (here, there):
+        third = Machine(tmp_path / "third", "third")
+        await here.remember("s-1", *CONVERSATION)
+        known = move_places.known_folders
+
+        async def slow(journal: Journal) -> list[str]:
+            monkeypatch.setattr(move_taker, "known_folders", known)
+            given, _, _ = await move(here, third)
+            assert isinstance(given, MovedSession), given
+            return await known(journal)
+
+        monkeypatch.setattr(move_taker, "known_folders", slow)
+        _, taken, _ = await move(here, there)
+        assert isinstance(taken, MoveRefusedError)
+        assert "it went to third in another move" in str(taken)
+        assert [await one.owns("s-1") for one in (here, there, third)] == [False, False, True]
+        await third.journal.aclose()
 
 
 async def test_a_refusal_behind_the_mark_does_not_say_that_the_session_is_still_there(
@@ -345,6 +367,24 @@ async def test_files_that_are_not_wanted_stay(tmp_path: Path, project: Project) 
 
 
 # -- strangers -------------------------------------------------------------------------------
+
+
+async def test_a_session_that_was_not_asked_for_is_refused_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        near, far = memory_pair(1 << 20)
+        given, taken = await asyncio.gather(
+            give(here.journal, near, "s-1", "there"),
+            take(there.journal, far, WantedPlace(cwd=str(there.folder)), "s-2"),
+            return_exceptions=True,
+        )
+        assert isinstance(taken, MoveRefusedError)
+        assert str(taken) == "session 's-2' was asked for, but the other machine offers 's-1'"
+        assert str(given) == str(taken)
+        assert await there.journal.page(ListFilter(include_unprompted=True)) == []
+        assert await here.owns("s-1")
 
 
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1", ".g\u200cit"])

@@ -20,7 +20,8 @@ from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.snapshots import TurnSnapshot
 from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
-from acphold.snapshots import comparison, snapshot
+from acphold.snapshots import checkouts, comparison, snapshot
+from acphold.snapshots.checkouts import Checkout
 from acphold.snapshots.git import GitError
 from acphold.snapshots.included_files import Included, included
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
@@ -182,6 +183,36 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
         ]
 
 
+async def test_a_disk_that_hangs_holds_a_prompt_for_a_moment_once_and_the_loop_not_at_all(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    real, tried, answers = checkouts.checkout_of, list[int](), threading.Event()
+
+    def hangs(folder: str) -> Checkout | None:
+        tried.append(threading.get_ident())
+        answers.wait(DEADLINE)
+        return real(folder)
+
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        monkeypatch.setattr(checkouts, "checkout_of", hangs)
+        for _ in range(2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+        assert len(tried) == 1
+        assert threading.get_ident() not in tried
+        assert await house.journal.snapshots.of(session) == []
+        answers.set()
+        await upkeep(house)
+        turn = await house.begun(client, session, "go on")
+        await house.agent.end(session)
+        await turn
+        assert len(await kept(house, session, 2)) == 2
+
+
 async def test_cancelled_and_failed_turns_have_an_end_too(journal: Path, project: Project) -> None:
     async with shared(journal) as house:
         client = await house.client()
@@ -252,7 +283,7 @@ async def test_a_hundred_thousand_new_files_do_not_hold_a_prompt(
         session = await client.new(project.top)
         files = house.hub.held(session).turns._files
         began = time.monotonic()
-        await files.begin(0, files.roots((str(project.top),)))
+        await files.begin(0, await files.roots((str(project.top),)))
         assert time.monotonic() - began < 0.8  # this machine may be busy
         [row] = await kept(house, session, 1)
         assert "100,000 new files are not ignored" in row.reason
@@ -340,6 +371,32 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
         else:
             assert os.listdir(tmp_path / "empty") == []
             assert "empty" not in project.git("worktree", "list")
+
+
+async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_behind(
+    journal: Path, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await house.begun(client, session, "go")
+        await house.agent.end(session)
+        await turn
+        await kept(house, session, 2)
+        row = await house.journal.session(session)
+        loop = asyncio.get_running_loop()
+
+        def last(_: str) -> bool:
+            loop.call_soon_threadsafe(forking.cancel)
+            return False
+
+        monkeypatch.setattr(kept_files, "has_list", last)
+        forking = asyncio.create_task(fork_with_files(house.journal, row, str(tmp_path / "empty")))
+        await asyncio.wait([forking])
+        assert forking.cancelled()
+        assert os.listdir(tmp_path / "empty") == []
+        assert "empty" not in project.git("worktree", "list")
 
 
 async def test_a_client_has_a_session_copied_with_its_files(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from acphold.snapshots import included_files
 from acphold.snapshots.included_files import Included, included
+from acphold.workspace.threads import AbandonedError
 
 from .conftest import Project
 
@@ -40,6 +42,45 @@ def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project
     assert (laid / "a.local").stat().st_mode & 0o777 == 0o750
     assert (laid / "a.txt").read_text() == "first\n"
     assert included(project.store(taken), str(project.top), str(laid), (), []).count == 0
+
+
+def test_a_disk_that_gets_full_leaves_no_part_of_a_file_and_what_was_copied_is_told(
+    project: Project,
+) -> None:
+    project.write("a.local")
+    project.write("b.local", "x" * (3 << 19))
+    taken = project.take()
+    laid = Path(project.lay(taken).folder)
+    placed = list[str]()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 18, before[1]))  # within its second piece
+    try:
+        done = included(project.store(taken), str(project.top), str(laid), (), placed)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert done == Included(("a.local",), 1, "File too large")
+    assert str(laid / "a.local") in placed
+    assert not (laid / "b.local").exists()
+
+
+def test_a_file_that_is_being_copied_when_nobody_wants_it_any_more_is_removed(
+    project: Project,
+) -> None:
+    project.write("a.local", "x" * (3 << 20))
+    taken = project.take()
+    laid = Path(project.lay(taken).folder)
+    sizes = list[int]()
+
+    def checkpoint() -> None:
+        if (laid / "a.local").exists():
+            sizes.append((laid / "a.local").stat().st_size)
+            if sizes[-1]:
+                raise AbandonedError
+
+    with pytest.raises(AbandonedError):
+        included(project.store(taken), str(project.top), str(laid), (), [], checkpoint)
+    assert sizes == [0, 1 << 20]
+    assert not (laid / "a.local").exists()
 
 
 def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:

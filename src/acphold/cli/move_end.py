@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import opened, path_of
-from acphold.cli.places import named
+from acphold.cli.places import NEWEST, named
 from acphold.cli.servers import FarServer
 from acphold.cli.settings import folder_map
 from acphold.cli.ssh import ssh_command
@@ -21,7 +21,7 @@ from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
 from acphold.hub.move_frames import LINE_BYTES, MoveLine
 from acphold.hub.move_giver import give
 from acphold.hub.move_places import WantedPlace
-from acphold.hub.move_taker import take
+from acphold.hub.move_taker import require_wanted, take
 from acphold.hub.moves import MovedSession
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
@@ -131,11 +131,14 @@ async def _give_named(transport: Transport, session_id: str) -> None:
         await give(journal, transport, row.session_id)
 
 
-async def taken(journal: str | None, transport: Transport, place: WantedPlace) -> MovedSession:
-    """Take a session into the journal here, which is made if there is none."""
+async def taken(
+    journal: str | None, transport: Transport, place: WantedPlace, text: str = ""
+) -> MovedSession:
+    """Take a session into the journal here, which is made if there is none; its id begins with
+    `text`, unless that stands for the newest one there."""
     kept = open_journal(path_of(journal))
     try:
-        return await take(kept, transport, place)
+        return await take(kept, transport, place, "" if text in NEWEST else text)
     finally:
         await kept.aclose()
 
@@ -161,12 +164,15 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         await child.aclose()
 
 
-async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
+async def from_server(
+    server: FarServer, text: str, work: Callable[[Transport, str], Awaitable[MovedSession]]
+) -> MovedSession:
     """Return the result of `work` over a connection on which a server gives away a session.
 
-    `text` is the session's id, or a prefix of it.
+    `text` is the session's id, or a prefix of it; `work` is also given the whole id.
 
-    Raises ConnectionLostError, RemoteRefusalError, UnknownSessionError and AmbiguousIdError.
+    Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
+    AmbiguousIdError.
     """
     from acphold.cli.readers import reading  # late: these bring HTTP and TLS
     from acphold.cli.remote import SECONDS, paired
@@ -175,11 +181,13 @@ async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
     token = await paired(server)
     async with reading(server, None) as reader:
         session_id = (await named(reader, text)).session_id
+    if text not in NEWEST:
+        require_wanted(session_id, text)
     # Moves only work over a WebSocket.
     url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
     transport = await Dial(url, token, seconds=SECONDS, limit=LINE_BYTES, ca=server.ca)()
     try:
-        return await work(transport)
+        return await work(transport, session_id)
     except ConnectionLostError as error:
         raise ConnectionLostError(f"{origin_of(server.url)}: {error}; {AGAIN}") from error
     finally:

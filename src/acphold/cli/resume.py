@@ -123,8 +123,8 @@ def resume(
 async def _brought(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
     """Bring a session here from another machine or a server; return its id."""
 
-    def take(transport: Transport) -> Awaitable[MovedSession]:
-        return taken(journal, transport, place)
+    def take(transport: Transport, wanted: str = text) -> Awaitable[MovedSession]:
+        return taken(journal, transport, place, wanted)
 
     if is_url(source):
         moved = await from_server(checked(source, None), text, take)

@@ -291,7 +291,9 @@ async def fork_with_files(
     if store is None:
         raise WorkspaceError("the files of this session are not on this machine")
 
-    def work(checkpoint: Checkpoint) -> tuple[Laid, Included]:
+    done: list[Laid] = []  # if this is cancelled at that very moment, too
+
+    def work(checkpoint: Checkpoint) -> Included:
         while True:
             place = beside(one.root) if folder is None else folder
             try:
@@ -306,7 +308,8 @@ async def fork_with_files(
                 if folder is not None:
                     raise
         if not include:
-            return laid, Included(is_possible=has_list(one.root))
+            done.append(laid)
+            return Included(is_possible=has_list(one.root))
         placed = [*laid.placed]
         left_out = {path for path, _ in one.left_out}
         try:
@@ -315,16 +318,20 @@ async def fork_with_files(
         except BaseException:
             unlay(replace(laid, placed=tuple(placed)), one.root)
             raise
-        return replace(laid, placed=tuple(placed)), more
+        done.append(replace(laid, placed=tuple(placed)))
+        return more
 
-    laid, more = await Threads(1).run(work)
     try:
+        more = await Threads(1).run(work)
+        laid = done[0]
         below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
         cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
         made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
     except BaseException as error:
-        await Threads(1).run(lambda _: unlay(laid, one.root))
+        if not done:
+            raise
+        await Threads(1).run(lambda _: unlay(done[0], one.root))
         if isinstance(error, OSError):
-            raise WorkspaceError(f"{laid.folder!r}: {error.strerror or error}") from error
+            raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
         raise
     return KeptThere(one, laid, cwd, more), made

@@ -15,6 +15,7 @@ import msgspec
 
 from acphold.errors import (
     ConnectionLostError,
+    LeaseLostError,
     MoveRefusedError,
     WorkspaceError,
 )
@@ -108,8 +109,18 @@ async def give(
                 *(journal, line, lease, to, giver or socket.gethostname()),
                 *(why_no_files, has_gone),
             )
+        except LeaseLostError:
+            if (mark := mark_of(await journal.session(session_id))).to:
+                raise _gone(mark) from None
+            raise
         finally:
             await journal.release(lease)
+
+
+def _gone(mark: MoveMark) -> MoveRefusedError:
+    return MoveRefusedError(
+        f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
+    )
 
 
 async def _give(
@@ -148,9 +159,7 @@ async def _give(
     if not is_name(have.taking):
         raise MoveRefusedError("the other machine does not name its move")
     if mark.id and mark.id != have.taking:
-        raise MoveRefusedError(
-            f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
-        )
+        raise _gone(mark)
     if have.last > last or have.digest != await digest_of(journal, row.session_id, have.last):
         if not have.is_new:
             raise MoveRefusedError("the conversation there is a different one; nothing is merged")

@@ -91,17 +91,21 @@ STORE_SECONDS: Final = 60.0
 NO_COMMIT: Final = "0" * 40
 
 
-async def take(journal: Journal, transport: Transport, place: WantedPlace) -> MovedSession:
+async def take(
+    journal: Journal, transport: Transport, place: WantedPlace, wanted: str = ""
+) -> MovedSession:
     """Take the session that the giver at the other end offers.
 
-    Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
-    then the same move can be started again.
+    Its id is `wanted` or begins with it; another one is refused before anything is made. Raises
+    MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError: then the
+    same move can be started again.
     """
     line = MoveLine(transport)
     async with telling(line):
         await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
         offer = await line.receive(SessionOffer)
         _require_fit(offer)
+        require_wanted(offer.session.session_id, wanted)
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
         return await _Taking(journal, line, offer, place).take()
@@ -391,6 +395,15 @@ def _past(entry: SentEntry) -> PastEntry:
     if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
         raise MoveRefusedError("the other machine sent an invalid entry")
     return PastEntry(kind, entry.at, raw, entry.seq)
+
+
+def require_wanted(session_id: str, wanted: str) -> None:
+    """Raise MoveRefusedError unless an id that another machine names begins with the one asked
+    for."""
+    if not session_id.startswith(wanted):
+        raise MoveRefusedError(
+            f"session {wanted!r} was asked for, but the other machine offers {session_id!r}"
+        )
 
 
 def _require_fit(offer: SessionOffer) -> None:

@@ -147,7 +147,7 @@ async def telling(line: MoveLine) -> AsyncIterator[None]:
     except ConnectionLostError:
         raise
     except LeaseLostError as error:
-        why = "somebody has opened the session meanwhile; nothing has moved"
+        why = "somebody has opened the session meanwhile, or moves it; this move took nothing"
         await line.refuse(why)
         raise MoveRefusedError(why) from error
     except AcpholdError as error:

@@ -18,7 +18,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # late below: an editor waits for the start, and most session
     from acphold.snapshots.snapshot import NotTaken, Taken
 
 Edge: TypeAlias = Literal["begin", "end"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class FileKeeper:
 
     def __init__(self, journal: Journal, wanted: bool | Literal["all"]) -> None:
         self._journal = journal
-        self._wanted = wanted
+        self.wanted = wanted
         self._threads = Threads(AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
@@ -79,9 +81,7 @@ class FileKeeper:
         self._is_untidy = False
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
-        """The work trees of these folders that are kept; looks at the disk for a moment."""
-        if not self._wanted:
-            return []
+        """The work trees of these folders that are kept; blocks."""
         from acphold.snapshots.checkouts import Checkout, checkout_of
 
         found = {
@@ -89,13 +89,13 @@ class FileKeeper:
             for folder in folders
             for checkout in [
                 checkout_of(folder)
-                or (Checkout(os.path.realpath(folder)) if self._wanted == "all" else None)
+                or (Checkout(os.path.realpath(folder)) if self.wanted == "all" else None)
             ]
             if checkout is not None and self._failures[checkout.top] < FAILURES
         }
         return [*found.values()]
 
-    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begin some work; the end of the process waits for it."""
         return self._taking.start(work, "snapshot")
 
@@ -229,20 +229,30 @@ class TurnFiles:
     def __init__(self, keeper: FileKeeper, session: HubSession) -> None:
         self._keeper = keeper
         self._session = session
+        self._looking: asyncio.Task[list[Checkout]] | None = None
+        self._hold = HOLD_SECONDS
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
         self._at_work = -1  # the turn that the agent has got last
 
-    def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
-        """See `FileKeeper.roots`."""
-        return self._keeper.roots(folders)
+    async def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
+        """See `FileKeeper.roots`; none if the disk, as a network one, takes over HOLD_SECONDS."""
+        if not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
+            return []
+        began = time.monotonic()
+        looking = Threads(1).run(lambda _: self._keeper.roots(folders))
+        self._looking = self._keeper.start(looking)
+        done, _ = await asyncio.wait([self._looking], timeout=HOLD_SECONDS)
+        self._hold = max(0.0, HOLD_SECONDS - (time.monotonic() - began))
+        return self._looking.result() if done else []
 
     async def begin(self, turn: int, roots: list[Checkout]) -> None:
-        """Take snapshots at the beginning of a turn; returns after HOLD_SECONDS at the latest."""
+        """Take snapshots at the beginning of a turn; returns once HOLD_SECONDS are over, with those
+        that `roots` took, at the latest."""
         self._begun = (turn, roots)
         self._start(turn, "begin", roots)
         assert self._last is not None
-        await asyncio.wait([self._last], timeout=HOLD_SECONDS)
+        await asyncio.wait([self._last], timeout=self._hold)
         self._at_work = turn
 
     def end(self, turn: int) -> None:

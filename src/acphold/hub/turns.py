@@ -209,7 +209,7 @@ class Turns:
                     await self._record(turn)
                 if not is_ready:
                     await self._make_ready(turn)
-                roots = self._files.roots(self._session.row.folders)
+                roots = await self._files.roots(self._session.row.folders)
                 if roots and turn.stage is TurnStage.STARTING:
                     await self._record(turn)
                     await self._files.begin(turn.began, roots)

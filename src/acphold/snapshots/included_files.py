@@ -115,19 +115,26 @@ def _copied(
         checkpoint()
         if len(copied) == MOST_FILES:
             return copied, f"more than {MOST_FILES:,} files"
-        with suppress(FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
-            size = _copy(project, folder, name, left, placed)
-            if size is None:
-                continue
-            if size < 0:
-                return copied, f"more than {MOST_BYTES >> 20} MB"
-            left -= size
-            copied.append(name)
+        try:
+            size = _copy(project, folder, name, left, placed, checkpoint)
+        except (FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
+            continue
+        except OSError as error:  # the disk is full
+            return copied, error.strerror or str(error)
+        if size is None:
+            continue
+        if size < 0:
+            return copied, f"more than {MOST_BYTES >> 20} MB"
+        left -= size
+        copied.append(name)
     return copied, ""
 
 
-def _copy(project: str, folder: str, name: str, most: int, placed: list[str]) -> int | None:
-    """Copy one file; return its size, None if it is none, -1 if it has more than `most` bytes."""
+def _copy(
+    project: str, folder: str, name: str, most: int, placed: list[str], checkpoint: Checkpoint
+) -> int | None:
+    """Copy one file, whole or not at all; return its size, None if it is none, -1 if it has more
+    than `most` bytes."""
     *above, last = name.split("/")
     with ExitStack() as held:
         source = _inside(held, project, above)
@@ -149,10 +156,17 @@ def _copy(project: str, folder: str, name: str, most: int, placed: list[str]) ->
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
         made = os.open(last, flags, stat.S_IMODE(status.st_mode) & 0o777, dir_fd=target)
         placed.append(os.path.join(folder, name))
-        writing = held.enter_context(open(made, "wb", buffering=0))
-        left = status.st_size  # it may grow meanwhile
-        while left > 0 and (piece := reading.read(min(PIECE, left))):
-            left -= writing.write(piece)
+        try:
+            with open(made, "wb", buffering=0) as writing:
+                left = status.st_size  # it may grow meanwhile
+                while left > 0 and (piece := reading.read(min(PIECE, left))):
+                    checkpoint()
+                    while piece:
+                        size = writing.write(piece)
+                        left, piece = left - size, piece[size:]
+        except BaseException:
+            os.unlink(last, dir_fd=target)
+            raise
         return status.st_size
 
 
