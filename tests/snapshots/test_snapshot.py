@@ -163,6 +163,21 @@ def test_a_tracked_file_that_is_also_ignored_is_in(project: Project) -> None:
     assert files(Path(project.lay(taken).folder))[b"kept.log"] == ("file", b"changed")
 
 
+def test_a_tracked_file_that_comes_back_is_in_though_its_name_is_ignored(project: Project) -> None:
+    project.write(".gitignore", "*.log\n")
+    project.write("kept.log", "first")
+    project.git("add", "-f", "kept.log")
+    (project.top / "kept.log").unlink()
+    assert "kept.log" not in project.names(project.take())
+    for content in ("second", "third"):
+        project.write("kept.log", content)
+        taken = project.take()
+        laid = project.lay(taken, content)
+        assert files(Path(laid.folder))[b"kept.log"] == ("file", content.encode())
+        (project.top / "kept.log").unlink()
+        assert "kept.log" not in project.names(project.take())
+
+
 def test_a_file_that_is_ignored_from_now_on_is_in_no_later_snapshot(project: Project) -> None:
     project.write("tmp.txt")
     assert "tmp.txt" in project.names(project.take())

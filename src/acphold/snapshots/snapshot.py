@@ -43,6 +43,10 @@ SECRETS = re.compile(
 NAMED_LEFT_OUT = 100
 """Names of left-out files that are kept; of the others only their number."""
 
+MOST_ABSENT = 1000
+"""Names without a file that are looked for at each snapshot; more, as in a sparse checkout, only
+when the project's index changes."""
+
 MANY = 200
 """New files from which on git writes one pack instead of a file for each."""
 
@@ -108,7 +112,8 @@ class NotTaken(Struct, frozen=True):
 class _Known(Struct):
     """Remembered from the last snapshot of a work tree: the marks of the files that say what is
     ignored, of the project's index and of ours, the repositories inside, the commit that was
-    checked out, and our commit with what was staged."""
+    checked out, our commit with what was staged, and names in the project's index without a file:
+    `git ls-files` does not list such a file when it comes back, if its name is ignored."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()
@@ -116,6 +121,7 @@ class _Known(Struct):
     staged: str = ""
     index: tuple[int, ...] = ()
     inside: list[str] = []
+    absent: list[str] = []
 
 
 def is_too_high(top: str) -> bool:
@@ -247,7 +253,8 @@ class _Taking:
         project_index = _mark(self._checkout.index)
         has_index = os.path.exists(self._index)
         is_staged_so = (project_index, current.commit) == (known.project_index, known.commit)
-        is_same = is_staged_so and excludes == known.excludes and has_index
+        came_back = any(os.path.lexists(self._at(_name(name))) for name in known.absent)
+        is_same = is_staged_so and excludes == known.excludes and has_index and not came_back
         before = None
         with suppress(OSError):
             before = tree_of(self._root)
@@ -301,6 +308,7 @@ class _Taking:
                 beside.commit,
                 _mark(self._index),
                 [*map(_plain, inside)],
+                self._absent(tracked.difference(ours.difference(removed), added)),
             ),
         )
         return Taken(
@@ -434,6 +442,11 @@ class _Taking:
         self._git.run(
             *options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=lines
         )
+
+    def _absent(self, names: set[str]) -> list[str]:
+        if len(names) > MOST_ABSENT:
+            return []
+        return [_plain(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 
     def _known(self) -> _Known:
         with suppress(OSError, msgspec.MsgspecError):
