@@ -97,7 +97,7 @@ def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F81
     with place.on_terminal("chat", "mine") as one:
         one.until("ready")
         one.type(f"/resume {row['sessionId'][:8]}\r")
-        one.until("to continue with", "agent  of yesterday", "ready")
+        one.until("Starting mine", "agent  of yesterday", "ready")
         one.type("\x04")
         assert one.ended() == 0
 

@@ -44,7 +44,7 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
     hold(home, "apples")
     hold(home, "pears")
     hold(home, "plums", elsewhere)
-    with home.on_terminal(columns=100) as one:
+    with home.on_terminal(columns=160) as one:
         shown = one.until("3 of 3", "Enter continues")
         places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
         assert places == sorted(places), shown
