@@ -133,7 +133,7 @@ class EndOfEntries(Struct, frozen=True, tag="end"):
     digest: str
 
 
-class Ready(Struct, frozen=True, tag="ready"):
+class TakerReady(Struct, frozen=True, tag="ready"):
     """The taker has all of it but the mark."""
 
 
@@ -170,7 +170,7 @@ Frame: TypeAlias = (
     | PackPiece
     | EntryPiece
     | EndOfEntries
-    | Ready
+    | TakerReady
     | Marked
     | Done
     | MoveRefused

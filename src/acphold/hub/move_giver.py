@@ -19,9 +19,7 @@ from acphold.errors import (
     MoveRefusedError,
     WorkspaceError,
 )
-from acphold.history.entries import (
-    MOVED,
-)
+from acphold.history.entries import MOVED
 from acphold.hub.kept_files import snapshot_at, stores_of
 from acphold.hub.move_frames import (
     VERSION,
@@ -36,10 +34,10 @@ from acphold.hub.move_frames import (
     Marked,
     MoveLine,
     PackPiece,
-    Ready,
     SentFiles,
     SentSession,
     SessionOffer,
+    TakerReady,
 )
 from acphold.hub.moves import (
     MovedSession,
@@ -180,7 +178,7 @@ async def _give(
         for entry in piece:
             add_to(digest, entry)
     await line.send(EndOfEntries(digest.hexdigest()))
-    await line.receive(Ready, seconds=WORK_SECONDS)
+    await line.receive(TakerReady, seconds=WORK_SECONDS)
     if not mark.id:
         where = MoveMark(to=to, id=have.taking)
         change = RowChange(moved=mark_text(where))

@@ -41,9 +41,9 @@ from acphold.hub.move_frames import (
     Marked,
     MoveLine,
     PackPiece,
-    Ready,
     SentEntry,
     SessionOffer,
+    TakerReady,
 )
 from acphold.hub.move_places import (
     WantedPlace,
@@ -181,7 +181,7 @@ class _Taking:
             if self._kept is not None:
                 await self._journal.snapshots.keep(self._id, [self._kept])
             await self._require_nothing_waits()
-            await self._line.send(Ready())
+            await self._line.send(TakerReady())
             entry = (await self._line.receive(Marked)).entry
             if move_of(entry) != taking or entry.seq != offer.last + 1:
                 raise MoveRefusedError("the other machine sent the mark of another move")
