@@ -103,9 +103,11 @@ postgresql: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m postgresql $(PYTEST)
 
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
-# film of the README.
+# film of the README. Most of it is waiting, for registries, agents and a browser. In the order of
+# their names, files that install and wait begin first, and the short ones of the page end together.
+interop: export PYTHONDONTWRITEBYTECODE =
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;

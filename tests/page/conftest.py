@@ -1,7 +1,9 @@
 """The page of a real `acphold serve`, in a real browser, with the scripted agent behind it.
 
-One server, one browser and one other client for all tests of a module: each has a session, and a
-device, of its own. Who kills the server, or counts devices, has a `served` of its own."""
+One browser for all tests of a worker; one server and one other client for those of a module: each
+test has a session, and a device, of its own. Who kills the server, or counts devices, has a
+`served` of its own.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
     """Another client of it, that leaves what is asked to others."""
 
@@ -173,8 +175,9 @@ async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
         yield connected
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
+    """One for all modules of a worker: its start takes as long as a test."""
     async with async_playwright() as playwright:
         browser = await launched(playwright)
         yield browser
@@ -188,7 +191,7 @@ async def launched(playwright: Playwright, *flags: str) -> Browser:
     return await playwright.chromium.launch(executable_path=found, args=[*FLAGS, *flags])
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A phone, or what is as small as one."""
     context = await browser.new_context(viewport={"width": 360, "height": 760})
@@ -203,7 +206,7 @@ def paired() -> dict[str, StorageState]:
     return {}
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(
     device: BrowserContext,
     served: Served,

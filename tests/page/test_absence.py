@@ -22,7 +22,7 @@ from tests.page.soak import soak
 from tests.web.conftest import Served, serving
 from tests.web.network import network, served_through
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 LISTED = """async (id) => {

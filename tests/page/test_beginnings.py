@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 import acphold
 from tests.page.conftest import steps, violations
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(

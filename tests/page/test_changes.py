@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 import acphold
 from tests.page.conftest import opened, steps, violations
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 def edit(name: str, path: Path, old: str | None, new: str) -> dict[str, Any]:

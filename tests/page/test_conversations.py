@@ -24,7 +24,7 @@ from tests.imports.told import Story
 from tests.page.conftest import ask, opened, seen, steps, typed, violations
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 def picture(width: int, height: int) -> str:

@@ -24,7 +24,7 @@ from tests.page.conftest import (
 )
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 GONE_SECONDS = 40
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -140,7 +140,7 @@ async def test_a_session_that_nobody_wants_back_is_deleted_and_a_page_that_is_le
     await expect(row_of(page, session)).to_have_count(0)
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def phone(
     device: BrowserContext, page: Page, served: Served, wrong: list[str]
 ) -> AsyncIterator[Page]:

@@ -15,7 +15,7 @@ import acphold
 from tests.page.conftest import ask, steps
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 FEED = "**/sessions/feed"
 

@@ -19,7 +19,7 @@ from tests.page.conftest import choose, opened, steps, violations
 from tests.snapshots.conftest import Project
 from tests.web.conftest import Served, serving
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.fixture(scope="module")

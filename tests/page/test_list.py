@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 import acphold
 from tests.page.conftest import opened, row_of, steps, violations
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_fork_stands_below_its_origin_and_is_told_from_it(

@@ -11,7 +11,7 @@ from playwright.async_api import Locator, Page, expect
 import acphold
 from tests.page.conftest import ask, opened, steps, violations
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 360, "height": 760}

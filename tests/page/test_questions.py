@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Locator, Page, expect
 import acphold
 from tests.page.conftest import ask, note, opened, steps
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 GIVEN = {
     "command": "make install",

@@ -18,7 +18,7 @@ from tests.page.test_whose import code
 from tests.page.test_writing import heard
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 def rows(page: Page) -> Locator:
@@ -62,7 +62,7 @@ def said(served: Served, session: acphold.RemoteSession) -> list[str]:
     return [block["text"] for prompt in prompts[1:] for block in prompt["prompt"]]
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def other(
     page: Page, device: BrowserContext, served: Served, wrong: list[str]
 ) -> AsyncIterator[Page]:

@@ -16,7 +16,7 @@ from tests.editor import scripted_agent
 from tests.page.conftest import ask, opened, steps, violations, watch
 from tests.web.conftest import Served, serving
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 CLAUDE = "@agentclientprotocol/claude-agent-acp"
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

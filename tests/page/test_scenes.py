@@ -14,7 +14,7 @@ import acphold
 from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed, violations
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 SAID = steps({"say": "One **bold** word.\n\n```py\nprint(1)\n```\n"})
 

@@ -15,7 +15,7 @@ from tests.editor import introduced, scripted_agent, wrap_command
 from tests.page.conftest import ask, choose, opened, row_of, steps, typed, violations
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def is_left(served: Served, session_id: str) -> None:

@@ -14,7 +14,7 @@ import acphold
 from tests.page.conftest import ask, choose, opened, row_of, seen, steps, typed
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 FORM: dict[str, Any] = {
     "mode": "form",

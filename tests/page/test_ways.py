@@ -25,7 +25,7 @@ from tests.web.certificates import new_authority
 from tests.web.conftest import serving
 from tests.web.network import free_port
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 NAME = "desk.test"
 AGENT = tuple(scripted_agent())

@@ -19,7 +19,7 @@ import acphold
 from tests.page.conftest import opened, row_of, seen, steps
 from tests.web.conftest import Served, serving
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 SIGN_IN = "Pair this device"
 
@@ -68,7 +68,7 @@ def neighbour() -> Iterator[Neighbour]:
         thread.join()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def other_device(browser: Browser) -> AsyncIterator[BrowserContext]:
     context = await browser.new_context()
     context.set_default_timeout(30_000)

@@ -16,7 +16,7 @@ from tests.page.conftest import note, noted, opened, steps, typed
 from tests.page.test_conversations import call, picture
 from tests.web.conftest import Served
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 COMMANDS = [
     {"name": "review", "description": "Look at what has changed"},
