@@ -21,7 +21,7 @@ from typing import Final
 from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
 from acphold.journal import Listed, NewSession, RowChange
-from acphold.journal.sqlite import search_index, segments
+from acphold.journal.sqlite import search_index, session_rows
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.stored_history import read_all
 from acphold.journal.stores import open_journal
@@ -61,7 +61,7 @@ def fill(path: Path, sessions: int) -> None:
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -200000")
     documents = [
-        search_index.documents(read_all(segments.SqliteSegments(connection, number), 0))
+        search_index.documents(read_all(session_rows.SqliteSegments(connection, number), 0))
         for number in range(1, templates + 1)
     ]
     gap = DAYS * DAY_MS // (sessions // templates)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acphold.imports import Home, Intake, reader
 from acphold.journal.compression import zstd
-from acphold.journal.frames import LEVEL, packed, plain
+from acphold.journal.stored_history import LEVEL, packed, plain
 from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill

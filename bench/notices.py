@@ -23,8 +23,8 @@ from typing import Any
 
 import httpx2
 
-from acphold.web import notices, push_message
-from acphold.web.push_message import Order, PushOutcome
+from acphold.web import notices, push
+from acphold.web.push import Order, PushOutcome
 from bench.far_wire import FarSocket
 from bench.run import Run
 from bench.serve import Server, serving
@@ -118,7 +118,7 @@ def _serve() -> None:
     """`acphold` itself, which has its messages sent to that one."""
     from acphold.__main__ import main
 
-    found, send = socket.getaddrinfo, push_message.send
+    found, send = socket.getaddrinfo, push.send
     context, port = ssl.create_default_context(cafile=os.environ[CA]), int(os.environ[PORT])
 
     def look_up(host: str, *rest: Any, **more: Any) -> Any:
@@ -128,7 +128,7 @@ def _serve() -> None:
         return await send(order, lambda _: True, port, context)
 
     vars(socket).update(getaddrinfo=look_up)
-    vars(push_message).update(send=send_here)
+    vars(push).update(send=send_here)
     vars(notices).update(APART_SECONDS=0.0)
     defaults = notices.Notices.__init__.__kwdefaults__
     assert defaults is not None

@@ -16,7 +16,7 @@ from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.rpc import MAX_MESSAGE
 from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve
-from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker, scripted_agent
 
 

@@ -150,7 +150,7 @@ def test_an_agent_of_the_library_advertises_no_mcp_servers_that_it_cannot_reach(
 ) -> None:
     code = """
 import acphold
-from acphold.library.handshake import capabilities_of, introduction
+from acphold.library.definition import capabilities_of, introduction
 definition = acphold.Agent("a", version="1")._definition
 print(introduction(definition, capabilities_of(definition)).decode())
 """

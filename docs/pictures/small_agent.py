@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from acphold.cli.demo_agent import DemoAgent, DemoScript
-from acphold.conformance.exemplar_turns import Memory, content
+from acphold.conformance.errands import Memory, content
 from acphold.conformance.record import Json
 from acphold.transports.stdio import stdio_transport
 

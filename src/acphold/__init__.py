@@ -56,18 +56,21 @@ if TYPE_CHECKING:
     from acphold.history.fold import SessionState
     from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
     from acphold.library.agent import Agent
-    from acphold.library.author_session import Session
-    from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
-    from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, StopReason
-    from acphold.library.form import FormAnswer, Visit
-    from acphold.library.middleware import Step
-    from acphold.library.permission import Decision
+    from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, Step, StopReason
+    from acphold.library.questions import Decision, FormAnswer, Visit
     from acphold.library.server import Server
-    from acphold.library.session_files import SessionFiles
+    from acphold.library.session import Session
     from acphold.library.session_servers import TurnServer, TurnServers
     from acphold.library.store import Store
     from acphold.library.tools import RunningTool
     from acphold.library.turn import Turn
+    from acphold.library.workspace import (
+        CommandExit,
+        CommandOutput,
+        PendingCommand,
+        RunningCommand,
+        SessionFiles,
+    )
     from acphold.logs import LogContext
     from acphold.rpc.transport import Transport
     from acphold.schema import (
@@ -87,11 +90,9 @@ if TYPE_CHECKING:
         TextResourceContents,
         ToolCallLocation,
     )
-    from acphold.server.entrance import Visitor
-    from acphold.server.principals import Principal
-    from acphold.transports.messages import MessageConnection, MessageTransport
+    from acphold.server.principals import Principal, Visitor
+    from acphold.transports.messages import MessageConnection, MessageTransport, over_websocket
     from acphold.transports.streams import StreamTransport
-    from acphold.transports.web_sockets import over_websocket
     from acphold.version import __version__
 
 __all__ = [
@@ -200,14 +201,11 @@ _HOMES = {
     "history.fold": "SessionState",
     "history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
     "library.agent": "Agent",
-    "library.author_session": "Session",
-    "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",
-    "library.definition": "MaxTokens MaxTurnRequests Refusal StopReason",
-    "library.form": "FormAnswer Visit",
-    "library.middleware": "Step",
-    "library.permission": "Decision",
+    "library.session": "Session",
+    "library.workspace": "CommandExit CommandOutput PendingCommand RunningCommand SessionFiles",
+    "library.definition": "MaxTokens MaxTurnRequests Refusal Step StopReason",
+    "library.questions": "Decision FormAnswer Visit",
     "library.server": "Server",
-    "library.session_files": "SessionFiles",
     "library.session_servers": "TurnServer TurnServers",
     "library.store": "Store",
     "library.tools": "RunningTool",
@@ -219,11 +217,9 @@ _HOMES = {
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
     "rpc.transport": "Transport",
-    "server.entrance": "Visitor",
-    "server.principals": "Principal",
-    "transports.messages": "MessageConnection MessageTransport",
+    "server.principals": "Principal Visitor",
+    "transports.messages": "MessageConnection MessageTransport over_websocket",
     "transports.streams": "StreamTransport",
-    "transports.web_sockets": "over_websocket",
     "version": "__version__",
 }
 """The public names, by the module that defines them."""

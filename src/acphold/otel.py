@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from acphold.extras import require
 from acphold.library.definition import StopTurn
-from acphold.library.form import FormAnswer, Visit
-from acphold.library.permission import Decision
+from acphold.library.questions import Decision, FormAnswer, Visit
 from acphold.version import __version__
 
 require("otel", "acphold.otel")
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from acphold.library.middleware import Step
+    from acphold.library.definition import Step
 
 __all__ = ["spans"]
 

@@ -36,18 +36,6 @@ from acphold.history.entries import Entry, PastEntry, Run, Segment
 from acphold.history.fold import Summary
 from acphold.journal.access import Access, AccessToken, Deed, Share
 from acphold.journal.base import BaseJournal
-from acphold.journal.in_file import InFile, Large, Repaired, Sizes
-from acphold.journal.index import (
-    Grouping,
-    Index,
-    Part,
-    SearchHit,
-    Sought,
-    Speaker,
-    Tokens,
-    UsageSum,
-    UsageSums,
-)
 from acphold.journal.journal import (
     Append,
     Archived,
@@ -80,9 +68,25 @@ from acphold.journal.owners import (
     Whose,
 )
 from acphold.journal.records.draft import Records
-from acphold.journal.snapshots import Snapshots, TurnSnapshot
+from acphold.journal.seams import (
+    Grouping,
+    Index,
+    InFile,
+    Large,
+    Part,
+    Repaired,
+    SearchHit,
+    Sizes,
+    Snapshots,
+    Sought,
+    Speaker,
+    Tokens,
+    TurnSnapshot,
+    UsageSum,
+    UsageSums,
+)
+from acphold.journal.stored_journal import ReadTranscript, Transcripts
 from acphold.journal.stores import OpenStore, open_journal, register
-from acphold.journal.transcripts import ReadTranscript, Transcripts
 from acphold.standing import RuleChange, StandingRule
 
 __all__ = [

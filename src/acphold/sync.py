@@ -27,16 +27,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import acphold.client
 from acphold.client import Options
-from acphold.client.turn_feed import typed
+from acphold.client.remote_turn import typed
 from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     import os
     from typing import Unpack
 
-    from acphold.agents.copy_method import SessionCopy
-    from acphold.client.advertised import Folder
-    from acphold.client.prompt_content import Content
+    from acphold.agents.extensions import SessionCopy
+    from acphold.client.advertised import Content, Folder
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
     from acphold.history.fold import SessionState

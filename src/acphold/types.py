@@ -7,15 +7,21 @@ CAREFUL: Policy = {"read": "allow", "*": "ask"}
 
 from __future__ import annotations
 
-from acphold.agents.copy_method import CopiedFiles, SessionCopy
-from acphold.client.advertised import Folder
+from acphold.agents.extensions import CopiedFiles, SessionCopy
+from acphold.client.advertised import Content, Folder
+from acphold.client.answers import (
+    AskForm,
+    AskPage,
+    AskPermission,
+    Filled,
+    Handler,
+    Kind,
+    PermissionAnswer,
+    Policy,
+    Rule,
+)
 from acphold.client.connectors import Options
-from acphold.client.duties import Handler
-from acphold.client.form_answers import AskForm, AskPage, Filled
-from acphold.client.policy import AskPermission, Kind, PermissionAnswer, Policy, Rule
-from acphold.client.prompt_content import Content
-from acphold.client.remote_queue import RemoteQueue
-from acphold.client.remote_session import ConfigOption
+from acphold.client.remote_session import ConfigOption, RemoteQueue
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.history.display_terminals import DisplayTerminal
 from acphold.history.fold import TurnState
@@ -24,18 +30,17 @@ from acphold.history.raw_update import Role as MessageRole
 from acphold.history.timeline import Item, TurnOutcome
 from acphold.journal.access import Scope
 from acphold.library.agent import Value
-from acphold.library.author_session import Severity
 from acphold.library.definition import (
     AuthHandler,
     LogoutHandler,
     MethodHandler,
+    Middleware,
     SessionHook,
     SignedIn,
 )
-from acphold.library.form import Outcome
-from acphold.library.middleware import Middleware
-from acphold.library.steps import StepKind
-from acphold.library.tools import Location
+from acphold.library.questions import Outcome
+from acphold.library.session import Severity
+from acphold.library.tools import Location, StepKind
 from acphold.mcp.offers import CallResult as McpCallResult
 from acphold.mcp.offers import MadePrompt as McpMadePrompt
 from acphold.mcp.offers import Progress as McpProgress
@@ -44,8 +49,8 @@ from acphold.mcp.offers import PromptArgument as McpPromptArgument
 from acphold.mcp.offers import PromptMessage as McpPromptMessage
 from acphold.mcp.offers import Resource as McpResource
 from acphold.mcp.offers import Tool as McpTool
-from acphold.transports.web_sockets import AcceptedSocket, PlainSocket
-from acphold.web.mounted import Admit, Mounted
+from acphold.transports.messages import AcceptedSocket, PlainSocket
+from acphold.web.application import Admit, Mounted
 
 __all__ = [
     "AcceptedSocket",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.agents import ask
-from acphold.agents.added_servers import AddedServers
-from acphold.agents.wrapped import ProcessAgent
+from acphold.agents.wrapped import AddedServers, ProcessAgent
 from acphold.errors import RemoteError
 from acphold.schema import McpServerStdio
 from tests.agents.test_wrapped import Heard

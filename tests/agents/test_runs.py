@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.agents import Notified, Updates
-from acphold.agents.runs import runs, session_of
+from acphold.agents.interface import runs, session_of
 from acphold.rpc import CutNotification, NotificationReceived
 
 

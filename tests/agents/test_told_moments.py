@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.agents.told_moments import JUST_PASSED, MINUTE, MOST_AHEAD, moment_told
+from acphold.agents.vendor_limits import JUST_PASSED, MINUTE, MOST_AHEAD, moment_told
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 7, 30, 13, 30, 20, tzinfo=UTC).timestamp()

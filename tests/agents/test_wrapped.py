@@ -23,7 +23,7 @@ from acphold.errors import (
 )
 from acphold.processes.program import launch
 from acphold.rpc import NotificationReceived
-from acphold.rpc.pending_call import Answer
+from acphold.rpc.requests import Answer
 from tests.editor import SCRIPTED, scripted_agent
 
 DEADLINE = 20.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from acphold.cli import ask_input, ask_turn
-from acphold.cli.ask_output import TextOutput
+from acphold.cli import ask_streams, ask_turn
+from acphold.cli.ask_streams import TextOutput
 from acphold.cli.ask_turn import AskingTurn, Inquiry
 from acphold.cli.command_line import Exit
 from acphold.cli.session_setup import AS_IT_IS
@@ -413,13 +413,13 @@ def test_what_cannot_be_said_is_a_usage_error(
 def test_a_pipe_on_which_nothing_comes_is_not_waited_for(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask_input, "FIRST_BYTE_SECONDS", 0.1)
+    monkeypatch.setattr(ask_streams, "FIRST_BYTE_SECONDS", 0.1)
     reads, writes = os.pipe()
     with open(reads) as stdin, open(writes, "w"):
         monkeypatch.setattr(sys, "stdin", stdin)
-        assert ask_input.prompt_and_stdin("hi", None) == ["hi"]
+        assert ask_streams.prompt_and_stdin("hi", None) == ["hi"]
         with pytest.raises(TimeoutError):
-            ask_input.prompt_and_stdin("-", 0.0)
+            ask_streams.prompt_and_stdin("-", 0.0)
 
 
 def test_files_are_sent_with_it(acphold: CommandLine, tmp_path: Path) -> None:

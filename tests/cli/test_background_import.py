@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acphold.agents import AgentRequest, Event
-from acphold.cli import background_import
-from acphold.cli.background_import import AgentWithImport
+from acphold.cli import wrap
+from acphold.cli.wrap import AgentWithImport
 from tests.editor import scripted_agent
 from tests.failures.processes import lives
 
@@ -30,7 +30,7 @@ async def test_an_agent_is_ended_whatever_came_of_the_import_beside_it(
     async def fails(name: str, journal: str) -> None:
         raise RuntimeError("no import today")
 
-    monkeypatch.setattr(background_import, "_import", fails)
+    monkeypatch.setattr(wrap, "_import", fails)
     agent = AgentWithImport(scripted_agent(), Nobody(), name="codex-acp")
     agent.import_into = str(journal)
     await agent.initialize(b'{"protocolVersion":1}')

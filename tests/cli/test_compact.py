@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from acphold.journal import NewSession
-from acphold.journal.sqlite import free_pages
+from acphold.journal.sqlite import in_file
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
@@ -35,7 +35,7 @@ def half_empty(journal: Path, acphold: CommandLine) -> Path:
 
 def free_of(journal: Path) -> int:
     with closing(sqlite3.connect(journal)) as file:
-        return free_pages.free_bytes(file)
+        return in_file.free_bytes(file)
 
 
 def shown(acphold: CommandLine) -> str:
@@ -86,7 +86,7 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
     assert await task
     assert appended > 10
     assert (await writing.session("live")).last_seq == appended
-    assert await shrinking.attend(free_pages.free_bytes) == 0
+    assert await shrinking.attend(in_file.free_bytes) == 0
     await writing.aclose()
     await shrinking.aclose()
 
@@ -94,15 +94,15 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
 async def test_what_is_more_than_some_is_given_back_turn_by_turn(
     half_empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_pages, "SPARE_BYTES", 1 << 19)
-    monkeypatch.setattr(free_pages, "AFTER_A_TURN_BYTES", 1 << 20)
+    monkeypatch.setattr(in_file, "SPARE_BYTES", 1 << 19)
+    monkeypatch.setattr(in_file, "AFTER_A_TURN_BYTES", 1 << 20)
     journal = SqliteJournal.open(half_empty)
     lease = await journal.create(NewSession("live", "a", "/w"))
-    free = [await journal.attend(free_pages.free_bytes)]
+    free = [await journal.attend(in_file.free_bytes)]
     while free[-1] > 1 << 19:
         await journal.append(lease, [("prompt", [b"[]"])])
         await journal.settle(lease, lease.next_seq - 1)
-        free.append(await journal.attend(free_pages.free_bytes))
+        free.append(await journal.attend(in_file.free_bytes))
         assert free[-1] < free[-2]
     assert len(free) > 2
     assert free[-1] > 0

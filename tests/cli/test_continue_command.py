@@ -12,7 +12,7 @@ import pytest
 
 from acphold.hub.kept_files import stores_of
 from acphold.journal import RowChange
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal.frames import FRAME
+from acphold.journal.stored_history import FRAME
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember

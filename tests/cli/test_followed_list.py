@@ -14,7 +14,7 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.cli.followed_list import AsJson, AsWords
+from acphold.cli.list import AsJson, AsWords
 from acphold.journal import ListFilter, SessionRow
 from acphold.reading.local_reader import as_listed
 from acphold.reading.neighbours import Live, LiveSession, Process

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.history.turn_spans import turn_spans
+from acphold.history.entries import turn_spans
 from acphold.hub.kept_files import stores_of
 from acphold.journal import RowChange, history
 from acphold.journal.stores import open_journal

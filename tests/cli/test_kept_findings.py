@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.hub.kept_files import stores_of
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember

@@ -11,7 +11,7 @@ import pytest
 from acphold.cli.list import COLUMNS, IF_ANY, fitted, short_id, styled
 from acphold.cli.terminal_text import STYLES, day
 from acphold.errors import AmbiguousIdError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import NewSession
 from acphold.journal.stores import open_journal
 from acphold.reading.session_reader import SHORT_ID

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import kept_findings
+from acphold.cli import findings
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Whose
 from acphold.journal.sqlite import connection
@@ -162,7 +162,7 @@ def test_upkeep_that_fails_is_not_told_as_half_a_deletion(
     async def fails(_: object) -> None:
         raise JournalUnavailableError("the disk is gone")
 
-    monkeypatch.setattr(kept_findings, "tidy", fails)
+    monkeypatch.setattr(findings, "tidy", fails)
     done = acphold.run("prune", "--older-than", "90d", "--yes")
     assert "the disk is gone" in done.err
     assert "were deleted before that" not in done.err

@@ -15,8 +15,13 @@ from typing import Any
 import pytest
 
 from acphold.cli.journals import exists
-from acphold.cli.mcp_command import made_server, recall_server
-from acphold.cli.recall import ANSWER_CHARACTERS, QUERY_CHARACTERS, RECORD
+from acphold.cli.mcp_command import (
+    ANSWER_CHARACTERS,
+    QUERY_CHARACTERS,
+    RECORD,
+    made_server,
+    recall_server,
+)
 from acphold.journal import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.schema import encode

@@ -164,7 +164,7 @@ def test_a_search_first_makes_searchable_what_is_not_yet(
 def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.cli.readers.CATCH_UP_SECONDS", 1e-9)
+    monkeypatch.setattr("acphold.cli.journals.CATCH_UP_SECONDS", 1e-9)
     monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")

@@ -11,10 +11,9 @@ import pytest
 
 from acphold.cli.why import _text
 from acphold.errors import ConnectionLostError
-from acphold.origins.agent_trace import TracedRun
 from acphold.origins.origin_readers import FoundOrigins, ServerOrigins
 from acphold.origins.versions import Claim
-from acphold.origins.why import Origin
+from acphold.origins.why import Origin, TracedRun
 from acphold.snapshots.checkouts import Checkout, checkout_of
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Unpack
 
 from acphold.client import Options, RemoteAgent, RemoteSession, connect_over
-from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.streams import MemoryTransport, memory_pair
 
 DEADLINE = 30.0
 """Seconds any wait of a test may take."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
-from acphold.client.policy import PermissionAnswer
+from acphold.client.answers import PermissionAnswer
 from tests.client.far_agent import ALL, FarAgent, in_session, talking
 
 OPTIONS = [

@@ -9,8 +9,8 @@ from typing import Any
 from acphold.client.far_line import GAP_HOW, FarLine
 from acphold.errors import InvalidParamsError
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
-from acphold.rpc.request import Request
-from acphold.transports.memory import memory_pair
+from acphold.rpc.requests import Request
+from acphold.transports.streams import memory_pair
 
 DEADLINE = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.client.live_state import LiveState
+from acphold.client.remote_turn import LiveState
 from acphold.history import Entry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message, ToolCall, TurnEnd

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.client.policy import Policy, Rule, checked_policy, outcome, rule_for
+from acphold.client.answers import Policy, Rule, checked_policy, outcome, rule_for
 from acphold.errors import DeclarationError
 from acphold.schema import (
     CancelledPermissionOutcome,
     PermissionOption,
     SelectedPermissionOutcome,
 )
-from acphold.schema.tool_calls import PermissionOptionKind
+from acphold.schema.updates import PermissionOptionKind
 
 KINDS: tuple[PermissionOptionKind, ...] = (
     "allow_once",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.schema import McpServerHttp, McpServerStdio
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.client.far_agent import ALL, FarAgent, talking
 
 SERVERS: list[McpServerStdio | McpServerHttp] = [

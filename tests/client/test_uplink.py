@@ -22,7 +22,7 @@ from acphold.errors import (
 from acphold.history.timeline import Message
 from acphold.rpc import Peer, Transport
 from acphold.schema import AgentMessageChunk
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.client.far_agent import ALL, DEADLINE, FarAgent, Refusal
 from tests.editor import scripted_agent
 

@@ -14,8 +14,8 @@ from pathlib import Path
 if __name__ == "__main__":  # started by its path, from any folder
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Memory
 from acphold.transports.stdio import stdio_transport
 from tests.conformance.faults import connections, hours, servers, sessions, tools, turns
 

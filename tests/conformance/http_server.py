@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Memory
 from acphold.tasks import TaskSet
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 
 Json = dict[str, Any]
 Head = dict[str, str]

@@ -10,7 +10,7 @@ from acphold.conformance.record import Json
 
 
 class PlayedShell:
-    """See `acphold.conformance.host.Shell`."""
+    """See `acphold.conformance.dialogue.Shell`."""
 
     def __init__(self) -> None:
         self._printed: dict[str, str] = {}

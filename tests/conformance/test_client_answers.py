@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import CheckReport
+from acphold.conformance.checks import CheckReport
+from acphold.conformance.errands import Memory
 from acphold.conformance.record import Record
 from acphold.conformance.rules.client_answers import RULES
 from acphold.conformance.rules.clients import CHECKS
 from acphold.conformance.verdicts import Verdict
 from acphold.conformance.watcher import Watcher, judged
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.conformance.toured_client import CAN, FAULTS, Toured
 from tests.conformance.virtual_time import play
 from tests.served import Guest

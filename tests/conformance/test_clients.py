@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from acphold.conformance.client_tour import FENCE
-from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import CheckReport, chosen, inspect
+from acphold.conformance.checks import CheckReport, chosen, inspect
+from acphold.conformance.errands import Memory
 from acphold.conformance.record import Record, Side
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.client_answers import RULES as ANSWERS
@@ -17,8 +16,8 @@ from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Verdict
-from acphold.conformance.watcher import Watcher, judged
-from acphold.transports.memory import MemoryTransport
+from acphold.conformance.watcher import FENCE, Watcher, judged
+from acphold.transports.streams import MemoryTransport
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from acphold.conformance.catalogue import Check, Rules
+from acphold.conformance.checks import Check, CheckReport, Rules, chosen, inspect
+from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import CheckReport, chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Level, Reach, RuleSource, Verdict, Violation
-from acphold.transports.memory import MemoryTransport
+from acphold.transports.streams import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.oddities import ODDITIES
 from tests.conformance.played_shell import PlayedShell

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.conformance.dialogue import Dialogue, listening
-from acphold.conformance.host import BARE, Host
+from acphold.conformance.dialogue import BARE, Dialogue, Host, listening
 from acphold.conformance.record import Json, Record
 from acphold.conformance.subject import MemorySubject
-from acphold.transports.memory import MemoryTransport
+from acphold.transports.streams import MemoryTransport
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

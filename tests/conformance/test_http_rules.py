@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.conformance.inspection import CheckReport, chosen, inspect
+from acphold.conformance.checks import CheckReport, chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ServerSubject

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from acphold.conformance.errands import RECALL, Errand
-from acphold.conformance.model_endpoint import ModelEndpoint, ModelPrompt, ToolUse, Words, endpoint
-from acphold.conformance.model_errands import answer
+from acphold.conformance.model_endpoint import (
+    ModelEndpoint,
+    ModelPrompt,
+    ToolUse,
+    Words,
+    answer,
+    endpoint,
+)
 
 READ = {"read_file": {"properties": {"path": {"type": "string"}}, "required": ["path"]}}
 TODOS = {

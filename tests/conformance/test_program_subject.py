@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from acphold.conformance.inspection import chosen, inspect
+from acphold.conformance.checks import chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ProgramSubject

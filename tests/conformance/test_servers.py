@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as serve_websockets
 from websockets.http11 import Request, Response
 
-from acphold.conformance.inspection import CheckReport, chosen, inspect
+from acphold.conformance.checks import CheckReport, chosen, inspect
 from acphold.conformance.record import line
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
@@ -36,7 +36,7 @@ LENIENT = {
     *("http.load-answer", "http.unknown-session"),
 }
 """SHOULDs that ours breaks, because official clients leave the header out, or open a stream too
-early: see `web.streams`."""
+early: see `web.http_clients`."""
 
 
 @pytest.fixture(autouse=True)

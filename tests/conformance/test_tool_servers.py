@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from acphold.conformance.checks import CheckReport, chosen, inspect
+from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.inspection import CheckReport, chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Verdict
-from acphold.transports.memory import MemoryTransport
+from acphold.transports.streams import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
 

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from acphold.conformance.client_tour import FENCE
-from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.errands import Memory
 from acphold.conformance.record import Record
 from acphold.conformance.rules.clients import CHECKS
 from acphold.conformance.verdicts import Verdict
-from acphold.conformance.watcher import Watcher, judged
-from acphold.transports.memory import memory_pair
+from acphold.conformance.watcher import FENCE, Watcher, judged
+from acphold.transports.streams import memory_pair
 from tests.conformance.virtual_time import play
 from tests.editor import Refused
 from tests.served import Guest

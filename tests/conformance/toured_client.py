@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from acphold.conformance.client_tour import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
+from acphold.conformance.watcher import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
 from tests.editor import Refused
 from tests.served import Guest
 

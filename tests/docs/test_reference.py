@@ -17,7 +17,7 @@ import acphold
 from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
 from acphold.cli.alert_settings import SECONDS, alert_rules
 from acphold.cli.command_line import Exit
-from acphold.cli.import_tally import Tally
+from acphold.cli.import_command import Tally
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.settings import OWN_KEYS
 from acphold.exports.redacted import Removed

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from html.parser import HTMLParser
 
-from acphold.exports.destination import FORMS
-from acphold.exports.session_head import Head
+from acphold.exports.forms import FORMS, Head
 from acphold.history import Entry
 from tests.cli.conversation import Raw
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.history.queue_words import moment, moment_first, moment_meant, rules
+from acphold.history.prompt_queue import moment, moment_first, moment_meant, rules
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")
 HOUR = 3600.0

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.history.raw_update import members
-from acphold.history.speakers import is_our_notice, is_the_persons, without_marks
+from acphold.history.raw_update import is_our_notice, is_the_persons, members, without_marks
 
 
 def raw(**update: Any) -> bytes:

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from acphold.errors import AcpholdError, ConnectionLostError, SessionMovedError
-from acphold.history.turn_spans import turn_spans
+from acphold.history.entries import turn_spans
 from acphold.hub.kept_files import stores_of
 from acphold.hub.move_giver import give
-from acphold.hub.move_places import WantedPlace
-from acphold.hub.move_taker import take
+from acphold.hub.move_taker import WantedPlace, take
 from acphold.hub.moves import MovedSession
 from acphold.journal import Journal, NewSession, RowChange, history
 from acphold.journal.moves import mark_of, require_here
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
-from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
 from tests.editor import DEADLINE
 from tests.snapshots.conftest import Project, files

@@ -17,12 +17,12 @@ from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import Journal
 from acphold.journal.stores import open_journal
-from acphold.rpc.pending_call import Answer
+from acphold.rpc.requests import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
 from acphold.server.connection import ClientConnection
 from acphold.server.principals import THIS_USER, Principal
-from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 
 """Who holds the leases of a hub of these tests: this process, which lives."""

@@ -14,7 +14,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.errors import AgentExitedError, RemoteError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
-from acphold.rpc.pending_call import Answer
+from acphold.rpc.requests import Answer
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_waiting_prompts import add, change
 

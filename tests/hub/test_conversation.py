@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.agents import AgentRequest, Notified, Updates
-from acphold.history.times import milliseconds
+from acphold.history.entries import milliseconds
 from acphold.rpc.peer import UNANSWERED
 from tests.hub.shared import Shared, said, shared
 

@@ -8,7 +8,7 @@ import pytest
 
 from acphold.history import Message, ToolCall
 from acphold.history.timeline import TurnEnd
-from acphold.hub.conversation_text import TOOL_BYTES, shortened, written
+from acphold.hub.handover import TOOL_BYTES, shortened, written
 
 
 def call(**fields: object) -> ToolCall:

@@ -10,7 +10,7 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.hub import ownership
-from acphold.hub.given_titles import GIVEN_LENGTH, given_title
+from acphold.hub.session_list import GIVEN_LENGTH, given_title
 from acphold.journal import RowChange, state_of
 from acphold.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
@@ -122,7 +122,7 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
         client, session = await house.opened()
         for hours in (1, 0):
             at = 1_800_000_000_000 + hours * 3_600_000
-            monkeypatch.setattr("acphold.hub.listed_row.now_ms", lambda at=at: at)
+            monkeypatch.setattr("acphold.hub.publication.now_ms", lambda at=at: at)
             await house.turn(client, session, "and on")
             assert not (await house.journal.session(session)).archived
             await house.journal.change(session, RowChange(archived=True))
@@ -132,7 +132,7 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "acphold.hub.listed_row.now_ms", lambda: 1_800_000_000_000
+        "acphold.hub.publication.now_ms", lambda: 1_800_000_000_000
     )  # all in a second
     async with shared(journal) as house:
         house.unstable = True

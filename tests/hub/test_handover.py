@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
-from acphold.hub.conversation_text import WORDS_NOW
 from acphold.hub.handover import (
     BEGINNING,
     CONTEXT_BYTES,
@@ -19,6 +18,7 @@ from acphold.hub.handover import (
     LEAST_PROMPT_BYTES,
     LOST,
     PROMPT_BYTES,
+    WORDS_NOW,
     cut_off_turn,
     earlier_conversation,
     is_named_by_it,

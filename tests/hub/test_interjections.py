@@ -12,7 +12,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.errors import RemoteError
 from acphold.history import Message
-from acphold.hub.interjections import prompt_in
+from acphold.hub.waiting_prompts import prompt_in
 from acphold.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared

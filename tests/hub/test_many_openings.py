@@ -11,7 +11,7 @@ import pytest
 
 from acphold.hub.hub import OPENED_AT_ONCE
 from acphold.journal import Lease, NewSession
-from acphold.rpc import turnstile
+from acphold.rpc import eager_tasks
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
 
@@ -29,7 +29,7 @@ async def passes_until(all_of: Sequence[asyncio.Future[Any]], passed: list[int])
 async def test_a_few_of_the_sessions_that_are_begun_at_once_are_made_in_each_pass(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
     async with shared(journal) as house:
         client = await house.client()
         create, now, made = house.journal.create, [0], list[int]()
@@ -48,7 +48,7 @@ async def test_a_few_of_the_sessions_that_are_begun_at_once_are_made_in_each_pas
 
 @pytest.mark.of_a_file
 async def test_so_are_those_that_are_loaded(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
     async with shared(journal) as house:
         sessions = [await (await house.client()).new() for _ in range(CROWD)]
         client = await house.client()

@@ -16,17 +16,15 @@ from acphold.errors import (
     SessionMovedError,
 )
 from acphold.history.prompt_queue import QueueChange
-from acphold.hub import move_places, move_taker
-from acphold.hub.move_frames import EndOfEntries, Marked, MoveLine, PackPiece, SessionOffer
+from acphold.hub import move_taker
 from acphold.hub.move_giver import give
-from acphold.hub.move_places import WantedPlace
-from acphold.hub.move_taker import take
-from acphold.hub.moves import MovedSession
+from acphold.hub.move_taker import WantedPlace, take
+from acphold.hub.moves import EndOfEntries, Marked, MovedSession, MoveLine, PackPiece, SessionOffer
 from acphold.journal import Journal, ListFilter, RowChange
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.moves import require_here
 from acphold.journal.stores import open_journal
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.editor import Refused
 from tests.hub.moving import (
@@ -147,7 +145,7 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
         await here.remember("s-1", *CONVERSATION)
         await move(here, there)
         await there.remember("s-1", prompt("There"), ended())
-        known = move_places.known_folders
+        known = move_taker.known_folders
 
         async def slow(journal: Journal) -> list[str]:
             monkeypatch.setattr(move_taker, "known_folders", known)
@@ -167,7 +165,7 @@ async def test_of_two_machines_that_take_a_session_the_loser_learns_where_it_wen
     async with machines(tmp_path) as (here, there):
         third = Machine(tmp_path / "third", "third")
         await here.remember("s-1", *CONVERSATION)
-        known = move_places.known_folders
+        known = move_taker.known_folders
 
         async def slow(journal: Journal) -> list[str]:
             monkeypatch.setattr(move_taker, "known_folders", known)

@@ -12,7 +12,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import LAG
-from acphold.schema.update_kinds import UPDATE_KINDS
+from acphold.schema.updates import UPDATE_KINDS
 from tests.hub.shared import Onlooker, said, shared
 from tests.hub.test_positions import POSITIONS, after, settle
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acphold.history import Message, SessionState
 from acphold.hub import agent_session
-from acphold.hub.outside_turns import missing_turns
+from acphold.hub.handover import missing_turns
 from tests.hub.shared import Shared, said, shared
 
 LATER = "2100-01-01T00:00:00Z"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acphold.agents import Updates
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
-from acphold.hub import rest
+from acphold.hub import attachments
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import LAG, AttachmentState
 from tests.editor import Refused
@@ -231,8 +231,8 @@ async def test_nobody_goes_on_behind_a_position_that_was_put_together(journal: P
 async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_is_back(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "DELAY", 0.0)
-    monkeypatch.setattr(rest, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(attachments, "UNNOTICED_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()

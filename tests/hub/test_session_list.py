@@ -31,7 +31,9 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
 async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.hub.rest.DELAY", 600.0)  # as for a client that may come back
+    monkeypatch.setattr(
+        "acphold.hub.attachments.DELAY", 600.0
+    )  # as for a client that may come back
     async with shared(journal) as house, asyncio.timeout(30):
         client, session = await house.opened()
         await house.turn(client, session, "one")

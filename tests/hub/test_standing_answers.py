@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
 from acphold.server.principals import Principal

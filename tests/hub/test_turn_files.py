@@ -17,15 +17,15 @@ from acphold.errors import WorkspaceError
 from acphold.hub import kept_files, turn_files
 from acphold.hub.forks import Forked
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
 from acphold.snapshots import checkouts, comparison, snapshot
 from acphold.snapshots.checkouts import Checkout
 from acphold.snapshots.git import GitError
-from acphold.snapshots.included_files import Included, included
 from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
 from acphold.snapshots.store import SnapshotStore
+from acphold.snapshots.worktree import Included, included
 from tests.editor import DEADLINE
 from tests.hub.shared import Shared, shared
 from tests.snapshots.conftest import Project, changes, digest

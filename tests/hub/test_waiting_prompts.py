@@ -13,10 +13,10 @@ from msgspec import Raw, to_builtins
 
 from acphold.agents import Notified, Updates
 from acphold.errors import HeldElsewhereError, RemoteError
+from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.timeline import TurnEnd, turn_end
-from acphold.history.times import now_ms
-from acphold.hub import limit_waits, waiting_prompts
+from acphold.hub import prompt_turn, waiting_prompts
 from acphold.hub.attachment import DUE
 from acphold.hub.forks import fork
 from acphold.journal import ListFilter
@@ -429,11 +429,11 @@ async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
         clock[0] += 12 * HOURS  # the lid was closed; no timer of this process has run on
         await house.agent.prompted(session)
         clock[0] -= 12 * HOURS  # and the clock is set back once more
-        assert prompts(house)[1:] == [limit_waits.GO_ON]
+        assert prompts(house)[1:] == [prompt_turn.GO_ON]
         await house.agent.end(session)
         await house.agent.prompted(session)
         await house.agent.end(session)
-        assert prompts(house)[1:] == [limit_waits.GO_ON, "second"]
+        assert prompts(house)[1:] == [prompt_turn.GO_ON, "second"]
 
 
 async def test_what_is_in_it_can_be_read_whole_with_its_pictures(journal: Path) -> None:
@@ -513,11 +513,11 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
         if not waits:
             assert (waiting(queue), "until" in queue) == (["second"], False)
             return
-        assert waiting(queue) == [limit_waits.GO_ON, "second"]
+        assert waiting(queue) == [prompt_turn.GO_ON, "second"]
         assert 60 <= queue["until"] / 1000 - reset <= 300
         assert (await house.journal.session(session)).held_until == queue["until"]
         clock[0] = queue["until"]
-        for text_ in (limit_waits.GO_ON, "second"):
+        for text_ in (prompt_turn.GO_ON, "second"):
             await house.agent.prompted(session)
             assert prompts(house)[-1] == text_
             await house.agent.end(session)
@@ -557,12 +557,12 @@ async def test_over_an_open_question_a_session_does_not_go_on_at_the_reset(
         asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
         await person.asked.wait()
         await reset()
-        assert waiting(await state(client, session)) == [limit_waits.GO_ON]
+        assert waiting(await state(client, session)) == [prompt_turn.GO_ON]
         assert prompts(house) == ["first", "by hand"]
         person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
         await asking
         await house.agent.prompted(session)
-        assert prompts(house)[-1] == limit_waits.GO_ON
+        assert prompts(house)[-1] == prompt_turn.GO_ON
 
 
 @pytest.mark.parametrize("do", ["hold", "drop"])
@@ -650,7 +650,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
             await turn
         assert await state(client, session) == {}
         turn = await house.begun(client, session, "first")
-        for _ in range(limit_waits.MOST_A_DAY):
+        for _ in range(prompt_turn.MOST_A_DAY):
             raws = [window(clock[0] // 1000 + 3600)]
             await house.agent.listener.hear(Updates(session, "update", raws))
             await house.agent.end(session, LIMIT)
@@ -664,7 +664,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
             await turn
         queue = await state(client, session)
         assert waiting(queue) == []
-        assert len(prompts(house)) == 2 + limit_waits.MOST_A_DAY
+        assert len(prompts(house)) == 2 + prompt_turn.MOST_A_DAY
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -12,7 +12,7 @@ import pytest
 
 from acphold.imports import Home
 from acphold.imports.aider import HISTORY, READER
-from acphold.imports.projects import FOLDERS
+from acphold.imports.sources import FOLDERS
 from tests.imports.told import Story, sources
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from acphold.history import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
-from acphold.imports.continuation import KnownPart, PastTurn
+from acphold.imports.pieces import KnownPart, PastTurn
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, state_of
 from acphold.journal.stores import open_journal
 from tests.imports.claude_home import SESSION, Transcript

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from acphold.errors import TranscriptError
 from acphold.imports import Reader, Source, Telling, each
 from acphold.imports.claude import READER
-from acphold.imports.continuation import NOTHING
 from acphold.imports.crew import WORTH_A_WORKER
-from acphold.imports.pieces import PIECE_BYTES, pieces
+from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
 from tests.imports.claude_home import Transcript

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.history import PastEntry
 from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
-from acphold.imports.continuation import KnownPart
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import told_here
-from acphold.imports.pieces import NewsPiece
+from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from acphold.exports.forms import Head
 from acphold.exports.json_lines import json_lines
-from acphold.exports.session_head import Head
 from acphold.history import Entry, PastEntry, SessionState
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER

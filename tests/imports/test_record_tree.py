@@ -7,8 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.imports.record_tree import HELD_BYTES, RecordTree
-from acphold.imports.records import RecordLine
+from acphold.imports.records import HELD_BYTES, RecordLine, RecordTree
 
 Record = tuple[str, str | None, bool]
 """An id, that of the parent, and whether a person wrote it."""

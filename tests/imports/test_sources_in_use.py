@@ -15,10 +15,9 @@ import pytest
 
 from acphold.imports import Intake, Reader, Source, databases
 from acphold.imports.claude import READER
-from acphold.imports.continuation import KnownPart
 from acphold.imports.intake import told_here
 from acphold.imports.opencode import READER as OPENCODE
-from acphold.imports.pieces import NewsPiece
+from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.sources import Manner
 from acphold.journal import Journal, ListFilter
 from acphold.journal.stores import open_journal

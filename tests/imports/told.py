@@ -10,8 +10,7 @@ from typing import Any
 from acphold.history import Entry, Message, SessionState, ToolCall
 from acphold.history.fold import fold
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
-from acphold.imports.continuation import NOTHING
-from acphold.imports.pieces import pieces
+from acphold.imports.pieces import NOTHING, pieces
 
 Json = Any
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import acphold
-from acphold.conformance.inspection import chosen, inspect
+from acphold.conformance.checks import chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ServerSubject

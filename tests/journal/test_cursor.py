@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.errors import INVALID_PARAMS, CursorError
-from acphold.journal import ListFilter, ListKey, cursor
+from acphold.journal import ListFilter, ListKey, list_places
 
 SECRET = b"s" * 32
 KEYS = st.builds(ListKey, st.integers(0, 1 << 50), st.text(st.characters(codec="utf-8")))
@@ -19,9 +19,9 @@ FILTERS = st.builds(ListFilter, st.none() | st.text("ab"), st.none() | st.text("
 
 @given(KEYS, FILTERS)
 def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> None:
-    text = cursor.encode(key, filter, SECRET)
+    text = list_places.encode(key, filter, SECRET)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", text)
-    assert cursor.decode(text, filter, SECRET) == key
+    assert list_places.decode(text, filter, SECRET) == key
 
 
 def list_of(filter: ListFilter) -> tuple[tuple[str, ...], str | None]:
@@ -33,15 +33,15 @@ def list_of(filter: ListFilter) -> tuple[tuple[str, ...], str | None]:
 def test_a_cursor_is_refused_with_another_filter(
     key: ListKey, filter: ListFilter, other: ListFilter
 ) -> None:
-    text = cursor.encode(key, filter, SECRET)
+    text = list_places.encode(key, filter, SECRET)
     if list_of(filter) != list_of(other):
         with pytest.raises(CursorError, match="another filter"):
-            cursor.decode(text, other, SECRET)
+            list_places.decode(text, other, SECRET)
 
 
 @given(KEYS, st.data())
 def test_a_cursor_with_any_character_changed_is_refused(key: ListKey, data: st.DataObject) -> None:
-    text = cursor.encode(key, ListFilter(), SECRET)
+    text = list_places.encode(key, ListFilter(), SECRET)
     place = data.draw(st.integers(0, len(text) - 1))
     character = data.draw(st.characters().filter(lambda other: other != text[place]))
     for altered in (
@@ -51,23 +51,23 @@ def test_a_cursor_with_any_character_changed_is_refused(key: ListKey, data: st.D
         text + "=",
     ):
         with pytest.raises(CursorError):
-            cursor.decode(altered, ListFilter(), SECRET)
+            list_places.decode(altered, ListFilter(), SECRET)
 
 
 @pytest.mark.parametrize("text", ["", "x", "AAAA", "é", "MTIz" * 20])
 def test_what_is_no_cursor_is_an_invalid_parameter(text: str) -> None:
     with pytest.raises(CursorError) as caught:
-        cursor.decode(text, ListFilter(), SECRET)
+        list_places.decode(text, ListFilter(), SECRET)
     assert caught.value.code == INVALID_PARAMS
 
 
 def test_a_cursor_of_another_journal_is_refused() -> None:
-    text = cursor.encode(ListKey(1, "s"), ListFilter(), SECRET)
+    text = list_places.encode(ListKey(1, "s"), ListFilter(), SECRET)
     with pytest.raises(CursorError):
-        cursor.decode(text, ListFilter(), b"t" * 32)
+        list_places.decode(text, ListFilter(), b"t" * 32)
 
 
 def test_who_holds_sessions_does_not_belong_to_the_filter() -> None:
-    text = cursor.encode(ListKey(1, "s"), ListFilter(cwd="/w"), SECRET)
+    text = list_places.encode(ListKey(1, "s"), ListFilter(cwd="/w"), SECRET)
     held = ListFilter(cwd="/w", held=frozenset({"s"}), include_unprompted=True)
-    assert cursor.decode(text, held, SECRET) == ListKey(1, "s")
+    assert list_places.decode(text, held, SECRET) == ListKey(1, "s")

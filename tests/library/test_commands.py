@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.library.commands import CommandExit
 from acphold.library.tools import LIVE_OUTPUT
+from acphold.library.workspace import CommandExit
 from acphold.schema import ClientCapabilities
 from acphold.testing import Received, WatchedAgent, connect
 from tests.library.test_turn import agent_that, one_turn

@@ -11,7 +11,7 @@ from acphold.hub.forks import fork
 from acphold.journal import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.testing import connect
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 

@@ -24,7 +24,7 @@ from acphold.schema import (
     SetSessionModeRequest,
 )
 from acphold.testing import WatchedSession, connect
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 

@@ -21,14 +21,14 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.hub import Hub
 from acphold.hub.hub import OPENED_AT_ONCE
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
-from acphold.rpc import turnstile
-from acphold.transports.memory import memory_pair
+from acphold.rpc import eager_tasks
 from acphold.transports.runtime_folder import sockets
+from acphold.transports.streams import memory_pair
 from tests.editor import DEADLINE, Refused
 from tests.server.test_entrance import Caller
 
@@ -59,7 +59,7 @@ async def come(
 async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
     initialize, now, heard = Hub.initialize, 0, list[int]()
 
     async def noted(hub: Hub, params: bytes, *, anew: bool = False) -> bytes:

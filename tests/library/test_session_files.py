@@ -17,9 +17,8 @@ from acphold.errors import (
     OutsideRootsError,
     RemoteError,
 )
-from acphold.library.client_side import ClientSide
 from acphold.library.outbox import Outbox, Post
-from acphold.library.session_files import Folders, SessionFiles
+from acphold.library.workspace import ClientSide, Folders, SessionFiles
 from acphold.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.testing import connect
 from tests.library.test_turn import agent_that

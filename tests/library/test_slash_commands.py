@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.library.slash_commands import arguments, missing, slash_command
+from acphold.library.session import arguments, missing, slash_command
 from acphold.mcp import Prompt, PromptArgument
 from acphold.schema import ContentBlock, ResourceLink, TextContent
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acphold.lines.lasting_line import ANSWERS, LastingLine, Pending
+from acphold.lines.line import ANSWERS, LastingLine, Pending
 from acphold.schema.methods import MAKING, OPENING, REPEATABLE
 
 IDS = st.sampled_from(["a", "b", "c"])

@@ -22,7 +22,7 @@ from acphold.schema import (
     McpServerStdio,
     decode,
 )
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged, until
 from tests.mcp.http_faults import FaultyHttp
 

@@ -85,7 +85,7 @@ async def test_a_server_that_never_reads_is_given_up(
 async def test_a_server_that_leaves_notices_unanswered_holds_up_no_call(
     faulty_url: FaultyHttp, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.mcp.http_client.NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr("acphold.mcp.streams.NOTICE_SECONDS", 0.2)
     connection = connect(McpServerHttp(name="far", url=faulty_url.url("deaf"), headers=()))
     async with asyncio.timeout(5):
         assert (await connection.call("t")).text == "called"

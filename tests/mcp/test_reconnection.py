@@ -71,7 +71,7 @@ def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
     code = """
 import asyncio
 from acphold.mcp import OurSide, Servers, reconnection
-from acphold.mcp.stdio_server import StdioServer
+from acphold.mcp.transports import StdioServer
 from acphold.schema import McpServerStdio
 
 seen = []

@@ -17,7 +17,7 @@ from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.mcp import McpConnection, OurSide, Progress
 from acphold.mcp.faults import FaultError
 from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
-from acphold.mcp.stdio_server import INHERITED, StdioServer
+from acphold.mcp.transports import INHERITED, StdioServer
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
 

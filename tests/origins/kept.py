@@ -9,7 +9,7 @@ from typing import Literal
 
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Lease, NewSession, RowChange
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.conversation import Raw, ended, prompt, update
 from tests.snapshots.conftest import Project

@@ -22,7 +22,7 @@ from acphold.journal.stores import open_journal
 from acphold.origins.why import Lines, origins
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.commits import CommitReader, bare_folder
+from acphold.snapshots.comparison import CommitReader, bare_folder
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import Project

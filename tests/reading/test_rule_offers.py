@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import RuleError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import Share
 from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, add_rules, rule_offers
 from acphold.standing import USUAL, RuleChange, folders, read_rule, rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.redaction.personal import rules
+from acphold.redaction.redactor import rules
 
 
 def without(text: str) -> str:

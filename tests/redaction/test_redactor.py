@@ -15,8 +15,8 @@ from acphold.history import Entry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.redaction import detector
-from acphold.redaction.messages import OVERLAP, WINDOW
 from acphold.redaction.redactor import Redactor, Removal
+from acphold.redaction.texts import OVERLAP, WINDOW
 from tests.cli.conversation import Raw, prompt, said, update
 from tests.journal.conversations import CONVERSATIONS, entries_of, segments_of
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acphold.reports import git_patch
+from acphold.reports import session_diff
 from acphold.reports.file_edits import ABSENT, FileText
-from acphold.reports.git_patch import part_patch, whole_patch
+from acphold.reports.session_diff import part_patch, whole_patch
 
 
 def git_apply(folder: Path, patch: str, *options: str) -> str:
@@ -92,7 +92,7 @@ def test_changes_that_are_far_apart_are_hunks_of_their_own() -> None:
 def test_so_many_lines_that_comparing_them_takes_long_are_taken_for_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(git_patch, "COMPARED_LINES", 5)
+    monkeypatch.setattr(session_diff, "COMPARED_LINES", 5)
     before = "".join(f"{number}\n" for number in range(20))
     after = before.replace("3\n", "x\n").replace("9\n", "y\n")
     applies("f", before, after, whole_patch("f", before, after))

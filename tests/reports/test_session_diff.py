@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.history.turn_spans import turn_spans
+from acphold.history.entries import turn_spans
 from acphold.journal import Journal, NewSession, history
 from acphold.reports.file_edits import ABSENT, Edit, FileText, around
 from acphold.reports.session_diff import FileDiff, Gap, on_disk, session_diff

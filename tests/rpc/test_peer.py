@@ -22,8 +22,7 @@ from acphold.errors import (
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
 from acphold.rpc.peer import AT_ONCE, HIGH_WATER, UNREAD, OnAnswer
-from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Answer, Request
 from acphold.schema import (
     CANCEL,
     LIST_SESSIONS,
@@ -35,7 +34,7 @@ from acphold.schema import (
     SetSessionModeRequest,
     decode_blocks,
 )
-from acphold.transports.memory import MemoryTransport, memory_pair
+from acphold.transports.streams import MemoryTransport, memory_pair
 
 DEADLINE = 10.0
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteError
-from acphold.rpc.pending_call import LOOKS, PendingCall
+from acphold.rpc.requests import LOOKS, PendingCall
 
 SHORT = 0.01
 

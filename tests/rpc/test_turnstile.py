@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from acphold.rpc import turnstile
-from acphold.rpc.turnstile import Turnstile
+from acphold.rpc import eager_tasks
+from acphold.rpc.eager_tasks import Turnstile
 
 CROWD = 10
 
@@ -30,7 +30,7 @@ async def passes(gate: Turnstile, number: int) -> list[tuple[int, int]]:
 async def test_who_comes_while_there_is_time_goes_through_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turnstile, "PASS_SECONDS", 60.0)
+    monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 60.0)
     through = await passes(Turnstile(1), CROWD)
     assert len({when for _, when in through}) == 1
 
@@ -38,7 +38,7 @@ async def test_who_comes_while_there_is_time_goes_through_at_once(
 async def test_the_others_go_through_in_their_order_so_many_in_each_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
     through = await passes(Turnstile(3), CROWD)
     assert [who for who, _ in through] == [*range(CROWD)]
     whens = [when for _, when in through]

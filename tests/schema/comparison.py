@@ -19,12 +19,12 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 import acphold.schema as ours
-from acphold.schema.configuration import ConfigOptionFields
-from acphold.schema.elicitation import NEEDS
+from acphold.schema.client_services import NEEDS
 from acphold.schema.methods import UNSTABLE_METHODS
 from acphold.schema.salvage import lenience_of
+from acphold.schema.session_requests import ConfigOptionFields
 from acphold.schema.shapes import Extensible, KnownValues, Nothing, Otherwise, Shape
-from acphold.schema.tool_calls import ToolCallChanges
+from acphold.schema.updates import ToolCallChanges
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acphold.errors import InvalidParamsError
-from acphold.schema.slow_json import MAX_ELEMENTS, MAX_VALUES, Scan, repaired
+from acphold.schema.salvage import MAX_ELEMENTS, MAX_VALUES, Scan, repaired
 
 ESCAPES = st.sampled_from(
     ["\\ud83d", "\\uDE00", "\\uD83D\\ude00", "\\\\", '\\"', "\\n", "\\u00e4", "u", "d83d", "é", " "]

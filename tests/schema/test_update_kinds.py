@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from acphold.schema.update_kinds import OPENCODE_CHILD, UPDATE_KINDS, UpdateForm, withheld
-from acphold.schema.updates import KnownUpdate
+from acphold.schema.updates import OPENCODE_CHILD, UPDATE_KINDS, KnownUpdate, UpdateForm, withheld
 
 STABLE = {variant.__struct_config__.tag: variant for variant in get_args(KnownUpdate)}
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from acphold.screen.background import is_light
+from acphold.screen.terminal import is_light
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from acphold.history.timeline import ToolCall, turn_end
 from acphold.presentation.visible_text import local
 from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
-from acphold.screen.paragraphs import PIECE_LETTERS
+from acphold.screen.markdown import PIECE_LETTERS
 
 CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
 COMPLETED = turn_end(b'{"stopReason":"end_turn"}', 0)

@@ -15,7 +15,7 @@ from acphold.cli.terminal_text import STYLES
 from acphold.history.raw_update import text_block
 from acphold.history.timeline import Message, ToolCall, TurnEnd
 from acphold.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
-from acphold.screen.markdown_layout import Prose
+from acphold.screen.markdown import Prose
 
 
 def tool(content: object, **fields: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.screen.local_commands import (
+from acphold.screen.typed import (
     COMMANDS,
     Local,
     TypedCommand,

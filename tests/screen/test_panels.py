@@ -10,17 +10,17 @@ import pytest
 from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
 from acphold.schema import ElicitationSchema, PermissionOption, decode
-from acphold.schema.elicitation import ElicitationPropertySchema
+from acphold.schema.client_services import ElicitationPropertySchema
 from acphold.screen.panels import (
     Choice,
     Key,
     Pick,
+    asked,
     choices,
     field,
     permission,
     value_of,
 )
-from acphold.screen.permission_text import asked
 
 
 def option(id_: str, kind: str) -> PermissionOption:

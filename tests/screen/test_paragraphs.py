@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.screen.paragraphs import PIECE_LETTERS, ParagraphPiece, Paragraphs
+from acphold.screen.markdown import PIECE_LETTERS, ParagraphPiece, Paragraphs
 
 BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\ncode\n\nmore\n```"]
 

@@ -11,8 +11,7 @@ import pytest
 from acphold.history.timeline import ToolCall
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
-from acphold.screen.panels import Choice, permission
-from acphold.screen.permission_text import asked
+from acphold.screen.panels import Choice, asked, permission
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 

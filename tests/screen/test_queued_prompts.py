@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
-from acphold.history.times import now_ms
 from acphold.schema import TextContent
 from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
 from tests.client.far_agent import FarAgent

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.history.queue_words import moment
+from acphold.history.prompt_queue import moment
 from acphold.hub.alerts import Alert, AlertRules
 from acphold.server import alert_commands
 from acphold.server.alert_commands import (

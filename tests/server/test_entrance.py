@@ -15,8 +15,8 @@ import pytest
 import acphold
 from acphold.rpc import Transport
 from acphold.transports import unix
-from acphold.transports.memory import memory_pair
 from acphold.transports.runtime_folder import sockets
+from acphold.transports.streams import memory_pair
 from tests.editor import Refused, Talker, open_params
 
 SIGN_IN = -32000

@@ -12,9 +12,9 @@ from acphold.agents.capabilities import ClientOffer
 from acphold.hub import Setup
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
 from acphold.rpc.peer import UNREAD
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.server.owner_line import Opened, OwnerLine
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 
 DEADLINE = 30.0
 

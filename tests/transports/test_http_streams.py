@@ -12,7 +12,7 @@ import pytest
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.rpc import Transport
-from acphold.transports.http_streams import connect
+from acphold.transports.http_client import connect
 from acphold.transports.route import Route
 
 STREAM = "Content-Type: text/event-stream\r\n"

@@ -18,8 +18,8 @@ import acphold
 from acphold.rpc import Transport
 from acphold.testing import TRANSPORT_PROMISES, Promise
 from acphold.testing.transports import MakePair
-from acphold.transports.memory import memory_pair
 from acphold.transports.pipes import PipeTransport
+from acphold.transports.streams import memory_pair
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
-from acphold.transports.obstacles import said_in
-from acphold.transports.route import Route
-from acphold.transports.urls import transport_of
+from acphold.transports.known_servers import transport_of
+from acphold.transports.route import Route, said_in
 
 
 def route(url: str) -> Route:

@@ -14,28 +14,26 @@ from urllib.parse import quote, urlsplit
 from msgspec.structs import replace
 
 from acphold.cli.serve import exported
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service
-from acphold.web.application import Application
+from acphold.web.application import Application, ServedMoves
+from acphold.web.connections import Asgi
 from acphold.web.devices import Devices, Pairing
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
-from acphold.web.journal_pages import JournalPages
-from acphold.web.journal_reader import JournalReader
-from acphold.web.kept_subscriptions import KeptSubscriptions
+from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
-from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
+from acphold.web.push import KeptSubscriptions
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
-from acphold.web.sockets import Asgi
 from tests.journal.conversations import Pieces, append
 
 ORIGIN = "http://localhost:8260"

@@ -15,7 +15,7 @@ import pytest
 import acphold
 from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.schema import ClientCapabilities
 from acphold.transports import websocket
 from acphold.transports.route import Route

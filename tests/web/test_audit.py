@@ -18,8 +18,8 @@ from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
 from acphold.web.audit import REFUSED, Actor, Audit
+from acphold.web.connections import Headers
 from acphold.web.gate import Gate, RequestOrigin
-from acphold.web.sockets import Headers
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_gate import bearer
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import BROWSER_MS, SCOPES, AccessToken
 from acphold.presentation.visible_text import iso
 from acphold.web.gate import cookie_name

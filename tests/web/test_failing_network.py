@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 import acphold
-from acphold.client.server_endpoint import ServerEndpoint
+from acphold.client.far_line import ServerEndpoint
 from acphold.rpc import connected
 from tests.web.conftest import Served
 from tests.web.network import Network, network, served_through

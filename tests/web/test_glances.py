@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from acphold.web import glances
+from acphold.web import reports
 from tests.journal.conversations import Pieces, chunk, turn
 from tests.web.in_process import Site, site
 
@@ -63,7 +63,7 @@ async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_pa
     long = turn(
         "Go",
         edit("0", "/w/first.py"),
-        *(chunk("agent_thought", f"{n}", messageId=f"t{n}") for n in range(glances.ENTRIES)),
+        *(chunk("agent_thought", f"{n}", messageId=f"t{n}") for n in range(reports.ENTRIES)),
         edit("1", "/w/last.py"),
         chunk("agent_message", "word " * 200),
     )
@@ -72,7 +72,7 @@ async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_pa
         (found,) = (await asked(served, "/glances", sessions=["one"]))["glances"]
         assert (found["files"], found["isAll"]) == (1, False)
         assert found["words"].startswith("…word word")
-        assert len(found["words"]) <= glances.WORDS
+        assert len(found["words"]) <= reports.WORDS
 
 
 async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_session_that_is_deleted_meanwhile_is_left_out(
     async with site(tmp_path) as served:
         for session_id in ("one", "two", "three"):
             await served.remember(session_id, TALK)
-        look = glances._seen
+        look = reports._seen
 
         async def seen(reader: Any, principal: Any, session_id: str) -> Any:
             row = await look(reader, principal, session_id)
@@ -109,7 +109,7 @@ async def test_a_session_that_is_deleted_meanwhile_is_left_out(
                 await served.journal.delete(session_id)
             return row
 
-        monkeypatch.setattr(glances, "_seen", seen)
+        monkeypatch.setattr(reports, "_seen", seen)
         told = await asked(served, "/glances", sessions=["one", "three"])
         assert [it["sessionId"] for it in told["glances"]] == ["three"]
         told = await asked(served, "/contexts", q="begin", places=["two@1", "three@1"])

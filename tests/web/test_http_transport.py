@@ -8,11 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from acphold.rpc.transport import OfferingTransport
-from acphold.web.connections import STATE
-from acphold.web.event_stream import EventStream
-from acphold.web.exchange import HttpExchange
-from acphold.web.sockets import Message
-from acphold.web.streams import STREAMS, HttpTransport, read
+from acphold.web.connections import STATE, Message
+from acphold.web.exchange import EventStream, HttpExchange
+from acphold.web.http_clients import STREAMS, HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
 

@@ -15,7 +15,7 @@ import pytest
 
 from acphold.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from acphold.rpc import connected
-from acphold.transports import http_streams, websocket
+from acphold.transports import http_client, websocket
 from acphold.transports.route import Route
 from tests.web.conftest import Served, serving
 from tests.web.test_all_agents import Client
@@ -139,7 +139,7 @@ def test_who_names_it_at_an_address_is_told_so(served: Served) -> None:
 async def client_of(served: Served, way: str) -> AsyncIterator[Client]:
     """A client that has come by one of the ways."""
     route = Route(served.url, token=served.token(), seconds=30, limit=1 << 20)
-    made = http_streams.connect if way == "streams" else websocket.connect
+    made = http_client.connect if way == "streams" else websocket.connect
     client = Client(await made(route))
     async with connected(client.peer):
         can = {"_meta": {"acphold/allAgents": way == "all agents"}}

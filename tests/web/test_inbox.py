@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import Share, new_token
 from acphold.reading.neighbours import Live, LiveSession, Process

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.client.policy import PermissionQuestion
+from acphold.client.answers import PermissionQuestion
 from acphold.rpc import connected
-from acphold.transports import http_streams, websocket
+from acphold.transports import http_client, websocket
 from acphold.transports.route import Route
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import Talker, editor, introduced, scripted_agent, wrap_command
@@ -67,7 +67,7 @@ async def client_at(
     url: str, token: str, can: dict[str, bool], *, http: bool = False
 ) -> AsyncIterator[Client]:
     route = Route(url, token=token, seconds=30, limit=1 << 20)
-    transport = await (http_streams if http else websocket).connect(route)
+    transport = await (http_client if http else websocket).connect(route)
     client = Client(transport)
     async with connected(client.peer):
         offered = {"_meta": can}

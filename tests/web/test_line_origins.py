@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.web import line_origins
+from acphold.web import file_changes
 from tests.origins.kept import KeptSession
 from tests.snapshots.conftest import Project, begun
 from tests.web.in_process import site
@@ -55,7 +55,7 @@ async def test_a_line_is_known_by_its_project_and_by_nothing_else(
             words["project"] = words["project"] if stranger else {"roots": [], "remotes": []}
             told = (await served.post("/origins", **words)).json
             assert [it["origin"] for it in told["runs"]] == [
-                {"how": "unknown", "claims": [], "reason": line_origins.NO_PROJECT}
+                {"how": "unknown", "claims": [], "reason": file_changes.NO_PROJECT}
             ]
 
 
@@ -114,7 +114,7 @@ async def test_what_is_asked_is_bounded(
         assert (
             await served.post("/origins", **asked(project, [[1, 2]], b"a" * 4097))
         ).status == 413
-        monkeypatch.setattr(line_origins, "MOST_LINES", 3)
+        monkeypatch.setattr(file_changes, "MOST_LINES", 3)
         twice = asked(project, [[1, 2]])
         twice["files"] *= 2
         answer = await served.post("/origins", **twice)
@@ -122,5 +122,5 @@ async def test_what_is_asked_is_bounded(
         many = asked(project, [[1, 1]])
         many["files"] *= 501
         assert (await served.post("/origins", **many)).status == 400
-        monkeypatch.setattr(line_origins, "LARGEST", 10)
+        monkeypatch.setattr(file_changes, "LARGEST", 10)
         assert (await served.post("/origins", **asked(project, [[1, 2]]))).status == 413

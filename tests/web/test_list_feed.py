@@ -18,7 +18,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 import acphold
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import new_token
 from acphold.journal.stores import open_journal
@@ -26,7 +26,7 @@ from acphold.reading.neighbours import LiveSession, Process, processes
 from acphold.serve_options import ServeOptions
 from acphold.server.principals import THIS_USER
 from acphold.server.service import Service
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from acphold.web import list_feed
 from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent
 from tests.web.conftest import Served

@@ -10,7 +10,7 @@ import pytest
 
 import acphold
 from acphold.web.endpoints import LARGEST
-from acphold.web.socket_transport import PIECE, SocketTransport
+from acphold.web.protocols import PIECE, SocketTransport
 from tests.web.conftest import Served
 
 

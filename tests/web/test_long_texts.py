@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.web.sockets import LONGEST, PIECE, in_pieces, takes_long_messages
+from acphold.web.connections import LONGEST, PIECE, in_pieces, takes_long_messages
 
 
 def line(update: dict[str, Any], **params: Any) -> bytes:

@@ -12,15 +12,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from acphold.errors import AcpholdError, ConnectionLostError, MoveRefusedError
-from acphold.hub.move_places import WantedPlace
-from acphold.hub.move_taker import take
+from acphold.hub.move_taker import WantedPlace, take
 from acphold.hub.moves import MovedSession
 from acphold.journal import ListFilter
 from acphold.server.principals import Principal
 from acphold.tasks import beside
-from acphold.transports.memory import memory_pair
-from acphold.transports.urls import MOVES
-from acphold.web.moves import ServedMoves
+from acphold.transports.known_servers import MOVES
+from acphold.transports.streams import memory_pair
+from acphold.web.application import ServedMoves
 from tests.cli.conversation import CONVERSATION
 from tests.editor import DEADLINE
 from tests.hub.moving import (

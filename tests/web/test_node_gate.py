@@ -10,7 +10,7 @@ import pytest
 from acphold.agents.capabilities import LINE, TENANT
 from acphold.cli.command_line import Exit
 from acphold.errors import ConnectionLostError, JournalBusyError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import NODE, SCOPES, new_token
 from acphold.schema.splice import members
 from acphold.server.principals import FAR_NEIGHBOUR

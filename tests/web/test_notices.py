@@ -25,15 +25,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Raw
 from msgspec.structs import replace
 
+from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import QueueChange
-from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, Share, new_token, token_id
 from acphold.journal.kept_queue import change_queue
 from acphold.reading.neighbours import LiveSession, Process
 from acphold.web import notices as module
-from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.notices import Notices
-from acphold.web.push_message import (
+from acphold.web.push import (
+    KeptSubscriptions,
     Order,
     PushOutcome,
     PushSender,
@@ -187,7 +187,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
         return found(host, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr("acphold.web.push_message.PATIENCE", 1.0)
+    monkeypatch.setattr("acphold.web.push.PATIENCE", 1.0)
     names = ("localhost", "hangs.example", "localhost")
     browsers = [Browser(f"https://{name}/x").subscription for name in names]
     orders = [Order(browser, "{}", new_key(), "mailto:a@b.c", "t") for browser in browsers]
@@ -235,7 +235,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(module, "APART_SECONDS", 0.05)
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr("acphold.web.journal_reader.LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.web.journal_pages.LIVE_SECONDS", 0.0)
     monkeypatch.setattr("acphold.web.gate.TOKENS_SECONDS", 0.0)
 
 
@@ -532,7 +532,7 @@ async def test_what_is_asked_of_notices_is_checked(
 def test_a_server_that_sends_no_notice_does_without_what_encrypts_them() -> None:
     code = "import sys, acphold.cli.serve, acphold.web.server; print(*sys.modules)"
     imported = check_output([sys.executable, "-c", code], text=True, timeout=DEADLINE).split()
-    assert "acphold.web.push_message" in imported
+    assert "acphold.web.push" in imported
     assert not {"cryptography", "http_ece", "jwt"} & set(imported)
 
 

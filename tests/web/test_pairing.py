@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.in_process import site
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from acphold.web.connections import Connections, bounds
+from acphold.web.connections import Connections, Receive, Scope, Send, bounds
 from acphold.web.server import _running
-from acphold.web.sockets import Receive, Scope, Send
 
 
 async def test_an_answer_behind_which_others_are_asked_for_ends_when_its_client_goes() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from tests.cli.test_queue import queue
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.failures.processes import until

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.client.policy import PermissionQuestion
+from acphold.client.answers import PermissionQuestion
 from acphold.errors import ConnectionLostError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.transports import websocket
 from acphold.transports.route import Route
 from tests.web.conftest import Served, serving

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import Scope, Share, new_token
 from acphold.standing import folders, read_rule, rest
 from tests.journal.conversations import Pieces, turn

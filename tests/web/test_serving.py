@@ -13,9 +13,16 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 import acphold
-from acphold.web.connections import STATE, Connections, ServedConnection, bounds
+from acphold.web.connections import (
+    STATE,
+    Connections,
+    Receive,
+    Scope,
+    Send,
+    ServedConnection,
+    bounds,
+)
 from acphold.web.protocols import Arrival, HttpProtocol
-from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import ACPHOLD, AGENT, Served
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from acphold.rpc import Transport
 from acphold.server.principals import THIS_USER, Principal
+from acphold.web.connections import Receive, Scope, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.http_clients import HttpClients
-from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import Served
 from tests.web.in_process import Answer, answered, site
 

@@ -18,12 +18,12 @@ import acphold
 import acphold.web as web_room
 from acphold.cli.command_line import Exit
 from acphold.errors import RemoteError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import SCOPES, Share, new_token
 from acphold.reading import requests
 from acphold.transports.addresses import OWNERS
-from acphold.transports.urls import ENDPOINT
+from acphold.transports.known_servers import ENDPOINT
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served

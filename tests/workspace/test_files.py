@@ -26,7 +26,7 @@ from acphold.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from acphold.workspace import files, replacement
+from acphold.workspace import files
 from acphold.workspace.files import Files, LineWindow, decoded, has_crlf, refuse_binary, with_crlf
 from acphold.workspace.roots import Roots
 from tests.workspace.conftest import Until
@@ -212,7 +212,7 @@ async def test_a_file_keeps_its_mode_and_gets_its_contents_in_one_step(
     tool: Files, project: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool
 ) -> None:
     if not unnamed:  # as where the system has no files without a name
-        monkeypatch.setattr(replacement, "SELF", "/nowhere")
+        monkeypatch.setattr(files, "SELF", "/nowhere")
     script = project / "script"
     script.write_text("old")
     script.chmod(0o751)

@@ -31,8 +31,7 @@ from msgspec import Struct
 
 from acphold.extras import is_installed
 from acphold.history.display_terminals import PRINTED
-from acphold.history.raw_update import BEGUN, members, string
-from acphold.history.speakers import meta_without_marks
+from acphold.history.raw_update import BEGUN, members, meta_without_marks, string
 from acphold.schema import (
     PROTOCOL_VERSION,
     ClientCapabilities,
@@ -41,7 +40,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import splice, with_meta
-from acphold.schema.update_kinds import withheld
+from acphold.schema.updates import withheld
 
 POSITIONS = "acphold/positions"
 """The key of `clientCapabilities._meta` by which a client asks for the position of each update; its
@@ -107,7 +106,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
     begin, `queue` that it wants to be told of the prompts that wait. It shows terminals of the
     agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
-    (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
+    (`sessions.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
     has sessions of several on one connection.
     """

@@ -1,5 +1,11 @@
 """A wrapped program: an existing agent, spoken to over its stdin and stdout.
 
+It names the exit status, and the program's last words on stderr.
+
+An agent may refuse it: ACP has no capability for MCP servers on stdio, which agents have to support
+(spec v1, session setup, "MCP Servers"), and some do not. Then the request is repeated without it,
+and the agent is not offered it again.
+
 It is started when needed, introduced with the first client's capabilities, and started again after
 it has ended. Its messages go to a listener, the hub's router; a prompt's answer comes there as an
 event (see `agents.interface`).
@@ -9,46 +15,165 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acphold.agents.added_servers import AddedServer, AddedServers
+import msgspec
+
 from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
 from acphold.agents.identity import agent_key, spoken_name
-from acphold.agents.interface import AgentCall, AgentListener, AgentRequest, Answered, Unheard
-from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
-from acphold.agents.runs import runs, session_of
+from acphold.agents.interface import (
+    AgentCall,
+    AgentListener,
+    AgentRequest,
+    Answered,
+    Unheard,
+    runs,
+    session_of,
+)
 from acphold.errors import (
+    INVALID_PARAMS,
     AgentBusyError,
     AgentExitedError,
     AgentStartError,
     ConnectionLostError,
     InvalidParamsError,
+    RemoteError,
     SilentPeerError,
 )
-from acphold.history.speakers import request_without_marks
-from acphold.journal.identity import identity
+from acphold.history.raw_update import request_without_marks
+from acphold.journal.lineage import identity
+from acphold.processes.exit_status import describe
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
-from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Answer, Request
 from acphold.schema import (
     INITIALIZE,
     PROTOCOL_VERSION,
     AgentCapabilities,
     InitializeResponse,
+    McpServerStdio,
     decode,
+    encode,
 )
 from acphold.schema.methods import OPENING
+from acphold.schema.splice import items, members, splice
 from acphold.tasks import end
 from acphold.transports.child import ChildProcess
 
 if TYPE_CHECKING:
     from acphold.journal import Journal
 
+
+STATUS_TIMEOUT = 2.0
+"""Seconds for a program to end once its stdout has; one that stays is ended."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+MOST_LETTERS = 300
+"""Most characters of the last words, behind a sentence."""
+
+
+async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+    """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
+    if process is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_TIMEOUT):
+                await process.wait()
+    return how_it_ended(name, process)
+
+
+def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+    """Return the error for it, as far as is known now; None is a program that we have ended."""
+    if process is None:
+        return AgentExitedError(f"{name} was ended", "ended by acphold", "")
+    code = process.returncode
+    status = "it closed its stdout" if code is None else describe(code)
+    return AgentExitedError(
+        f"{name} ended ({status}){last_line(process)}", status, process.stderr_tail()
+    )
+
+
+def last_line(process: ChildProcess | None) -> str:
+    """Return the program's last words on stderr, to put behind a sentence."""
+    words = "" if process is None else process.last_words()
+    return f": {words[:MOST_LETTERS]}" if words else ""
+
+
+async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
+    """End the connection when the program ends, even if another process holds its stdout open."""
+    await process.wait()
+    peer.hold_no_more()
+    await asyncio.wait([pump], timeout=LAST_WORDS)
+    await process.transport.aclose()
+
+
 log = logging.getLogger(__name__)
+
+
+class _NamedServer(msgspec.Struct):
+    """The fields that tell one server from another."""
+
+    name: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+
+
+AddedServer = Callable[[str], McpServerStdio]
+"""Makes the server for a session in this folder."""
+
+
+class AddedServers:
+    """The server that each session gets, until the agent has refused one; None for no server."""
+
+    def __init__(self, make: AddedServer | None = None) -> None:
+        self._make = make
+
+    def added_to(self, method: str, params: bytes) -> bytes:
+        """Return the params of a request, with the server if they do not have it already.
+
+        Only requests that open a session have `mcpServers`.
+        """
+        if self._make is None or method not in OPENING:
+            return params
+        try:
+            parts = members(params)
+            given = parts.get("mcpServers", b"null")
+            there = [] if given == b"null" else items(given)
+            server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
+        except (InvalidParamsError, msgspec.MsgspecError):
+            return params  # for the agent to refuse
+        if any(_is_same(server, raw) for raw in there):
+            return params
+        # Added on the way to the agent only: otherwise a session that a client opens again with the
+        # same servers would look changed.
+        return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
+
+    def are_refused(self, answer: Answer) -> bool:
+        """Return True if a request with the server has to be sent again without it."""
+        if not isinstance(answer, RemoteError) or answer.code != INVALID_PARAMS:
+            return False
+        log.warning("the agent takes no MCP server of ours: %s", answer)
+        self._make = None
+        return True
+
+
+def _is_same(server: McpServerStdio, raw: bytes) -> bool:
+    """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
+    try:
+        other = msgspec.json.decode(raw, type=_NamedServer)
+    except msgspec.MsgspecError:
+        return False
+    if other.name == server.name:
+        return True
+    words = [os.path.basename(other.command), *other.args]
+    return "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
+
 
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""

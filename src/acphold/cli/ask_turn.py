@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from acphold.cli.ask_input import prompt_and_stdin
-from acphold.cli.ask_output import JsonOutput, Output, TextOutput
 from acphold.cli.ask_person import TerminalPerson, person_here
+from acphold.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.continuation import settled_in
 from acphold.cli.journals import opened, path_of
@@ -26,10 +25,9 @@ from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import NamedAgent
 from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
-from acphold.client.duties import Answers, left_to_others
+from acphold.client.answers import Answers, left_to_others, rule_for
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
-from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, AuthRequiredError, UnknownSessionError
 from acphold.reading.local_reader import LocalReader
 from acphold.rpc import MAX_MESSAGE
@@ -40,7 +38,7 @@ from acphold.version import __version__
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteTurn
-    from acphold.client.policy import PermissionAnswer
+    from acphold.client.answers import PermissionAnswer
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
     from acphold.screen.sign_in import TerminalSignIn

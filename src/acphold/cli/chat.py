@@ -27,7 +27,7 @@ from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
-from acphold.history.queue_words import wait
+from acphold.history.prompt_queue import wait
 from acphold.journal import SessionRow
 from acphold.journal.location import is_same_folder
 from acphold.journal.moves import refuse_moved
@@ -35,7 +35,7 @@ from acphold.reading.neighbours import live_at_nodes, live_sessions
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
-    from acphold.client.policy import Rule
+    from acphold.client.answers import Rule
 
 CHOOSE = ""
 """`--resume` without an id: the person chooses."""

@@ -1,13 +1,17 @@
-"""`acphold check {-- CMD | --server URL}`: which rules of the protocol an agent keeps."""
+"""`acphold check`: which rules of the protocol an agent, a client or a server keeps."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,24 +20,97 @@ from rich.console import Console
 from rich.status import Status
 
 from acphold.cli.check_files import ReportFiles, json_report, json_rule
-from acphold.cli.check_report import CheckOutcome, print_report, print_rules
-from acphold.cli.client_check import ClientCheck
+from acphold.cli.check_report import CheckOutcome, print_report, print_rules, text_report
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.cli.servers import add_ca, server_of
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console
-from acphold.conformance.catalogue import Check
-from acphold.conformance.inspection import chosen, inspect
-from acphold.conformance.model_endpoint import endpoint
-from acphold.conformance.model_errands import answer
+from acphold.conformance.checks import Check, chosen, inspect
+from acphold.conformance.errands import Memory
+from acphold.conformance.model_endpoint import answer, endpoint
 from acphold.conformance.record import Record
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ProgramSubject, ServerSubject, Subject
 from acphold.conformance.verdicts import Level
-from acphold.conformance.watcher import OFFERS
-from acphold.transports.obstacles import TOKEN_VARIABLE
+from acphold.conformance.watcher import OFFERS, Watcher, judged
+from acphold.transports.route import TOKEN_VARIABLE
+from acphold.transports.runtime_folder import state_folder
+from acphold.transports.stdio import stdio_transport
+
+LAST_OFFERS = "check-offers"
+"""The file in the folder for state that has the capabilities of the last start with `next`."""
+
+
+def next_offers() -> str:
+    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
+    names = (*OFFERS, "all")
+    path = os.path.join(state_folder(), LAST_OFFERS)
+    os.makedirs(state_folder(), 0o700, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
+        file.seek(0)
+        last = file.read()
+        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
+        file.truncate(0)
+        file.write(name)
+    return name
+
+
+class ClientCheck:
+    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
+    names the capabilities that are advertised, `next` those of the next start."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        expected: frozenset[str],
+        fail_on: Level,
+        files: ReportFiles,
+        as_json: bool,
+        offers: str,
+    ) -> None:
+        self._checks = checks
+        self._expected = expected
+        self._fail_on = fail_on
+        self._files = files
+        self._as_json = as_json
+        self._offers = next_offers() if offers == "next" else offers
+        if offers == "next":
+            print(f"acphold check: offers {self._offers!r} this time", file=sys.stderr)
+        self._record = Record("the client", {})
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Serve until the client leaves or we are told to end; returns the exit code."""
+        self._write()  # an unwritable file is reported before an editor is started
+        asyncio.run(self._serve())
+        outcome = self._write()
+        if not self._files:
+            text = json_report(outcome) if self._as_json else text_report(outcome)
+            # Stdout is the protocol's.
+            print(text, end="", file=sys.stderr, flush=True)
+        return Exit.OK if outcome.is_good else Exit.ERROR
+
+    async def _serve(self) -> None:
+        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over, self._offers)
+        serving = asyncio.ensure_future(watcher.serve())
+        # Editors end agents by SIGTERM as well, some without closing stdin first.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    def _turn_over(self) -> None:
+        """Write the report, so that a killed check has reported all turns before its end."""
+        self._write()
+
+    def _write(self) -> CheckOutcome:
+        seconds = time.monotonic() - self._began
+        report = judged(self._checks, self._record, seconds)
+        outcome = CheckOutcome(report, self._expected, self._fail_on)
+        self._files.write(outcome)
+        return outcome
 
 
 def parser() -> Parser:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from acphold.cli.check_page import page_report
-from acphold.cli.check_report import CheckOutcome, cut, excerpt, text_report
+from acphold.cli.check_report import CheckOutcome, cut, excerpt, page_report, text_report
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
-from acphold.conformance.trace import trace
+from acphold.conformance.record import trace
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
 from acphold.errors import ExportError
-from acphold.exports.destination import replaced
+from acphold.exports.forms import replaced
 from acphold.exports.markdown import code, fenced, plain
 from acphold.version import __version__
 

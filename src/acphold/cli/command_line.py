@@ -149,7 +149,7 @@ class Parser(argparse.ArgumentParser):
         if not paged or not sys.stdout.isatty():
             return self._executed(read)
         from acphold.cli.terminal_text import LINE_TERMINALS
-        from acphold.screen.pager import output_paged
+        from acphold.screen.terminal import output_paged
 
         if os.environ.get("TERM") in LINE_TERMINALS:
             return self._executed(read)
@@ -445,7 +445,7 @@ def a_moment(text: str) -> int:
 
 def a_later_moment(text: str) -> int:
     """Parse an option that takes a moment to come; returns ms since the epoch."""
-    from acphold.history.queue_words import moment_meant
+    from acphold.history.prompt_queue import moment_meant
 
     try:
         return moment_meant(text)

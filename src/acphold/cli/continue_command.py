@@ -17,7 +17,7 @@ from acphold.hub.moves import MovedSession
 from acphold.journal import SessionRow
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import let_go
-from acphold.transports.urls import is_url
+from acphold.transports.known_servers import is_url
 
 
 def parser() -> Parser:

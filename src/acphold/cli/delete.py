@@ -6,11 +6,11 @@ import asyncio
 import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, is_confirmed
+from acphold.cli.findings import removed_from_disk
 from acphold.cli.journals import opened
-from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.owners import other_owner
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import tell_owner

@@ -13,9 +13,8 @@ import sys
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser
-from acphold.conformance.errands import errand
+from acphold.conformance.errands import Memory, Script, content, errand
 from acphold.conformance.exemplar import Exemplar, ExemplarError
-from acphold.conformance.exemplar_turns import Memory, Script, content
 from acphold.conformance.record import Json
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.transports.stdio import stdio_transport

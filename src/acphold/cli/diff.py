@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.journals import origins_at, reading
 from acphold.cli.places import place
-from acphold.cli.readers import origins_at, reading
 from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.raw_update import storable

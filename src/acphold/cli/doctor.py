@@ -27,11 +27,16 @@ from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser
-from acphold.cli.findings import Diagnosis, DiagnosisReport
+from acphold.cli.findings import (
+    Diagnosis,
+    DiagnosisReport,
+    checked_files,
+    checked_journal,
+    removed_files,
+    repaired_journal,
+)
 from acphold.cli.handoff import NameOnly
-from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import opened_if_any
-from acphold.cli.kept_findings import checked_files, removed_files
 from acphold.cli.settings import (
     NamedAgent,
     agent_name,

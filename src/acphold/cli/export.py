@@ -13,8 +13,8 @@ from typing import TextIO
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.journals import reading
 from acphold.cli.places import named
-from acphold.cli.readers import reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import typed_host
@@ -27,10 +27,9 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.errors import UnknownSessionError
-from acphold.exports import destination
-from acphold.exports.destination import FORMS, Form, form_of
+from acphold.exports import forms
+from acphold.exports.forms import FORMS, INDEX, Form, Head, form_of
 from acphold.exports.redacted import Redaction
-from acphold.exports.session_head import INDEX, Head
 from acphold.history import Entry
 from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
@@ -117,9 +116,9 @@ async def export(
         if place.path is None:
             await writing.print(rows)
         elif place.is_folder:
-            await writing.fill(destination.folder(place.path), rows)
+            await writing.fill(forms.folder(place.path), rows)
         else:
-            with destination.replaced(place.path) as file:
+            with forms.replaced(place.path) as file:
                 await writing.write(rows, file)
     if place.path is not None or not rows:
         where = f" to {folder(place.path)}" if place.path and rows else ""
@@ -211,11 +210,11 @@ class _ExportWriter:
             with suppress(*self._passes_over):
                 head, found = await self._looked_through(row)
                 name = head.file_name + self._form.suffix
-                with destination.replaced(os.path.join(path, name)) as file:
+                with forms.replaced(os.path.join(path, name)) as file:
                     await self._write(head, found, file)
                 heads.append(head)
         if len(heads) > 1 and (text := self._form.index(heads)):
-            with destination.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
+            with forms.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
                 file.write(text)
 
     async def _looked_through(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
@@ -237,7 +236,7 @@ class _ExportWriter:
 def _tell(redaction: Redaction, report: str | None) -> None:
     """Print what was removed and where; never the text itself."""
     if report is not None:
-        with destination.replaced(os.path.expanduser(report)) as file:
+        with forms.replaced(os.path.expanduser(report)) as file:
             file.writelines(removed.line() for removed in redaction.removed)
     if not redaction.removed:
         print("Nothing was taken out.", file=sys.stderr)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, UsageError
+from acphold.cli.journals import reading
 from acphold.cli.places import NEWEST
-from acphold.cli.readers import reading
 from acphold.cli.remote import SECONDS, paired
 from acphold.cli.screen_session import Seat
 from acphold.cli.servers import FarServer
@@ -25,7 +25,7 @@ from acphold.cli.session_picker import chosen, chosen_of
 from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
-from acphold.client.server_endpoint import ServerEndpoint
+from acphold.client.far_line import ServerEndpoint
 from acphold.errors import (
     OTHER_AGENT,
     AmbiguousIdError,
@@ -39,11 +39,11 @@ from acphold.reading.session_reader import SHORT_ID, Wanted
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
 from acphold.screen.panels import Choice, Key
-from acphold.transports.urls import at_agent, names_no_agent, origin_of
+from acphold.transports.known_servers import at_agent, names_no_agent, origin_of
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
-    from acphold.client.policy import Rule
+    from acphold.client.answers import Rule
 
 
 class FarWanted(Struct, frozen=True, kw_only=True):

@@ -1,15 +1,43 @@
-"""The findings of `doctor`, and how they are printed."""
+"""The findings of `acphold doctor`: about the journal, and about files kept with conversations."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import stat
 import sys
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct
 from rich.text import Text
 
-from acphold.cli.terminal_text import console, counted, visible
+from acphold import errors
+from acphold.cli.journals import file_of, opened, opened_if_any, path_of, sessions, unread_remark
+from acphold.cli.settings import agent_keys, snapshot_settings
+from acphold.cli.terminal_text import (
+    age,
+    console,
+    counted,
+    folder,
+    local,
+    on_one_line,
+    size,
+    visible,
+)
+from acphold.errors import AcpholdError, SettingsError
+from acphold.history.entries import now_ms
+from acphold.hub.kept_files import relatives, stores_of, tidy
+from acphold.journal import Journal, ListFilter, SessionRow, history, stores
+from acphold.journal.location import scheme_of
+from acphold.journal.seams import InFile, Repaired, TurnSnapshot
 from acphold.screen.layout import Beside
+from acphold.snapshots.checkouts import checkout_of
+from acphold.snapshots.git import program
+from acphold.snapshots.snapshot import is_too_high
+from acphold.snapshots.store import Stores
 
 GUTTER = 5
 """Columns for the marks."""
@@ -62,3 +90,386 @@ class DiagnosisReport:
             self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
         else:
             self._console.print(Text("All is well", "good"))
+
+
+LITTLE_SPACE = 64 << 20
+"""With fewer bytes free on the journal's disk, it is time to make room."""
+
+MUCH_FREE = 64 << 20
+"""With more bytes free inside the file, a command to return them is worth it."""
+
+LARGEST = 3
+"""At most this many of the largest sessions are named."""
+
+MOST_BROKEN = 20
+"""At most this many breaks of histories are reported."""
+
+WORTH_NAMING = 1 << 20
+"""Sessions with fewer bytes are not named for their size."""
+
+
+def checked_journal(location: str | None) -> list[Diagnosis]:
+    """Check the journal: its place, its contents, and that it is whole and private."""
+    try:
+        inside, path = asyncio.run(_looked_inside(location))
+    except errors.NoJournalError as none:
+        finding = Diagnosis(f"none yet at {folder(none.place)}; the first session makes it")
+        is_file = scheme_of(path_of(location)) is None
+        return [finding, *(_room(Path(none.place)) if is_file else ())]
+    except errors.AcpholdError as error:
+        return [_problem(error)]
+    if path is None:
+        return [Diagnosis(path_of(location).partition("?")[0]), *inside]
+    log = path.with_name(f"{path.name}-wal")
+    waiting = size(log.stat().st_size if log.exists() else 0)
+    sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"
+    return [Diagnosis(f"{folder(str(path))}, {sizes}"), *inside, *_room(path)]
+
+
+async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | None]:
+    """Return the findings, and the file if the journal is in one."""
+    async with opened(location) as journal:
+        prompted = unprompted = 0
+        async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
+            prompted += row.prompted
+            unprompted += not row.prompted
+        rest = f", {unprompted:,} more without a prompt" if unprompted else ""
+        findings = [Diagnosis(counted(prompted, "session") + rest)]
+        what, _, advice = (await unread_remark(journal)).partition("; ")
+        unread = [Diagnosis(what, advice)] if what else []
+        if (file := journal.file) is None:
+            return [*findings, *unread, *await _read_through(journal)], None
+        path = Path(file.path)
+        findings += [*await _room_of(file), *unread]
+        damage = await file.damage()
+        if not damage:
+            findings.append(Diagnosis("it is whole: every page and every history was read"))
+        for sentence in damage:
+            advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
+            findings.append(Diagnosis(on_one_line(sentence), advice))
+        # Facts about sessions besides what was said.
+        if spoiled := await file.spoiled():
+            some = ", ".join(map(on_one_line, spoiled[:LARGEST]))
+            some += ", …" if len(spoiled) > LARGEST else ""
+            whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
+            what = f"{whose} is not what was written: {some}"
+            findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
+        # A deletion that was interrupted, by a full disk for example.
+        if unswept := await file.unswept():
+            what = f"traces of {counted(unswept, 'deleted session')} are still in the file"
+            how = "the next turn overwrites it, or `acphold compact` does now"
+            findings.append(Diagnosis(f"{what}: {how}", is_past=True))
+        if (at := await file.log_cut_at()) is not None:
+            what = f"on {local(at)} its write-ahead log had lost its end"
+            findings.append(
+                Diagnosis(f"{what}: what was written last before that may be missing", is_past=True)
+            )
+        if (at := await file.went_back_at()) is not None:
+            what = f"on {local(at)} an earlier copy was found in the place of the journal"
+            how = "what was said since that copy is missing; `acphold restore` keeps it aside"
+            findings.append(Diagnosis(f"{what}: {how}", is_past=True))
+        return [*findings, *_private(path, was_open=file.was_open_to_others)], path
+
+
+async def _read_through(journal: Journal) -> list[Diagnosis]:
+    """Check each history of a journal that is not in a file: is it readable and whole?"""
+    damaged: list[str] = []
+    broken = [
+        f"there are entries of session {session_id!r}, which there is not"
+        for session_id in await stores.without_session(journal)
+    ]
+    everything = ListFilter(include_unprompted=True, archived="include")
+    async for row in sessions(journal, everything):
+        try:
+            last_seq = 0
+            async for segment in history(journal, row.session_id):
+                if segment.first_seq != last_seq + 1 and len(broken) < MOST_BROKEN:
+                    broken.append(
+                        f"session {row.session_id!r}: entry {segment.first_seq} follows {last_seq}"
+                    )
+                last_seq = segment.last_seq
+        except errors.NotAJournalError:
+            damaged.append(row.session_id)
+        except (errors.UnknownSessionError, errors.RewrittenError):
+            pass  # it was deleted or has gone on: so it can be read
+    advice = "restore a backup of the database, or delete the session"
+    gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
+    if not damaged:
+        return gaps or [Diagnosis("it is whole: every history was read")]
+    some = ", ".join(map(on_one_line, damaged[:LARGEST])) + (", …" * (len(damaged) > LARGEST))
+    what = f"{counted(len(damaged), 'session')} cannot be read: {some}"
+    return [*gaps, Diagnosis(what, "restore a backup of the database")]
+
+
+def _problem(error: errors.AcpholdError) -> Diagnosis:
+    """Split an error of the journal: the advice stands after its last semicolon."""
+    what, _, advice = str(error).rpartition("; ")
+    return (
+        Diagnosis(what, advice)
+        if what
+        else Diagnosis(advice, "see `acphold help when something is wrong`")
+    )
+
+
+async def _room_of(file: InFile) -> list[Diagnosis]:
+    """Find what takes the room in the file, and the largest sessions."""
+    found = await file.sizes(LARGEST)
+    parts = [f"{size(found.free)} free inside, used for what comes"]
+    if found.free > MUCH_FREE:
+        parts = [f"{size(found.free)} free inside, which `acphold compact` gives back"]
+    if found.conversations is not None and found.index is not None:
+        parts = [
+            f"conversations {size(found.conversations)}",
+            f"search {size(found.index)}",
+            *parts,
+        ]
+    findings = [Diagnosis(", ".join(parts))]
+    large = [
+        f"{on_one_line(session.title or '(no title)')} ({on_one_line(session.session_id)}, "
+        f"{size(session.size)})"
+        for session in found.largest
+        if session.size >= WORTH_NAMING
+    ]
+    if large:
+        findings.append(Diagnosis(f"largest: {'; '.join(large)}"))
+    return findings
+
+
+def _private(path: Path, *, was_open: bool) -> list[Diagnosis]:
+    """Check that others can neither read the conversations nor replace the file."""
+    mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
+    findings = []
+    if mode & 0o077:
+        findings.append(Diagnosis(f"others can read it: mode {mode:04o}", f"chmod 600 {path}"))
+    if above & 0o022 and not above & stat.S_ISVTX:
+        findings.append(
+            Diagnosis(
+                f"others can replace it: its folder has mode {above:04o}",
+                f"chmod 700 {path.parent}, or move the journal to a folder of its own",
+            )
+        )
+    if was_open and not findings:
+        text = f"others could read it until now: it was made private, mode {mode:04o}"
+        return [Diagnosis(text, is_past=True)]
+    return findings or [Diagnosis(f"it is private: mode {mode:04o}, its folder {above:04o}")]
+
+
+def _room(path: Path) -> list[Diagnosis]:
+    """Check that there is a folder to write to, and space."""
+    place = next(parent for parent in path.parents if parent.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        return [
+            Diagnosis(
+                f"{folder(str(place))} cannot be written to",
+                "make it writable, or name another journal with --journal",
+            )
+        ]
+    free = shutil.disk_usage(place).free
+    if free < LITTLE_SPACE:
+        return [Diagnosis(f"only {size(free)} are free on its disk", "make room there")]
+    return [Diagnosis(f"{size(free)} are free on its disk")]
+
+
+# -- its repair -----------------------------------------------------------------------------
+
+
+_NO_REPAIR = "a damaged database is restored from its backup"
+
+
+def repaired_journal(location: str | None) -> list[Diagnosis]:
+    """Rebuild everything that can be rebuilt from the conversations, and report what was wrong."""
+
+    async def repaired() -> Repaired:
+        async with opened(location) as journal:
+            done = await file_of(journal, "repair", _NO_REPAIR).repair()
+            while await journal.index.catch_up(1.0):
+                pass
+            return done
+
+    try:
+        done = asyncio.run(repaired())
+    except errors.NoJournalError:
+        return [Diagnosis("there is no journal yet, and nothing to repair")]
+    except errors.AcpholdError as error:
+        return [_problem(error)]
+    wrong = ", ".join(map(on_one_line, done.miscounted))
+    return [
+        Diagnosis(
+            f"counts were wrong and were corrected: {wrong}" if wrong else "all counts were right",
+            is_past=bool(wrong),
+        ),
+        Diagnosis(
+            f"what was left of {counted(done.left_over, 'session')} that is no more was removed"
+            if done.left_over
+            else "no traces of deleted sessions were found",
+            is_past=bool(done.left_over),
+        ),
+        Diagnosis("the search index was rebuilt"),
+    ]
+
+
+SECONDS = 20.0
+"""Seconds that a command waits for files to be removed from the disk."""
+
+DAY_MS = 24 * 3600 * 1000
+
+REFUSALS = 3
+"""Reasons for missing snapshots that are named."""
+
+
+def _is_off() -> bool:
+    """True if the settings file has `snapshots` false for all agents. False for a broken file,
+    which `doctor` reports: nothing is removed because of it."""
+    try:
+        return not any(snapshot_settings().values())
+    except SettingsError:
+        return False
+
+
+async def removed_from_disk(journal: Journal) -> None:
+    """Remove the files of deleted sessions within SECONDS, and say so if that is not enough."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            await tidy(journal)
+    except TimeoutError:
+        told = "Removing kept files takes longer; the next upkeep removes the rest."
+        print(told, file=sys.stderr)
+
+
+async def files_of(journal: Journal, row: SessionRow) -> list[str]:
+    """Return a line about the kept files of a session; none if it has none and is not to."""
+    one = (await journal.snapshots.newest([row.session_id])).get(row.session_id)
+    if one is not None:
+        return [on_one_line(said_of(one))]
+    try:
+        values = snapshot_settings()
+    except SettingsError:
+        return []
+    its = next(
+        (values[name] for name in values if name and row.agent in agent_keys(name)),
+        values[""],
+    )
+    if not its:
+        return []
+    checkout = checkout_of(row.cwd)
+    if program() is None:
+        why = "git is not installed"
+    elif is_too_high(row.cwd if checkout is None else checkout.top):
+        why = "it is your home folder, or above it"
+    elif checkout is None and its != "all":
+        why = "its folder is in no git repository"
+    else:
+        why = "none of its turns ran with `snapshots` on"
+    return [f"files not kept: {why}"]
+
+
+def said_of(one: TurnSnapshot) -> str:
+    """Return the words on the newest snapshot of a session."""
+    if one.state == "refused":
+        return f"files not kept: {one.reason}"
+    words = f"files kept, {age(one.at, now_ms())}"
+    if one.state == "late":
+        words += "; the agent was at work already"
+    elif one.state == "later":
+        words += "; taken at the next turn, because acphold had ended"
+    if one.left_out_count:
+        words += f"; {counted(one.left_out_count, 'file')} left out"
+    return words
+
+
+def checked_files(location: str | None) -> list[Diagnosis]:
+    """Say where files are kept, how large they are, and why some are not."""
+    return asyncio.run(_checked(location))
+
+
+async def _checked(location: str | None) -> list[Diagnosis]:
+    is_off = _is_off()
+    findings = [Diagnosis(_setting())]
+    if not is_off and program() is None:
+        what = "git is not on PATH: no files are kept until you install it"
+        findings.append(Diagnosis(what, is_past=True))
+    try:
+        async with opened_if_any(location) as journal:
+            if journal is None:
+                return findings
+            stores = await stores_of(journal)
+            rows = await journal.snapshots.named()
+    except AcpholdError:  # reported with the journal
+        return findings
+    return [*findings, *_kept(stores, rows, is_off=is_off), *_refused(rows)]
+
+
+def _setting() -> str:
+    try:
+        values = snapshot_settings()
+    except SettingsError as error:
+        return visible(f"not known: {error}")
+    if not any(values.values()):
+        return "not kept: `snapshots` is false in the settings"
+    names = ", ".join(name for name in values if name and values[name])
+    if values[""]:
+        without = ", ".join(name for name in values if name and not values[name])
+        names = f"for all agents{without and f' but {without}'}"
+    return on_one_line(f"kept at the beginning and the end of each turn: {names}")
+
+
+def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool) -> list[Diagnosis]:
+    here = {store.id: store for store in stores}
+    findings = []
+    if here:
+        total = size(sum(store.size() for store in here.values()))
+        text = f"{folder(stores.folder)}: {counted(len(here), 'project')}, {total}"
+        if is_off:
+            text += "; `acphold doctor --repair` removes them"
+        findings.append(Diagnosis(text, is_past=is_off))
+    for other in relatives(stores):
+        text = (
+            f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in "
+            "before; remove the folder if that is gone"
+        )
+        findings.append(Diagnosis(text, is_past=True))
+    elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
+    if elsewhere:
+        text = f"the files of {counted(len(elsewhere), 'session')} are not on this machine"
+        findings.append(Diagnosis(text, is_past=True))
+    return findings
+
+
+def _refused(rows: list[tuple[str, TurnSnapshot]]) -> list[Diagnosis]:
+    """Name why the last snapshots of some sessions were not taken."""
+    last = dict(rows)  # oldest first
+    reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")
+    return [
+        Diagnosis(on_one_line(f"{folder(root)}: {why} ({counted(count, 'session')})"), is_past=True)
+        for (root, why), count in reasons.most_common(REFUSALS)
+    ]
+
+
+def removed_files(location: str | None) -> list[Diagnosis]:
+    """Remove all files that are kept, if the settings say that none are to be, and none were in the
+    last day: a process that still runs may have another setting."""
+    return asyncio.run(_removed(location)) if _is_off() else []
+
+
+async def _removed(location: str | None) -> list[Diagnosis]:
+    async with opened_if_any(location) as journal:
+        if journal is None:
+            return []
+        stores = await stores_of(journal)
+        before = sum(store.size() for store in stores)
+        if not before:
+            return []
+        kept = [one.at for _, one in await journal.snapshots.named() if one.is_kept]
+        if now_ms() - max(kept, default=0) < DAY_MS:
+            await tidy(journal)
+            text = (
+                "kept files stay: some were kept in the last day, and the process that keeps them "
+                "may still run; `acphold doctor --repair` removes them a day after it has ended"
+            )
+            return [Diagnosis(text, is_past=True)]
+        await tidy(journal, all_of_them=True)
+        left = sum(store.size() for store in stores)
+    text = f"kept files were removed, {size(before - left)}: `snapshots` is false"
+    if left:
+        text += f"; {size(left)} are in use and are removed the next time"
+    return [Diagnosis(visible(text), is_past=True)]

@@ -12,7 +12,7 @@ import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero
 from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
-from acphold.cli.readers import reading
+from acphold.cli.journals import reading
 from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import (
     console,
@@ -22,7 +22,7 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import NoJournalError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.presentation.json_facts import held_json, question_json
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.session_reader import held_sessions, is_held
@@ -135,7 +135,7 @@ async def _printed(
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
-        from acphold.cli.followed_list import follow as followed  # late: few follow it
+        from acphold.cli.list import follow_list  # late: few follow it
 
         known: dict[str, Sequence[InboxQuestion]] = {}
         told: _InboxState | None = None
@@ -157,7 +157,7 @@ async def _printed(
             show(now, told, follow=True)
             told = now
 
-        await followed(reader, tell)
+        await follow_list(reader, tell)
 
 
 class _InboxState(NamedTuple):
@@ -221,7 +221,7 @@ def shown(found: InboxQuestion) -> Passage:
 
     from acphold.history.timeline import ToolCall
     from acphold.screen.layout import Passage
-    from acphold.screen.permission_text import asked
+    from acphold.screen.panels import asked
 
     question = found.question
     if found.call:

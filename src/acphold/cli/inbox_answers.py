@@ -29,8 +29,7 @@ from acphold.screen.panels import Choice, Field, Key
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
-    from acphold.client.form_answers import Filled
-    from acphold.client.policy import PermissionAnswer
+    from acphold.client.answers import Filled, PermissionAnswer
     from acphold.reading.inbox import InboxQuestion
     from acphold.reading.session_reader import SessionReader
 
@@ -192,10 +191,10 @@ class InboxVisit:
             return
         from acphold.cli.remote import SECONDS, paired
         from acphold.client import connected_to
-        from acphold.client.duties import Answers
-        from acphold.client.server_endpoint import ServerEndpoint
+        from acphold.client.answers import Answers
+        from acphold.client.far_line import ServerEndpoint
         from acphold.rpc import MAX_MESSAGE
-        from acphold.transports.urls import names_no_agent
+        from acphold.transports.known_servers import names_no_agent
 
         server = self._server
         if names_no_agent(server.url):

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, folder, on_one_line, short_age, this_terminal
-from acphold.history.queue_words import held_prompts
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import held_prompts
 from acphold.journal import SessionRow
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.session_reader import SHORT_ID, SessionReader

@@ -1,12 +1,16 @@
-"""`acphold list`: the sessions of the journal, newest first."""
+"""`acphold list`: the sessions of the journal, newest first, once or as they change."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
+import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import (
@@ -16,7 +20,7 @@ from acphold.cli.command_line import (
     above_zero,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.readers import reading
+from acphold.cli.journals import described, reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.terminal_text import (
@@ -31,8 +35,8 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import NoJournalError
-from acphold.history.queue_words import moment
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import moment
 from acphold.journal import ListFilter, Sessions
 from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import session_json
@@ -40,10 +44,12 @@ from acphold.reading.local_reader import LocalReader
 from acphold.reading.session_reader import (
     SHORT_ID,
     ListedSession,
+    News,
     SessionReader,
     Wanted,
     session_pages,
 )
+from acphold.tasks import beside
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal by default: people mostly look for the newest."""
@@ -195,15 +201,13 @@ async def list_sessions(
         limit = TERMINAL_LIMIT
     async with reading(server_of(server, journal), journal) as reader:
         if follow:
-            from acphold.cli import followed_list  # late: most do not follow it
-
             if as_json:
-                tell = followed_list.AsJson(wanted, sys.stdout)
-                await followed_list.follow(reader, tell, limit)
+                tell = AsJson(wanted, sys.stdout)
+                await follow_list(reader, tell, limit)
             else:
                 show = partial(_print_table, reader, journal, wanted, limit)
-                told = followed_list.AsWords(wanted, sys.stdout)
-                await followed_list.follow(reader, told, limit, show)
+                told = AsWords(wanted, sys.stdout)
+                await follow_list(reader, told, limit, show)
         elif as_json:
             async for page in session_pages(reader, wanted, limit):
                 sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
@@ -409,3 +413,110 @@ def _none(wanted: Wanted) -> str:
     if which:
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
     return f"No sessions yet. {BEGIN}"
+
+
+NEWEST = 200
+"""Sessions shown at the beginning, unless `--limit` says otherwise."""
+
+ID_WIDTH = 8
+"""Characters of an id: enough for a person to tell sessions apart."""
+
+LOOK_SECONDS = 1.0
+"""Seconds between two checks that somebody still reads this."""
+
+
+async def follow_list(
+    reader: SessionReader,
+    tell: Callable[[News], None],
+    limit: int | None = None,
+    show: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Report the sessions and their changes, until nobody reads or the person ends it.
+
+    `show` prints the list first; changes that happen meanwhile are reported after it.
+    """
+    from acphold.screen.plain import is_unread
+
+    async def telling() -> None:
+        is_shown = show is None
+        async with aclosing(reader.changes(limit or NEWEST)) as found:
+            async for news in found:
+                tell(news)
+                if show is not None and not is_shown:
+                    await show()
+                    is_shown = True
+                sys.stdout.flush()
+
+    async with beside(telling(), "follow") as task:
+        while not task.done() and not is_unread(sys.stdout):
+            await asyncio.wait({task}, timeout=LOOK_SECONDS)
+    if not task.cancelled():
+        task.result()
+
+
+# -- how it is reported -----------------------------------------------------------------------
+
+
+class AsJson:
+    """A line per event: the first has all `sessions`, each other one a `session` that
+    is new or has changed, or the id of one that is `gone`. If a server cannot say what was missed,
+    all `sessions` are reported again."""
+
+    def __init__(self, wanted: Wanted, out: TextIO) -> None:
+        self._wanted = wanted
+        self._out = out
+        self._shown: set[str] = set()
+
+    def __call__(self, news: News) -> None:
+        rows = {
+            it.row.session_id: session_json(it) for it in news.sessions if _fits(self._wanted, it)
+        }
+        if news.is_all:
+            self._shown = {*rows}
+            self._out.write(f'{{"sessions":[{",".join(rows.values())}]}}\n')
+            return
+        self._shown |= rows.keys()
+        self._out.writelines(f'{{"session":{row}}}\n' for row in rows.values())
+        others = {it.row.session_id for it in news.sessions} - rows.keys()
+        for session_id in self._shown & {*news.gone, *others}:
+            self._out.write(f'{{"gone":{msgspec.json.encode(session_id).decode()}}}\n')
+            self._shown.discard(session_id)
+
+
+class AsWords:
+    """For people, below the list itself: the time, a session's new state, and its agent."""
+
+    def __init__(self, wanted: Wanted, out: TextIO) -> None:
+        self._wanted = wanted
+        self._out = out
+        self._known: dict[str, tuple[str, str]] = {}
+        self._has_begun = False
+
+    def __call__(self, news: News) -> None:
+        for it in news.sessions:
+            row = it.row
+            if not _fits(self._wanted, it):
+                self._over(row.session_id, "archived" if row.archived else "left")
+                continue
+            found = it.state, on_one_line(row.title or "(no title)")
+            if self._known.get(row.session_id) != found:
+                self._known[row.session_id] = found
+                if self._has_begun:
+                    where = f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}"
+                    self._line(row.session_id, *found, where)
+        for session_id in news.gone:
+            self._over(session_id, "deleted")
+        self._has_begun = True
+
+    def _over(self, session_id: str, how: str) -> None:
+        if (known := self._known.pop(session_id, None)) is not None:
+            self._line(session_id, how, known[1])
+
+    def _line(self, session_id: str, state: str, title: str, where: str = "") -> None:
+        short = on_one_line(session_id)[:ID_WIDTH]
+        line = f"{time.strftime('%H:%M:%S')}  {state:<11}  {short:<{ID_WIDTH}}  {title}  {where}"
+        self._out.write(f"{line.rstrip()}\n")
+
+
+def _fits(wanted: Wanted, session: ListedSession) -> bool:
+    return wanted.fits(session.row, is_live=session.live is not None, said=described)

@@ -15,8 +15,8 @@ from typing import Final
 
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.logs import NONE, LogContext
+from acphold.transports.child import StderrRelay
 from acphold.transports.runtime_folder import state_folder
-from acphold.transports.stderr import StderrRelay
 
 LOGS: Final = (".log", ".log.old")
 

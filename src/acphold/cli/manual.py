@@ -52,7 +52,7 @@ def show_help(*, topic: list[str], everything: bool) -> int:
         print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
     elif sys.stdout.isatty():
         from acphold.screen.layout import Beside
-        from acphold.screen.markdown_layout import Prose
+        from acphold.screen.markdown import Prose
 
         console().print(Beside("", "", Prose(found(words), reflowed=True), gutter=2))
     else:

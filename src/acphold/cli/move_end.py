@@ -18,20 +18,18 @@ from acphold.cli.settings import folder_map
 from acphold.cli.ssh import ssh_command
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
-from acphold.hub.move_frames import LINE_BYTES, MoveLine
 from acphold.hub.move_giver import give
-from acphold.hub.move_places import WantedPlace
-from acphold.hub.move_taker import require_wanted, take
-from acphold.hub.moves import MovedSession
+from acphold.hub.move_taker import WantedPlace, require_wanted, take
+from acphold.hub.moves import LINE_BYTES, MovedSession, MoveLine
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import let_go
 from acphold.rpc.transport import Transport
 from acphold.transports.child import ChildProcess
+from acphold.transports.known_servers import MOVES, origin_of
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
-from acphold.transports.urls import MOVES, origin_of
 
 END_SECONDS: Final = 10.0
 """Seconds that the end there has for its last words."""
@@ -174,9 +172,9 @@ async def from_server(
     Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
     AmbiguousIdError.
     """
-    from acphold.cli.readers import reading  # late: these bring HTTP and TLS
+    from acphold.cli.journals import reading  # late: these bring HTTP and TLS
     from acphold.cli.remote import SECONDS, paired
-    from acphold.client.server_endpoint import Dial
+    from acphold.client.far_line import Dial
 
     token = await paired(server)
     async with reading(server, None) as reader:

@@ -37,7 +37,7 @@ async def pair(
 
     from acphold.cli.serve import tell_code
     from acphold.transports.known_servers import token_for
-    from acphold.transports.obstacles import said_in
+    from acphold.transports.route import said_in
     from acphold.web.running_servers import running
 
     found = running(journal)

@@ -16,12 +16,12 @@ from acphold.cli.command_line import (
     above_zero,
     is_confirmed,
 )
+from acphold.cli.findings import removed_from_disk
 from acphold.cli.journals import is_live, opened, sessions
-from acphold.cli.kept_findings import removed_from_disk
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import ListFilter, SessionRow
 
 SHOWN = 20

@@ -13,20 +13,26 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from acphold.cli.ask_input import prompt_and_stdin
+from acphold.cli.ask_streams import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
 from acphold.cli.continuation import meant
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
-from acphold.client.prompt_content import content_blocks
+from acphold.client.advertised import content_blocks
 from acphold.errors import AcpholdError, RemoteError
-from acphold.history.prompt_queue import QueueChange, WaitingPrompt
-from acphold.history.queue_words import held, held_prompts, moment, rules, wait
+from acphold.history.prompt_queue import (
+    QueueChange,
+    WaitingPrompt,
+    held,
+    held_prompts,
+    moment,
+    rules,
+    wait,
+)
 from acphold.journal import ListFilter, SessionRow
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.neighbours import asked_over
-from acphold.reading.queues import NAME, QueueAnswer, ask_queue
+from acphold.reading.neighbours import NAME, QueueAnswer, ask_queue, asked_over
 from acphold.reading.session_reader import Wanted
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.initialize import PromptCapabilities

@@ -13,18 +13,22 @@ from typing import Final
 from acphold.cli.command_line import Exit
 from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
-from acphold.client.far_line import FarLine
-from acphold.client.server_endpoint import Dial
+from acphold.client.far_line import Dial, FarLine
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
 from acphold.tasks import beside, first
-from acphold.transports.known_servers import ca_for, remember, token_for
-from acphold.transports.obstacles import TOKEN_VARIABLE, said_in, why
+from acphold.transports.known_servers import (
+    ca_for,
+    code_in,
+    origin_of,
+    remember,
+    require_secrecy,
+    token_for,
+)
 from acphold.transports.pipes import PipeTransport
-from acphold.transports.route import Route
+from acphold.transports.route import TOKEN_VARIABLE, Route, said_in, why
 from acphold.transports.stdio import claim_stdio
-from acphold.transports.urls import code_in, origin_of, require_secrecy
 
 SECONDS: Final = 15.0
 """Longest wait for a server."""

@@ -6,7 +6,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, a_text
 from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line
-from acphold.hub.given_titles import given_title
+from acphold.hub.session_list import given_title
 from acphold.journal import RowChange
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import tell_owner

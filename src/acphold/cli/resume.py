@@ -26,13 +26,13 @@ from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import typed_host
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
-from acphold.hub.move_places import WantedPlace
+from acphold.hub.move_taker import WantedPlace
 from acphold.hub.moves import MovedSession
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import live_sessions
 from acphold.rpc import Transport
 from acphold.screen.picker import Picked
-from acphold.transports.urls import is_url, origin_of
+from acphold.transports.known_servers import is_url, origin_of
 
 
 def parser() -> Parser:

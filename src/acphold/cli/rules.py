@@ -21,27 +21,25 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import RuleError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import Journal
 from acphold.journal.access import Deed
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.presentation.json_facts import rule_json
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.past_questions import (
+from acphold.reading.rule_offers import (
+    REFUSED_SINCE,
+    AllowsRefusedError,
     PastQuestion,
+    add_rules,
     is_readable,
     past_question,
     past_questions,
 )
-from acphold.reading.rule_offers import (
-    REFUSED_SINCE,
-    AllowsRefusedError,
-    add_rules,
-)
 from acphold.standing import RuleChange, RunAction, StandingRule, read_rule
+from acphold.standing.decision import DAY, flaw, typed_words
 from acphold.standing.folders import real
-from acphold.standing.rules import DAY, flaw, typed_words
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 

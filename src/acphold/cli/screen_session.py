@@ -37,7 +37,7 @@ from acphold.transports.runtime_folder import state_folder
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.client import Options, RemoteAgent, RemoteSession
-    from acphold.client.policy import Rule
+    from acphold.client.answers import Rule
     from acphold.schema import ClientCapabilities
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.chat import Chat
@@ -190,7 +190,7 @@ class Seat:
 
     def _offered(self, options: Options) -> ClientCapabilities:
         """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
-        from acphold.client.duties import Answers
+        from acphold.client.answers import Answers
         from acphold.schema import ClientCapabilities
         from acphold.schema.initialize import AuthCapabilities
 
@@ -239,8 +239,8 @@ class Seat:
     async def _on_terminal(self, session: RemoteSession) -> None:
         from prompt_toolkit.completion import ThreadedCompleter
 
-        from acphold.screen.background import is_light
         from acphold.screen.line_screen import LineScreen
+        from acphold.screen.terminal import is_light
         from acphold.screen.typed import PrivateHistory, PromptCompleter
 
         screen = LineScreen(

@@ -16,8 +16,8 @@ from acphold.cli.command_line import (
     above_zero,
 )
 from acphold.cli.index_beside import unread_and_resumed
+from acphold.cli.journals import reading
 from acphold.cli.list import LEAST_TITLE, tells_how_to_begin
-from acphold.cli.readers import reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.terminal_text import (
@@ -30,7 +30,7 @@ from acphold.cli.terminal_text import (
     short_age,
     visible,
 )
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import Part, SearchHit, Sought
 from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name

@@ -89,7 +89,7 @@ def _proxy(text: str) -> str:
 
 
 def _node(text: str) -> str:
-    from acphold.transports.urls import is_loopback, origin_of
+    from acphold.transports.known_servers import is_loopback, origin_of
 
     try:
         origin = origin_of(text)
@@ -309,8 +309,8 @@ def _agents(
 
 def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
     """Return a session as a page to keep: the file's name, and its text."""
+    from acphold.exports.forms import Head
     from acphold.exports.page import page  # late: a server that nobody asks for one does without
-    from acphold.exports.session_head import Head
 
     head = Head.of(row)
     return f"{head.file_name}.html", page(head, entries)
@@ -427,7 +427,7 @@ def _tell(serving: Serving) -> None:
 
 def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     """Explain how to use a code; on a terminal, add a QR code if phones reach the address."""
-    from acphold.transports.urls import is_loopback
+    from acphold.transports.known_servers import is_loopback
 
     address = f"{url}/#pair={code}"
     if is_for_browsers and sys.stdout.isatty():

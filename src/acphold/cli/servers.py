@@ -61,7 +61,7 @@ def typed_server(arguments: Sequence[str]) -> str:
 def checked(url: str, ca: str | None) -> FarServer:
     """Return the server at a URL; UsageError if it is not a server's URL, MissingExtraError."""
     require("serve", "a connection to a server")
-    from acphold.transports.urls import origin_of, transport_of
+    from acphold.transports.known_servers import origin_of, transport_of
 
     try:
         origin_of(url)

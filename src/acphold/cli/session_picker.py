@@ -14,7 +14,7 @@ from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history import Entry
-from acphold.history.times import milliseconds, now_ms
+from acphold.history.entries import milliseconds, now_ms
 from acphold.hub.session_list import AGENT
 from acphold.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.hits import terms

@@ -51,8 +51,8 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.transports.runtime_folder import lock, state_folder
+from acphold.workspace.files import replace
 from acphold.workspace.regular_files import contents, opened
-from acphold.workspace.replacement import replace
 
 LOCK_SECONDS = 30.0
 """Longest wait for another `setup` that writes."""

@@ -9,7 +9,7 @@ from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import visible
 from acphold.errors import NoJournalError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import Deed, Share
 from acphold.reading.local_reader import LocalReader
 

@@ -17,7 +17,7 @@ from acphold.cli.settings import NamedAgent, agent_command, chosen_agent, starta
 from acphold.cli.starts import Start
 from acphold.cli.terminal_text import on_one_line
 from acphold.client import connected_to
-from acphold.client.duties import Answers
+from acphold.client.answers import Answers
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AuthRequiredError, CapabilityError
 from acphold.known_agents import KNOWN_AGENTS

@@ -16,7 +16,7 @@ from acphold.cli.packed_words import TYPED_HOST, packed
 from acphold.cli.servers import add_ca, checked
 from acphold.cli.terminal_text import on_one_line
 from acphold.processes.program import become
-from acphold.transports.urls import is_url
+from acphold.transports.known_servers import is_url
 
 SCRIPT = (
     'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: this machine '

@@ -11,8 +11,8 @@ from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero
 from acphold.cli.index_beside import unread_and_resumed
+from acphold.cli.journals import reading
 from acphold.cli.list import GAP, TERMINAL_LIMIT, tells_how_to_begin
-from acphold.cli.readers import reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.terminal_text import (
@@ -23,7 +23,7 @@ from acphold.cli.terminal_text import (
     folder,
     on_one_line,
 )
-from acphold.journal.index import Grouping, Tokens, UsageSum, UsageSums
+from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
 from acphold.reading.session_reader import SessionReader

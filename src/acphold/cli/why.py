@@ -14,20 +14,19 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.readers import origins_at, reading
+from acphold.cli.journals import origins_at, reading
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
 from acphold.exports.markdown import plain
-from acphold.origins.agent_trace import TracedRun, trace_record
-from acphold.origins.why import Lines, TurnFacts, below, kept_folder
+from acphold.origins.why import Lines, TracedRun, TurnFacts, below, kept_folder, trace_record
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
 from acphold.processes.program_group import ProgramGroup
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.session_reader import SessionReader
 from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
-from acphold.snapshots.commits import CommitReader, bare_folder
+from acphold.snapshots.comparison import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
 from acphold.workspace.regular_files import contents
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from acphold.cli.readers import reading
+from acphold.cli.journals import reading
 from acphold.cli.terminal_text import this_terminal
 from acphold.errors import RuleError
 from acphold.history.decisions import asked_question

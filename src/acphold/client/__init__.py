@@ -3,12 +3,10 @@
 Begin with `acphold.connect`.
 """
 
+from acphold.client.answers import FormQuestion, PageQuestion, PermissionQuestion
 from acphold.client.connectors import Options, connect, connect_over, connected_to
-from acphold.client.form_answers import FormQuestion, PageQuestion
-from acphold.client.policy import PermissionQuestion
 from acphold.client.remote_agent import RemoteAgent
-from acphold.client.remote_queue import RemoteQueue
-from acphold.client.remote_session import RemoteSession
+from acphold.client.remote_session import RemoteQueue, RemoteSession
 from acphold.client.remote_turn import RemoteTurn, Replay, UpdateStream
 
 __all__ = [

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from acphold.client.advertised import absolute, served
-from acphold.client.duties import Answers, Duties
+from acphold.client.answers import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import (
@@ -23,16 +23,14 @@ from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serve_options import ServeOptions
-from acphold.transports.urls import is_url
+from acphold.transports.known_servers import is_url
 from acphold.version import __version__
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from acphold.client.advertised import Folder
-    from acphold.client.duties import Handler
-    from acphold.client.form_answers import AskForm, AskPage
-    from acphold.client.policy import AskPermission, Policy
+    from acphold.client.answers import AskForm, AskPage, AskPermission, Handler, Policy
 
 
 class Options(TypedDict, total=False):
@@ -129,7 +127,7 @@ async def connect(
 
         endpoint: Endpoint = OwnerEndpoint(session, journal)
     elif len(words) == 1 and is_url(words[0]):
-        from acphold.client.server_endpoint import ServerEndpoint  # brings TLS
+        from acphold.client.far_line import ServerEndpoint  # brings TLS
 
         trusted = None if ca is None else os.fspath(ca)
         endpoint = ServerEndpoint(

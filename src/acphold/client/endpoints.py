@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from acphold.agents.identity import spoken_name
-from acphold.agents.last_words import ended, hang_up_behind
+from acphold.agents.wrapped import ended, hang_up_behind
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch

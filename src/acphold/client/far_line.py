@@ -1,6 +1,6 @@
-"""The connection of one client to a remote server, replaced whenever it is lost.
+"""The connection of a client to a remote server, replaced whenever it is lost.
 
-To the client it is an agent that is always there. `lines.lasting_line` says what is owed over the
+To the client it is an agent that is always there. `terminal.line` says what is owed over the
 next connection; it is done here, in this order:
 
 1. `initialize`, as the client sent it;
@@ -25,18 +25,21 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from http.cookiejar import CookieJar
 from typing import Final
 
 from acphold.agents.capabilities import ClientOffer, asking_for_positions, keeps_positions, offer_of
+from acphold.client.uplink import Endpoint
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
     ConnectionLostError,
+    DeclarationError,
     RemoteError,
 )
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
-from acphold.lines.lasting_line import (
+from acphold.lines.line import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     LastingLine,
@@ -44,8 +47,7 @@ from acphold.lines.lasting_line import (
     Resumed,
 )
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request, hand_on
+from acphold.rpc.requests import Answer, Request, hand_on
 from acphold.schema import (
     CANCEL,
     INITIALIZE,
@@ -67,7 +69,10 @@ from acphold.server.positions import (
     told_position,
     with_sent,
 )
-from acphold.tasks import beside, first
+from acphold.tasks import beside, end, first
+from acphold.transports.known_servers import ca_for, origin_of, token_for, transport_of
+from acphold.transports.route import Route
+from acphold.transports.streams import memory_pair
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +88,7 @@ BACK = "The connection to {} is back"
 BACK_HOW = "Nothing is missing."
 GAP_HOW = "Something that was said meanwhile is not shown here: load the session to see all of it."
 
-Dial = Callable[[], Awaitable[Transport]]
+OpenTransport = Callable[[], Awaitable[Transport]]
 """Makes a connection; raises ConnectionLostError, RemoteRefusalError."""
 
 OnAway = Callable[[float | None], object]
@@ -98,7 +103,7 @@ class FarLine:
     def __init__(
         self,
         client: Transport,
-        dial: Dial,
+        dial: OpenTransport,
         name: str,
         limit: int,
         first: Transport,
@@ -373,3 +378,101 @@ class _FromServer:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         await self._line.tell_client(batch)
+
+
+class Dial:
+    """Makes connections to the server at a URL: over a WebSocket, or HTTP once no WebSocket gets
+    through.
+
+    `?transport=` in the URL decides otherwise; ValueError if that is wrong. The default `token` is
+    the one that this user has paired for. Without either it connects all the same: other servers
+    may let anybody in, or ask in another way. `ca` is a file of certificates to trust beside the
+    usual; by default the one that it was paired with.
+    """
+
+    def __init__(
+        self, url: str, token: str | None, *, seconds: float, limit: int, ca: str | None = None
+    ) -> None:
+        self._url, self._transport = transport_of(url)
+        self._token = token
+        trusted = ca or ca_for(self._url)
+        self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
+        self.tells_refusals = False
+        """True if a refusal by HTTP is to be told as such, not as an error of JSON-RPC."""
+
+    def forget(self) -> None:
+        """Forget the cookies of the connections so far."""
+        self._route.cookies = CookieJar()
+
+    async def __call__(self) -> Transport:
+        """Make a connection; see `transports.websocket.connect`."""
+        from acphold.transports import websocket  # late: an optional package
+
+        self._route.token = self._token or token_for(self._url)
+        if self._transport == "http":
+            return await self._over_http()
+        try:
+            return await websocket.connect(self._route)
+        except websocket.NoUpgradeError as exc:
+            if self._transport == "websocket":
+                raise exc.error from None
+            try:
+                transport = await self._over_http()
+            except ConnectionLostError:
+                raise exc.error from None
+        log.info("%s lets no WebSocket through: HTTP from now on", self._route.origin)
+        self._transport = "http"
+        return transport
+
+    async def _over_http(self) -> Transport:
+        from acphold.transports import http_client  # late: rarely needed
+
+        return await http_client.connect(self._route, tells_refusals=self.tells_refusals)
+
+
+class ServerEndpoint(Endpoint):
+    """The server at a URL; a lost connection to it is replaced (`client.far_line`).
+
+    `on_away` is called when it is lost, and when it is back.
+    """
+
+    is_acphold = True
+    is_repeatable = True
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        seconds: float,
+        limit: int,
+        on_away: OnAway = bool,
+        ca: str | None = None,
+    ) -> None:
+        try:
+            self.name = origin_of(url)
+            self._dial = Dial(url, token, seconds=seconds, limit=limit, ca=ca)
+        except ValueError as exc:
+            raise DeclarationError(str(exc)) from None
+        self._limit = limit
+        self._on_away = on_away
+        self._line: asyncio.Task[None] | None = None
+
+    async def open(self) -> Transport:
+        await self.aclose()
+        first = await self._dial()
+        ours, theirs = memory_pair()
+        line = FarLine(theirs, self._dial, self.name, self._limit, first, self._on_away)
+        self._line = asyncio.create_task(line.run(), name="far line")
+        return ours
+
+    async def how_it_ended(self) -> AcpholdError:
+        if self._line is not None and self._line.done() and not self._line.cancelled():
+            why = self._line.exception()
+            if isinstance(why, AcpholdError):
+                return why
+        return ConnectionLostError(f"the connection to {self.name} is lost")
+
+    async def aclose(self) -> None:
+        await end(self._line)
+        self._line = None

@@ -21,7 +21,7 @@ from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve, served_journal
 from acphold.tasks import end
 from acphold.transports.addresses import connect
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 
 if TYPE_CHECKING:
     from acphold.agents import AgentListener, HubAgent

@@ -13,11 +13,9 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from acphold.agents.capabilities import INTRODUCTION
-from acphold.agents.runs import update_of
+from acphold.agents.interface import update_of
 from acphold.client.inbox import INBOX_BYTES, Inbox
-from acphold.client.live_state import LiveState
-from acphold.client.remote_turn import Replay, UpdateStream
-from acphold.client.turn_feed import FeedStage, TurnFeed
+from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
 from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
@@ -97,7 +95,7 @@ class SessionFeed:
 
     @property
     def is_at_others(self) -> bool:
-        """See `acphold.client.duties.AskingSession`."""
+        """See `acphold.client.answers.AskingSession`."""
         return self._uplink.tells_begun and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:

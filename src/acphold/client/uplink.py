@@ -20,10 +20,10 @@ import msgspec
 
 from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
-from acphold.agents.runs import runs, session_of, update_of
-from acphold.agents.steer_method import STEERING, is_injected, steering_params
+from acphold.agents.extensions import STEERING, is_injected, steering_params
+from acphold.agents.interface import runs, session_of, update_of
 from acphold.agents.wrapped import understood
-from acphold.client.duties import AskingSession, Duties
+from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -40,8 +40,7 @@ from acphold.history.children import announced_child, child_entry
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import BEGUN, update_kind
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
-from acphold.rpc.pending_call import Answer, PendingCall
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Answer, PendingCall, Request
 from acphold.schema import (
     AUTHENTICATE,
     INITIALIZE,
@@ -99,7 +98,7 @@ class Hearing(AskingSession, Protocol):
     """A session, as the connection knows it."""
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Take updates, as `agents.runs` sorts them, or `child` entries for those of its
+        """Take updates, as `agents.interface` sorts them, or `child` entries for those of its
         sub-agents; called in the inbound lane."""
 
     def hear_queue(self, told: bytes) -> None:
@@ -437,7 +436,9 @@ class Uplink:
 
         Who says them is not sent them: they are heard here, at the place of the agent's answer.
         """
-        from acphold.hub.interjections import user_message  # all of the hub, which few clients need
+        from acphold.hub.waiting_prompts import (
+            user_message,  # all of the hub, which few clients need
+        )
 
         def said(answer: bytes) -> None:
             if not is_injected(answer):

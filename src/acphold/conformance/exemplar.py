@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from acphold.conformance.exemplar_servers import ServerLink, connected, tool_text
-from acphold.conformance.exemplar_turns import (
+from acphold.conformance.errands import (
     CANCEL_SECONDS,
     ExemplarSession,
     ExemplarTurn,
@@ -23,6 +22,7 @@ from acphold.conformance.exemplar_turns import (
     Memory,
     Script,
 )
+from acphold.conformance.exemplar_servers import ServerLink, connected, tool_text
 from acphold.conformance.record import Json, time_of_day
 from acphold.errors import (
     AUTH_REQUIRED,

@@ -1,14 +1,21 @@
-"""Everything sent over a connection, line by line in both directions, byte for byte.
+"""The record of a connection, line by line in both directions, and its trace as JSON lines.
 
 Cases and observers ask it who sent what, when, and in answer to what.
+
+    {"at": 0.214, "connection": 1, "name": "main", "from": "agent", "message": {"jsonrpc": …}}
+
+`at` counts seconds from the first line, `from` is `client`, `agent` or `stderr`. What is no JSON
+object, and stderr, has `text` in place of `message`. Nothing is taken out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -74,7 +81,7 @@ class WireLine(msgspec.Struct, frozen=True, eq=False):
 
 
 REFUSAL = re.compile(rb"HTTP (\d{3}) for (.+?):")
-"""A request that HTTP refused: its status and its id, see `transports.http_streams`."""
+"""A request that HTTP refused: its status and its id, see `transports.http_client`."""
 
 
 BAD_REQUEST = 400
@@ -331,3 +338,49 @@ def twice(ids: Iterable[object]) -> object:
 def sessions_in(exchange: RecordedExchange) -> list[Json]:
     """Return the sessions in the answer to a `session/list`."""
     return objects(exchange.result.get("sessions"))
+
+
+TRACE_CHARS = 64 << 20
+"""Characters of a trace; a last line says what is missing."""
+
+TRACE_MESSAGE = 1 << 20
+"""Characters of a message; a longer one is text, cut."""
+
+
+def trace(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the lines, each with its end."""
+    found = list(heapq.merge(*map(_of_one, range(1, len(records) + 1), records)))
+    first = found[0][0] if found else 0.0
+    size = 0
+    for index, (at, number, _, name, by, body) in enumerate(found):
+        head = {"at": round(at - first, 4), "connection": number, "name": name, "from": by}
+        line = f"{json.dumps(head, ensure_ascii=False)[:-1]}, {body}}}\n"
+        size += len(line)
+        if size > TRACE_CHARS:
+            yield json.dumps({"leftOut": len(found) - index}) + "\n"
+            return
+        yield line
+
+
+def _of_one(number: int, record: Record) -> list[tuple[float, int, int, str, str, str]]:
+    """Return time, connection, place, its name, the side and the body of each line of one."""
+    lines: list[tuple[float, str, str, bool]] = [
+        (line.at, line.by, line.text, not line.problem) for line in record.lines
+    ]
+    lines += [(line.at, "stderr", line.text, False) for line in record.stderr.lines()]
+    lines.sort(key=lambda line: line[0])
+    return [
+        (at, number, place, record.name, by, _body(text, is_message))
+        for place, (at, by, text, is_message) in enumerate(lines)
+    ]
+
+
+def _body(text: str, is_message: bool) -> str:
+    if len(text) > TRACE_MESSAGE:
+        cut = json.dumps(text[:TRACE_MESSAGE], ensure_ascii=False)
+        return f'"text": {cut}, "characters": {len(text)}'
+    if is_message:
+        if "\n" in text:  # on a WebSocket a message may have several lines
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+        return f'"message": {text.strip()}'
+    return f'"text": {json.dumps(text, ensure_ascii=False)}'

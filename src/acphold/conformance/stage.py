@@ -17,16 +17,26 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, listening, unobservable
+from acphold.conformance.dialogue import (
+    BARE,
+    EQUIPPED,
+    AnswerLine,
+    Dialogue,
+    Host,
+    RealShell,
+    SentRequest,
+    Shell,
+    listening,
+    unobservable,
+)
 from acphold.conformance.errands import Errand
 from acphold.conformance.grammar import CAPABILITIES
-from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
 from acphold.conformance.record import Json, Record, WireLine
 from acphold.conformance.subject import RunningAgent, Subject
 from acphold.conformance.verdicts import NotAdvertised, NotObservable, Reach, Signal, Violation
 from acphold.errors import AgentStartError
 from acphold.schema import AgentCapabilities, InitializeResponse, NewSessionResponse, PromptResponse
-from acphold.schema.update_kinds import offered
+from acphold.schema.updates import offered
 from acphold.version import __version__
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE
 from acphold.tasks import end
 from acphold.transports.child import ChildProcess
-from acphold.transports.memory import MemoryTransport, memory_pair
-from acphold.transports.urls import transport_of
+from acphold.transports.known_servers import transport_of
+from acphold.transports.streams import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
     from acphold.rpc.transport import Transport
@@ -191,7 +191,7 @@ class ServerSubject:
     def __init__(
         self, url: str, token: str | None, *, seconds: float, ca: str | None = None
     ) -> None:
-        from acphold.client.server_endpoint import Dial  # brings TLS
+        from acphold.client.far_line import Dial  # brings TLS
         from acphold.transports.known_servers import ca_for, token_for
 
         self.name = url

@@ -1,4 +1,8 @@
-"""An agent that watches its client: the exemplar, with a record of the whole connection.
+"""The watcher: an agent that takes its client on a tour, and records the whole connection.
+
+A thought, a plan, requests and updates that no client knows, a permission, and whatever the client
+offers: files that are written and read in pieces, terminals that are limited, killed and released,
+forms. Each step leaves on the record what `decision.client_answers` looks at.
 
 It advertises some capabilities and not others, see `OFFERS`, so that a client can use what is not
 there. It takes its time to answer, lists two sessions on a page, and answers a prompt without an
@@ -8,20 +12,281 @@ errand with a tour, see `client_tour`.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from acphold.conformance.catalogue import Check, Witness
-from acphold.conformance.client_tour import Tour, fence
-from acphold.conformance.errands import errand
+from acphold.conformance.checks import Check, CheckReport, Witness
+from acphold.conformance.errands import (
+    ExemplarSession,
+    ExemplarTurn,
+    InVainError,
+    Memory,
+    Script,
+    Speaker,
+    errand,
+)
 from acphold.conformance.exemplar import Exemplar, ExemplarError
-from acphold.conformance.exemplar_turns import ExemplarSession, ExemplarTurn, Memory, Script
-from acphold.conformance.inspection import CheckReport
 from acphold.conformance.record import Json, Record
 from acphold.conformance.verdicts import Finding, Signal, Verdict
 from acphold.errors import INVALID_PARAMS
 from acphold.rpc.transport import Transport
 from acphold.schema import Implementation
+from acphold.schema.updates import offered
+
+if TYPE_CHECKING:
+    from acphold.conformance.exemplar import Exemplar
+
+
+FENCE = "_acphold.check/fence"
+"""A request that no client knows; its `behind` says what was sent before."""
+
+FENCE_SECONDS = 15.0
+
+FILE = "acphold-check-"
+"""The beginning of the names of all files that the tour makes."""
+
+LINES = "one\ntwo\nthree\n"
+AFTER = "after\n"
+
+SHOWS = 'printf "%s|%s|" "$CHECKED_WITH" "$1"; pwd; exit 3'
+SET, ARGUMENT, STATUS = "set", "two words", 3
+
+LIMIT = 10
+LONG = "é" * 20 + "END"
+PRINTS_LONG = "printf '" + "\\303\\251" * 20 + "END'"
+
+RUNS_ON = "echo started; exec sleep 20"
+LATE = "sleep 1; echo alive > "
+LATE_SECONDS = 1.0
+TRACE_SECONDS = 2.0
+"""Seconds behind the release of its terminal after which a command has left its trace, if it ran
+on."""
+LOOKS = f"cat {FILE}"
+
+FORM: Json = {
+    "type": "object",
+    "properties": {
+        "bread": {"type": "string", "enum": ["rye", "wheat"]},
+        "loaves": {"type": "integer", "minimum": 1, "maximum": 9},
+    },
+    "required": ["bread", "loaves"],
+}
+
+UNKNOWN_UPDATE: Json = {"sessionUpdate": "_acphold_check", "text": "no client knows this update"}
+UNKNOWN_CATEGORY: Json = {
+    "id": "acphold-check",
+    "name": "An option of an unknown category",
+    "category": "_acphold_check",
+    "type": "select",
+    "currentValue": "on",
+    "options": [{"value": "on", "name": "On"}],
+}
+UNKNOWN_TYPE: Json = {
+    "id": "acphold-check",
+    "name": "An option of an unknown type",
+    "type": "_acphold_check",
+    "currentValue": 1,
+}
+
+
+class Tour(Script):
+    """See the module. `shown` are the steps that are not shown again on this connection."""
+
+    def __init__(
+        self,
+        agent: Exemplar,
+        session_id: str,
+        words: str,
+        is_cancelled: Callable[[], bool],
+        shown: set[str],
+    ) -> None:
+        super().__init__(agent, session_id, words, is_cancelled)
+        self._watcher = agent
+        self._shown = shown
+        self._trace = ""
+        self._released_at = 0.0
+        self._is_allowed = False
+        self._has_terminals = False
+
+    async def greet(self) -> None:
+        self.think("Let me show what I can do.")
+        await self.plan()
+        if self.offers("fs", "readTextFile"):
+            await self.read("README.md")
+        await self._unknown()
+        await self.run_command("echo this is a check")
+        steps = (self._files, self._terminals, self._two_questions, self._forms, self._look)
+        for step in steps:
+            if not self.is_cancelled():
+                with suppress(InVainError):  # the rules find it on the record
+                    await step()
+        self.say(
+            "That was a tour. Say `Count from 1 to 300, each number on a line of its own. Do not "
+            "use any tool.` and cancel it, or cancel while a permission is asked for."
+        )
+
+    async def permitted(self, call: str) -> bool:
+        self._is_allowed = await super().permitted(call)
+        return self._is_allowed
+
+    async def in_terminal(self, call: str, command: str) -> str:
+        printed = await super().in_terminal(call, command)
+        self._has_terminals = True
+        return printed
+
+    # -- what no client knows -----------------------------------------------------------------
+
+    async def _unknown(self) -> None:
+        """Send what no client knows, a fence behind each, until one is not answered."""
+        if not await self._fence(""):
+            return
+        tell, options = self._watcher.tell, self._watcher.options(self.session_id)
+        steps: dict[str, Callable[[], None]] = {
+            "notification": lambda: tell("_acphold.check/note", {"text": "nobody knows this"}),
+            "cancel": lambda: tell("$/cancel_request", {"requestId": "acphold-check"}),
+            "update": lambda: self._watcher.update(
+                self.session_id, UNKNOWN_UPDATE, remembered=False
+            ),
+            "category": lambda: self._tell_options([*options, UNKNOWN_CATEGORY]),
+            "type": lambda: self._tell_options([*options, UNKNOWN_TYPE]),
+        }
+        if self._can_show("url"):
+            steps["completion"] = lambda: tell(
+                "elicitation/complete", {"elicitationId": "acphold-check-none"}
+            )
+        for behind, step in steps.items():
+            step()
+            if not await self._fence(behind):
+                return
+        self._tell_options(options)
+
+    def _can_show(self, mode: str) -> bool:
+        return offered(self._watcher.client, "elicitation", mode)
+
+    def _tell_options(self, options: list[Json]) -> None:
+        changed = {"sessionUpdate": "config_option_update", "configOptions": options}
+        self._watcher.update(self.session_id, changed, remembered=False)
+
+    async def _fence(self, behind: str) -> bool:
+        return await fence(self.agent, self.session_id, behind)
+
+    # -- files --------------------------------------------------------------------------------
+
+    async def _files(self) -> None:
+        reads, writes = (self.offers("fs", it) for it in ("readTextFile", "writeTextFile"))
+        if not (self._is_allowed and (reads or writes)):
+            return
+        # A name of its own: the file of the turn before was removed behind the client's back.
+        path = self.absolute(f"{FILE}{uuid4().hex[:8]}.txt")
+        try:
+            if reads:
+                await self._refused("fs/read_text_file", path=path)
+            if writes and await self._refused("fs/write_text_file", path=path, content=LINES):
+                _write(path)  # does it only write where a file is?
+                await self._refused("fs/write_text_file", path=path, content=LINES)
+            if writes and reads:
+                at: Json
+                for at in ({}, {"line": 2, "limit": 1}, {"line": 3}, {"limit": 1}):
+                    await self._refused("fs/read_text_file", path=path, **at)
+                await self._refused("fs/write_text_file", path=path, content=AFTER)
+                await self._refused("fs/read_text_file", path=path)
+        finally:
+            _remove(path)
+
+    async def _refused(self, method: str, **params: object) -> bool:
+        """Ask the client; return True if it refuses."""
+        try:
+            await self.ask(method, params)
+        except InVainError:
+            return True
+        return False
+
+    # -- terminals ----------------------------------------------------------------------------
+
+    async def _terminals(self) -> None:
+        if not self._has_terminals:
+            return
+        if LATE not in self._shown:
+            trace = f"{FILE}{os.getpid()}.late"
+            await self._use(await self.terminal(f"{LATE}{trace}"), "release")
+            self._trace, self._released_at = trace, asyncio.get_running_loop().time()
+        env = [{"name": "CHECKED_WITH", "value": SET}]
+        shown = await self.terminal(SHOWS, "sh", ARGUMENT, env=env)
+        await self._use(shown, "wait_for_exit", "output", "release", "output")
+        await self._use(
+            await self.terminal(PRINTS_LONG, outputByteLimit=LIMIT),
+            *("wait_for_exit", "output", "release"),
+        )
+        await self._use(
+            await self.terminal(RUNS_ON), "output", "kill", "wait_for_exit", "output", "release"
+        )
+
+    async def _look(self) -> None:
+        """Look for a trace of the command whose terminal was released while it ran."""
+        if not self._trace:
+            return
+        await asyncio.sleep(self._released_at + TRACE_SECONDS - asyncio.get_running_loop().time())
+        looking = await self.terminal(f"cat {self._trace}; rm -f {self._trace}")
+        await self._use(looking, "wait_for_exit", "output", "release")
+        self._shown.add(LATE)
+
+    async def _use(self, terminal: Json, *methods: str) -> None:
+        for method in methods:
+            await self._refused(f"terminal/{method}", **terminal)
+
+    # -- questions ----------------------------------------------------------------------------
+
+    async def _two_questions(self) -> None:
+        """Ask twice at once; each question has options of its own."""
+        calls = [self.tool(f"Ask at the same time as another: {n}", "other") for n in (1, 2)]
+        results = await asyncio.gather(*(self._ask_own(call) for call in calls))
+        for call, is_answered in zip(calls, results, strict=True):
+            self.change(call, status="completed" if is_answered else "failed")
+
+    async def _ask_own(self, call: str) -> bool:
+        options = [
+            {"optionId": f"{call}-{kind}", "name": kind, "kind": f"{kind}_once"}
+            for kind in ("allow", "reject")
+        ]
+        params = {"toolCall": {"toolCallId": call}, "options": options}
+        return not await self._refused("session/request_permission", **params)
+
+    async def _forms(self) -> None:
+        if self._can_show("form"):
+            form = {"mode": "form", "message": "Which bread?", "requestedSchema": FORM}
+            await self._refused("elicitation/create", **form)
+        if self._can_show("url"):
+            page = {"elicitationId": "acphold-check", "url": "https://example.com/acphold-check"}
+            await self._refused("elicitation/create", mode="url", message="See a page", **page)
+            self._watcher.tell("elicitation/complete", {"elicitationId": "acphold-check"})
+
+
+async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
+    """Return True if the client still answers."""
+    try:
+        async with asyncio.timeout(FENCE_SECONDS):
+            await agent.ask(FENCE, {"sessionId": session_id, "behind": behind})
+    except InVainError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+def _write(path: str) -> None:
+    with suppress(OSError):
+        Path(path).write_text(LINES, encoding="utf-8")
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        Path(path).unlink()
+
 
 WAIT_SECONDS = 0.2
 """Seconds before an answer: who does not wait for it is found."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 
 import msgspec
 
-from acphold.exports.session_head import Head
+from acphold.exports.forms import Head
 from acphold.history import Entry
 from acphold.presentation.json_facts import exact_entry_json
 from acphold.presentation.visible_text import iso

@@ -11,10 +11,10 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 
-from acphold.exports.session_head import Head
+from acphold.exports.forms import Head
 from acphold.history import Entry
 from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
-from acphold.presentation import blocks, scenes
+from acphold.presentation import scenes
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
 from acphold.reports.transcript import Planned, Scene, ToldTurn, turns
@@ -79,7 +79,7 @@ def _scene(scene: Scene) -> str:
         case Message():
             return _message(scene)
         case ToolCall():
-            return _fold(blocks.headline(scene), _tool(scene))
+            return _fold(scenes.headline(scene), _tool(scene))
         case ContextCompaction(summary=summary) if summary:
             kept = _quoted(_message(Message("agent", None, summary)))
             return _fold(on_one_line(f"context {scenes.compacted(scene)}"), kept)
@@ -112,12 +112,12 @@ def _in_child(item: Item) -> str:
 
 def _message(message: Message) -> str:
     parts: list[str] = []
-    for block in blocks.blocks_of(message.content):
+    for block in scenes.blocks_of(message.content):
         if isinstance(block, TextContent):
             parts.append(escaped(visible(block.text)))
             continue
-        parts.append(code(on_one_line(blocks.described(block))))
-        if (text := blocks.embedded_text(block)) is not None:
+        parts.append(code(on_one_line(scenes.described(block))))
+        if (text := scenes.embedded_text(block)) is not None:
             parts.append(fenced(visible(text)))
     return "\n\n".join(part.strip("\n") for part in parts)
 
@@ -125,18 +125,18 @@ def _message(message: Message) -> str:
 def _tool(call: ToolCall) -> str:
     parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, fenced(visible(blocks.indented(given or b"")), "json"))
+        parts.insert(0, fenced(visible(scenes.indented(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
-        parts.append(fenced(visible(blocks.indented(output or b""))))
+        parts.append(fenced(visible(scenes.indented(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 
 
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return fenced(visible(blocks.unfenced(text)))
+            return fenced(visible(scenes.unfenced(text)))
         case Content(content=block):
-            return code(on_one_line(blocks.described(block)))
+            return code(on_one_line(scenes.described(block)))
         case Diff():
             path = code(on_one_line(item.path))
             return f"{path}\n\n{fenced(chr(10).join(diff_lines(item)), 'diff')}"

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AcpholdError, RedactionError
-from acphold.exports.session_head import Head
+from acphold.exports.forms import Head
 from acphold.history import Entry
 from acphold.presentation.visible_text import visible_json
 from acphold.redaction.redactor import Redactor, Removal

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.history.raw_update import encode_text, items, members, string
-from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
+from acphold.schema.updates import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
 
 
 class Attributes(Struct, frozen=True):

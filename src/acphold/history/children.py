@@ -33,7 +33,7 @@ from acphold.history.raw_update import (
     update_kind,
 )
 from acphold.schema.splice import splice
-from acphold.schema.update_kinds import OPENCODE_CHILD
+from acphold.schema.updates import OPENCODE_CHILD
 
 MOST_CHILDREN: Final = 512
 """Most children of one session that are told apart while its agent runs."""

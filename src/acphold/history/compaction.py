@@ -38,7 +38,7 @@ from acphold.history.raw_update import (
     update_kind,
 )
 from acphold.history.timeline import ToolDraft
-from acphold.schema.update_kinds import is_for_the_moment
+from acphold.schema.updates import is_for_the_moment
 
 LINE_BYTES: Final = 60 << 10
 """Most bytes of an entry after joining, unless a single one came longer.

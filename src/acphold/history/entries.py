@@ -1,17 +1,45 @@
-"""The content of a journal: entries, and segments, which hold entries that were committed
-together."""
+"""The content of a journal: entries with their times, in segments and in turns.
+
+A turn begins with a prompt, and with its author if that is known; in an agent's own replay, with
+the user's words. It ends where the next one begins. Entries before the first turn belong to none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from acphold.history.children import said
-from acphold.history.raw_update import members
+from acphold.history.raw_update import members, string, update_kind
+
+LATEST_MS: Final = 253_402_214_400_000
+"""9999-12-31 in UTC: Python cannot write a later time as a date in every time zone."""
+
+
+def now_ms() -> int:
+    """Return milliseconds since the epoch, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def milliseconds(updated_at: str | None) -> int:
+    """Return an ISO 8601 time in ms since the epoch; 0, the end of the list, if there is none.
+
+    A time before 1970 counts as none: Go writes an unset one as that of the year 1. So does one
+    that no clock shows: see LATEST_MS.
+    """
+    try:
+        at = int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+    return at if 0 < at < LATEST_MS else 0
+
 
 UPDATE: Final = "update"
 """The exact bytes of one ACP `update` object (`params.update` of `session/update`)."""
@@ -63,11 +91,11 @@ too."""
 CHILD: Final = "child"
 """An update in a sub-agent's session: the params of its `session/update`, with the child's id.
 
-If it came as another notification it is `{"method": "…", "params": …}`: see `history.children`.
+If it came as another notification it is `{"method": "…", "params": …}`: see `sessions.children`.
 """
 
 QUEUE: Final = "queue"
-"""A change of the queue of prompts: see `history.prompt_queue`. A copy does not take it along."""
+"""A change of the queue of prompts: see `sessions.prompt_queue`. A copy does not take it along."""
 
 MOVED: Final = "moved"
 """`{"id": "…", "from": "…", "to": "…"}`: the session went from one machine to another, in the move
@@ -241,3 +269,70 @@ def _numbered(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
             first_seq = last_seq
         yield Segment(first_seq, last_seq, entry.kind, entry.at, on_one_line(entry.raw))
         first_seq = last_seq + 1
+
+
+class TurnSpan(Struct, frozen=True):
+    """A turn and its entries, `first` to `last`; turns are numbered from 1.
+
+    `is_open` says that a prompt began it and no entry ends it: it runs, or a crash cut it off.
+    """
+
+    number: int
+    first: int
+    last: int
+    is_open: bool = False
+
+
+async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
+    """Return the turns of a whole session, oldest first."""
+    finding = _SpanSearch()
+    async for segment in segments:
+        finding.add(segment)
+    return finding.spans()
+
+
+def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
+    """Return the turn that entry `seq` belongs to; None before the first one."""
+    place = bisect_right(spans, seq, key=lambda span: span.first)
+    return spans[place - 1] if place else None
+
+
+class _SpanSearch:
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._author = -1  # the entry with the author of the prompt behind it
+        self._is_open = False
+        self._last_seq = 0
+        self._speaking: tuple[str | None] | None = None  # the id of the user's message, if in one
+
+    def add(self, segment: Segment) -> None:
+        kind = segment.kind
+        for seq, raw in enumerate(segment.raw.split(b"\n"), segment.first_seq):
+            if kind == AUTHOR:
+                self._author = seq
+            elif kind == PROMPT:
+                self._starts.append(self._author if self._author == seq - 1 else seq)
+                self._is_open, self._speaking = True, None
+            elif kind == TURN_END:
+                self._is_open = False
+            elif kind in (UPDATE, PARAMS) and not self._is_open and raw:
+                update = raw if kind == UPDATE else members(raw).get("update", b"")
+                self._add_replayed(seq, update)
+        self._last_seq = segment.last_seq
+
+    def _add_replayed(self, seq: int, raw: bytes) -> None:
+        if b'"user_message_chunk"' not in raw or update_kind(raw) != "user_message_chunk":
+            self._speaking = None
+            return
+        speaking = (string(members(raw).get("messageId")),)
+        if speaking != self._speaking:
+            self._starts.append(seq)
+        self._speaking = speaking
+
+    def spans(self) -> list[TurnSpan]:
+        starts = [*self._starts, self._last_seq + 1]
+        numbered = enumerate(pairwise(starts), 1)
+        return [
+            TurnSpan(number, first, after - 1, self._is_open and number == len(self._starts))
+            for number, (first, after) in numbered
+        ]

@@ -39,6 +39,7 @@ from acphold.history.entries import (
 )
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.history.raw_update import (
+    MESSAGES,
     ROLES,
     UNREADABLE,
     Role,
@@ -49,7 +50,6 @@ from acphold.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.history.speakers import MESSAGES
 from acphold.history.timeline import (
     CompactionDraft,
     ContextCompaction,

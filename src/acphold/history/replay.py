@@ -32,7 +32,7 @@ from acphold.history.raw_update import (
     update_kind,
 )
 from acphold.history.timeline import TurnEnd, TurnOutcome, moment, turn_end
-from acphold.schema.update_kinds import is_for_the_moment
+from acphold.schema.updates import is_for_the_moment
 
 CLIENT_MARK = "acphold/client"
 """The `_meta` key of a user's words: the client that they came from."""

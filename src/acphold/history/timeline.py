@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError, InterruptedTurnError, InvalidParamsError, RemoteError
 from acphold.history.display_terminals import DisplayTerminal, DisplayTerminals, may_tell, texts
+from acphold.history.entries import LATEST_MS
 from acphold.history.raw_update import (
     UNREADABLE,
     Role,
@@ -25,7 +26,6 @@ from acphold.history.raw_update import (
     string,
     text_block,
 )
-from acphold.history.times import LATEST_MS
 from acphold.schema import (
     Content,
     ContentBlock,
@@ -86,7 +86,7 @@ class ToolCall(Struct, frozen=True):
     """A tool call as it stands; `fields` has the newest value of each, raw and by its name on the
     wire.
 
-    `terminals` are those that the agent only shows, by their ids: see `history.display_terminals`.
+    `terminals` are those that the agent only shows, by their ids: see `sessions.display_terminals`.
     In `content` and `produced` their text stands in their place.
     """
 

@@ -24,7 +24,7 @@ from acphold.history.children import child_change
 from acphold.history.display_terminals import printed_in
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
-from acphold.schema.update_kinds import TOOL_KINDS
+from acphold.schema.updates import TOOL_KINDS
 
 TEXT_CHARACTERS: Final = 64 << 10
 """Most characters of one entry that are searched, of each part."""

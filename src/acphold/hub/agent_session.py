@@ -1,4 +1,7 @@
-"""The agent's side of a session: its id there, how it was opened, and whether its words count now.
+"""The agent's side of a session: its id there, its sub-agents, and whether its words count now.
+
+A restarted agent (`generation`) no longer knows its ids, and may reuse them: then everything kept
+here is forgotten.
 
 Only this module knows the agent's id of a session. The session is opened (`session/new`, or
 adopted), lost with the agent's process, and opened again when needed: see `hub.restoration`.
@@ -18,31 +21,209 @@ The `Voice` says whether the agent's words about the session count:
 COUNTS: everything is part of the session. REPEATS: it is in the journal already; settings that
 differ are kept for the end of the restoring. STALE: only updates of the attributes count; some
 agents go on with a replay behind its answer, or with a turn behind its cancellation.
+
+A child is known once it is announced, while the agent runs. Clients know it by the agent's own id,
+as they know the session. The id is prefixed with the agent's id of the session if clients know that
+by another id, or if a session of the journal has the child's id. So two things that two agents, or
+two runs of one, call the same stay two.
+
+An agent cannot announce a session that it has open here, nor a child of another one. Beyond the
+limits its announcements are dropped; only the first is logged as a warning.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
 
-from acphold.agents import AgentExchange, HubAgent, Updates
+from acphold.agents import AgentExchange, AgentRequest, HubAgent, Updates
 from acphold.agents.capabilities import told_author
-from acphold.agents.interface import ANSWER_SECONDS
-from acphold.agents.runs import update_of
-from acphold.errors import INTERNAL_ERROR, RemoteError
+from acphold.agents.interface import ANSWER_SECONDS, update_of, with_update
+from acphold.errors import INTERNAL_ERROR, RemoteError, UnknownSessionError
 from acphold.history.attributes import Attributes, fold_update
-from acphold.history.raw_update import update_kind
-from acphold.hub.handover import without_its_title
-from acphold.hub.outside_turns import CAPTURED_BYTES
-from acphold.hub.routes import Routes
+from acphold.history.children import (
+    DEEPEST,
+    LONGEST_ID,
+    MOST_CHILDREN,
+    SPEAKS_OF_CHILDREN,
+    announced_child,
+    child_entry,
+    opencode_child,
+    opencode_entry,
+    with_ids,
+)
+from acphold.history.raw_update import (
+    encode_text,
+    members,
+    meta_without_marks,
+    string,
+    update_kind,
+    without_marks,
+)
+from acphold.hub.handover import CAPTURED_BYTES, without_its_title
+from acphold.hub.session import HubSession
+from acphold.journal import Sessions
 from acphold.schema import encode
 from acphold.schema.splice import session_id_in, splice
-from acphold.schema.update_kinds import ATTRIBUTE_KINDS, kinds_about
+from acphold.schema.updates import ATTRIBUTE_KINDS, kinds_about
 
 log = logging.getLogger(__name__)
+
+EARLY_BYTES = 1024 * 1024
+"""Most bytes of updates kept for sessions that are not known yet; beyond it they are dropped."""
+
+
+class Child(Struct, frozen=True):
+    """A sub-agent of session `session_id`; clients know it as `id`. `depth` is 1 directly below the
+    session."""
+
+    session_id: str
+    id: str
+    depth: int
+
+
+class AgentTurn(asyncio.Event):
+    """A turn that the agent has got; set when the agent has answered it.
+
+    `is_awaited` is False once it was answered for: then the agent may be ended in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_awaited = True
+
+
+class Routes:
+    """Ids of the agent to ids of ours.
+
+    Some agents send updates of a session before they answer `session/new`: those are kept until the
+    id is bound.
+    """
+
+    def __init__(self) -> None:
+        self.agent: HubAgent | None = None
+        self._generation = 0
+        self._sessions: dict[str, str] = {}
+        self._children: dict[str, Child] = {}
+        self._children_of: dict[str, dict[str, Child]] = {}
+        self._closed: set[str] = set()
+        self._early: dict[str, list[Updates]] = {}
+        self._early_bytes = 0
+        self._at_work: dict[str, AgentTurn] = {}
+
+    def bind(self, agent_session: str, session_id: str) -> list[Updates]:
+        """Bind this id to that session; return the updates that came before, in order."""
+        self._look()
+        self._sessions[agent_session] = session_id
+        if (child := self._children.pop(agent_session, None)) is not None:
+            del self._children_of[child.session_id][agent_session]
+        return self._early_of(agent_session)
+
+    def bind_child(self, agent_session: str, child: Child) -> list[Updates]:
+        """Bind this id to that child; return the updates that came before, in order."""
+        self._look()
+        self._children[agent_session] = child
+        self._children_of.setdefault(child.session_id, {})[agent_session] = child
+        return self._early_of(agent_session)
+
+    def _early_of(self, agent_session: str) -> list[Updates]:
+        self._closed.discard(agent_session)
+        early = self._early.pop(agent_session, [])
+        self._early_bytes -= sum(map(_size, early))
+        return early
+
+    def unbind(self, session_id: str) -> None:
+        """Forget every id of this session; later updates for them are dropped."""
+        for agent_session in [key for key, value in self._sessions.items() if value == session_id]:
+            del self._sessions[agent_session]
+            self._closed.add(agent_session)
+        for agent_session in self._children_of.pop(session_id, ()):
+            del self._children[agent_session]
+            self._closed.add(agent_session)
+
+    def find(self, agent_session: str | None) -> str | None:
+        """Return the session behind an id of the agent, also behind a child's; None if it is not
+        bound."""
+        self._look()
+        if agent_session is None:
+            return None
+        if (found := self._sessions.get(agent_session)) is not None:
+            return found
+        child = self._children.get(agent_session)
+        return None if child is None else child.session_id
+
+    def child(self, agent_session: str) -> Child | None:
+        """Return the child behind an id of the agent; None if it is a session's, or not bound."""
+        return self._children.get(agent_session)
+
+    def children_of(self, session_id: str) -> Mapping[str, Child]:
+        """Return the children of a session by the agent's ids."""
+        self._look()
+        return self._children_of.get(session_id, {})
+
+    def is_closed(self, agent_session: str | None) -> bool:
+        """Return True if this id was once bound and is no longer."""
+        return agent_session in self._closed
+
+    def keep(self, updates: Updates) -> None:
+        """Keep updates for an id that is not bound yet; drop those for one that no longer is."""
+        if updates.session_id in self._closed:
+            log.info("%d updates for a session that is closed were dropped", len(updates.raws))
+            return
+        self._early_bytes += _size(updates)
+        if self._early_bytes > EARLY_BYTES:
+            log.warning("updates for an unknown session %r were dropped", updates.session_id)
+            self._early.clear()
+            self._early_bytes = 0
+            return
+        self._early.setdefault(updates.session_id, []).append(updates)
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def begin_turn(self, agent_session: str) -> AgentTurn:
+        """Note that the agent gets a prompt; the caller sets the result when it has answered.
+
+        This outlives the session here: an agent that ignores a cancellation goes on after the
+        session was closed, and must not see a second prompt.
+        """
+        self._look()
+        turn = self._at_work[agent_session] = AgentTurn()
+        return turn
+
+    def unended_turn(self, agent_session: str | None) -> AgentTurn | None:
+        """Return the turn the agent still works on in this session of its own; None if it is
+        free."""
+        self._look()
+        ended = self._at_work.get(agent_session or "")
+        return None if ended is None or ended.is_set() else ended
+
+    def is_at_work_in_another(self, agent_session: str | None) -> bool:
+        """Return True if the agent works on a turn of another session that is waited for."""
+        self._look()
+        return any(
+            turn.is_awaited and not turn.is_set() and key != agent_session
+            for key, turn in self._at_work.items()
+        )
+
+    def _look(self) -> None:
+        generation = 0 if self.agent is None else self.agent.generation
+        if self._generation != generation:
+            self._generation = generation
+            self._sessions.clear()
+            self._children.clear()
+            self._children_of.clear()
+            self._closed.clear()
+            self._early.clear()
+            self._early_bytes = 0
+            self._at_work.clear()
+
+
+def _size(updates: Updates) -> int:
+    return sum(map(len, updates.raws))
 
 
 class Setup(Struct, frozen=True):
@@ -225,3 +406,156 @@ def new_session_id(answer: bytes) -> str:
     if (found := session_id_in(answer)) is None:
         raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
     return found
+
+
+# See docs/decisions.md, 9.
+
+
+class Children:
+    """See the module."""
+
+    def __init__(
+        self, session: HubSession, side: AgentSession, routes: Routes, journal: Sessions
+    ) -> None:
+        self._session = session
+        self._side = side
+        self._routes = routes
+        self._journal = journal
+        self._early: list[Updates] = []
+        self._has_refused = False
+
+    def find(self, agent_session: str) -> Child | None:
+        """Return the child of this session that the agent means by this id."""
+        return self._routes.child(agent_session)
+
+    def early(self) -> list[Updates]:
+        """Return, once, the words of children that came before their announcement."""
+        early, self._early = self._early, []
+        return early
+
+    # -- announced --------------------------------------------------------------------------
+
+    async def look(self, updates: Updates) -> None:
+        """Learn the children that these updates announce; the updates themselves do not count."""
+        for raw in updates.raws:
+            update = update_of(updates.kind, raw)
+            await self.taken(update, self.find(updates.session_id))
+
+    async def told(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
+        """Return updates of the session itself, or params with more than them, as clients get
+        them."""
+        told = []
+        for raw in raws:
+            update = update_of(kind, raw)
+            if (taken := await self.taken(update)) and taken is not update:
+                raw = with_update(kind, raw, taken)
+            if taken or not update:
+                told.append(raw)
+        return told
+
+    async def taken(self, update: bytes, within: Child | None = None) -> bytes:
+        """Return an update about children as clients are told it; b"" if it is refused.
+
+        It was said in the session itself, or in the child `within`.
+        """
+        kind = update_kind(update)
+        if kind not in SPEAKS_OF_CHILDREN:
+            return update
+        if agent_id := announced_child(kind, update):
+            child = await self._known(agent_id, within)
+            return b"" if child is None else with_ids(kind, update, {agent_id: child.id})
+        ids = {
+            child: known.id for child, known in self._routes.children_of(self._session.id).items()
+        }
+        return with_ids(kind, update, {(self._side.id or ""): self._session.id, **ids})
+
+    async def _known(self, agent_id: str, within: Child | None) -> Child | None:
+        """Return the child with this id of the agent, binding it if it is new; None if it is
+        refused."""
+        if (known := self._routes.child(agent_id)) is not None:
+            if known.session_id == self._session.id:
+                return known
+            self._refuse(agent_id)
+            return None
+        depth = 1 if within is None else within.depth + 1
+        if (
+            self._routes.find(agent_id) is not None
+            or depth > DEEPEST
+            or len(agent_id) > LONGEST_ID
+            or len(self._routes.children_of(self._session.id)) >= MOST_CHILDREN
+        ):
+            self._refuse(agent_id)
+            return None
+        id_ = agent_id
+        if self._side.id != self._session.id or await self._is_taken(agent_id):
+            id_ = f"{self._side.id}:{agent_id}"
+        child = Child(self._session.id, id_, depth)
+        self._early += self._routes.bind_child(agent_id, child)
+        return child
+
+    async def _is_taken(self, id_: str) -> bool:
+        """Return True if clients may know something else by this id."""
+        try:
+            await self._journal.session(id_)
+        except UnknownSessionError:
+            return False
+        return True
+
+    def _refuse(self, agent_id: str) -> None:
+        level = logging.DEBUG if self._has_refused else logging.WARNING
+        self._has_refused = True
+        log.log(
+            level,
+            "session %s: sub-agent %.80r is refused: another session has this id, "
+            "or there are too many, or they lie too deep in one another",
+            self._session.id,
+            agent_id,
+        )
+
+    # -- what they say ----------------------------------------------------------------------
+
+    async def entries(self, child: Child, updates: Updates) -> Sequence[bytes]:
+        """Return the entries for what was said in a child."""
+        found = []
+        for raw in updates.raws:
+            said = update_of(updates.kind, raw)
+            if not (update := await self.taken(said, child)):
+                continue
+            if updates.kind == "params":
+                changes = {"sessionId": encode_text(child.id), "update": update}
+                found.append(splice(raw, changes))
+            else:
+                found.append(child_entry(child.id, update))
+        return found
+
+    async def opencode(self, params: bytes) -> bytes:
+        """Return the entry for opencode's notification about a child; b"" if it is refused."""
+        parts = members(params)
+        agent_id, parent = opencode_child(params), string(parts.get("parentSessionId")) or ""
+        within = self._routes.child(parent)
+        if within is not None and within.session_id != self._session.id:
+            self._refuse(agent_id)
+            return b""
+        if not agent_id or (child := await self._known(agent_id, within)) is None:
+            return b""
+        changes = {
+            "rootSessionId": encode_text(self._session.id),
+            "childSessionId": encode_text(child.id),
+            "parentSessionId": encode_text(self._session.id if within is None else within.id),
+        }
+        if "_meta" in parts:
+            changes["_meta"] = meta_without_marks(parts["_meta"])
+        if parts.get("update", b"").startswith(b"{"):
+            changes["update"] = await self.taken(without_marks(parts["update"]), child) or b"{}"
+        return opencode_entry(splice(params, changes))
+
+    # -- what they ask ----------------------------------------------------------------------
+
+    def asked(self, asked: AgentRequest) -> AgentRequest:
+        """Return the agent's request under the id that clients know; `child` if a sub-agent
+        asks."""
+        child = self.find(string(members(asked.params).get("sessionId")) or "")
+        if child is None:
+            return AgentRequest(asked.method, self._side.under_our_id(asked.params))
+        params = splice(asked.params, {"sessionId": encode_text(child.id)})
+        return AgentRequest(asked.method, params, child.id)

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from acphold.errors import INTERNAL_ERROR
 from acphold.history import Message, SessionState, ToolCall
 from acphold.history.children import OpenChild
-from acphold.history.speakers import NOTICE, is_the_persons
+from acphold.history.raw_update import NOTICE, is_the_persons
 from acphold.journal.copies import TITLE
 from acphold.schema import encode
 from acphold.schema.splice import splice

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from acphold.agents import AgentRequest, Notified, Updates
-from acphold.agents.runs import update_of, with_update
+from acphold.agents.interface import update_of, with_update
 from acphold.errors import (
     HistoryLostError,
     InvalidParamsError,
@@ -24,11 +24,10 @@ from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
 from acphold.history.raw_update import members as members_of
-from acphold.hub.agent_session import AgentSession, Setup, Voice
+from acphold.hub.agent_session import AgentSession, Children, Setup, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_words, title_update
 from acphold.hub.attachment import Attachment, Client
-from acphold.hub.children import Children
 from acphold.hub.choices import (
     in_step,
     mode_behind_option,
@@ -39,27 +38,38 @@ from acphold.hub.choices import (
     options_update,
     with_all_options,
 )
-from acphold.hub.client_request import SERVICES, can_answer, covers, unanswerable
-from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import own_words, without_its_title
-from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.publication import Publication, speech
-from acphold.hub.questions import Questions, is_decision, refusal
+from acphold.hub.questions import (
+    SERVICES,
+    Questions,
+    can_answer,
+    covers,
+    is_decision,
+    refusal,
+    unanswerable,
+)
 from acphold.hub.restoration import Restoration
-from acphold.hub.services import Services
+from acphold.hub.services import Services, TerminalTexts
 from acphold.hub.session import HubSession
+from acphold.hub.session_list import GivenTitle
 from acphold.hub.standing_answers import StandingAnswers
-from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.tool_calls import close_open
 from acphold.hub.turns import SharedParts, Turns
-from acphold.hub.waiting_prompts import WaitingPrompts
+from acphold.hub.waiting_prompts import (
+    Interjections,
+    WaitingPrompts,
+    prompt_in,
+    repeats,
+    user_message,
+)
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
     encode,
 )
 from acphold.schema.splice import array, members, splice
-from acphold.schema.update_kinds import OPENCODE_CHILD, kinds_about
+from acphold.schema.updates import OPENCODE_CHILD, kinds_about
 
 log = logging.getLogger(__name__)
 

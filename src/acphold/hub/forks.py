@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from acphold.agents import HubAgent
 from acphold.errors import NothingSaidError, UnknownSessionError
-from acphold.history.turn_spans import span_at, turn_spans
+from acphold.history.entries import span_at, turn_spans
 from acphold.journal import Journal, NewSession, SessionRow, history, session_of
 from acphold.journal.copies import copy
 from acphold.journal.owners import is_owned

@@ -1,4 +1,25 @@
-"""Journal entries as the lines that a client reads.
+"""Journal entries as the lines that a client reads, as far as it can show them.
+
+The call has the sub-agent's id. It begins when the sub-agent is announced, or first says something.
+Its title is the sub-agent's, its input the task, its content the sub-agent's words and the titles
+of its calls; of a long text the end. It ends when the sub-agent does.
+
+Each update repeats the whole text. So one is sent when the text has grown by a third, when the
+sub-agent ends, and at the end of a turn: in all only a few times the text's size. The final text is
+the same live and in a replay.
+
+    terminal                               what the client is told
+    -------------------------------------  ---------------------------------------------------------
+    made at this client (`terminal/…`)     the terminal while it is connected; later its text
+    made at another one, or here           its text, once it is journalled (`hub.services`)
+    only shown by the agent, and the       the terminal, and what it printed, under the client's
+    client offers to show such             own name for that
+    only shown by the agent, and the       nothing while it runs; its text when it, or the call, has
+    client does not                        ended
+
+A compacted call has everything that its terminal printed. It is sent as it is sent live: first the
+`tool_call`, at which Zed makes the terminal, then an update with the output, which Zed takes from
+updates alone. For the agent's `_meta` see `sessions.display_terminals`.
 
 The bytes of an update are never encoded again: they are set between two fixed pieces, so whatever
 an agent wrote arrives unchanged.
@@ -17,18 +38,299 @@ import msgspec
 
 from acphold.agents.capabilities import ClientOffer
 from acphold.history import Segment
-from acphold.history.children import SPEAKS_OF_CHILDREN, is_opencodes, said, with_update
+from acphold.history.children import (
+    AT_WORK,
+    SPEAKS_OF_CHILDREN,
+    ChildChange,
+    child_change,
+    is_opencodes,
+    said,
+    with_update,
+)
+from acphold.history.display_terminals import (
+    CUT,
+    INFO,
+    PRINTED,
+    TEXT_BYTES,
+    DisplayTerminals,
+    from_next_line,
+    may_tell,
+    newest,
+    parted,
+    texts,
+)
 from acphold.history.entries import AUTHOR, CHILD, PROMPT, SENT, TURN_END, sent_id
-from acphold.history.raw_update import PROMPT_BEGUN, tool_id, update_kind
+from acphold.history.raw_update import (
+    PROMPT_BEGUN,
+    content_text,
+    encode_object,
+    encode_text,
+    members,
+    string,
+    text_block,
+    tool_id,
+    update_kind,
+)
 from acphold.history.replay import NOBODY, Replayed, replay
+from acphold.history.timeline import FINAL_STATUSES, without_terminals
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
-from acphold.hub.shown_children import ShownChildren
-from acphold.hub.shown_terminals import ShownTerminals
 from acphold.schema import UPDATE
-from acphold.schema.splice import members, splice
-from acphold.schema.update_kinds import CHILD as CHILD_KIND
-from acphold.schema.update_kinds import OPENCODE_CHILD, TOOL_KINDS
+from acphold.schema.splice import members as members_of
+from acphold.schema.splice import splice
+from acphold.schema.updates import CHILD as CHILD_KIND
+from acphold.schema.updates import OPENCODE_CHILD, TOOL_KINDS
+
+LEAST_GROWTH = 512
+"""Fewest new characters before a text is sent again."""
+
+FAILURES = ("cancelled", "error", "refusal")
+"""Reasons to stop that are failures of a call."""
+
+
+class _Child:
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.title = ""
+        self.status = ""
+        self._text = ""
+        self._is_cut = False
+        self._part = ""
+        self._told = 0
+        self.has_news = False
+
+    def say(self, part: str, text: str) -> None:
+        """Append this text, after an empty line if it is another part."""
+        if not text:
+            return
+        if self._text and part != self._part:
+            text = "\n\n" + text
+        self._part = part
+        whole = self._text + text
+        self._text = newest(whole, TEXT_BYTES) if len(whole) > TEXT_BYTES // 6 else whole
+        self._is_cut |= len(self._text) < len(whole)
+        self._told -= len(whole) - len(self._text)
+        self.has_news = True
+
+    @property
+    def has_grown(self) -> bool:
+        """True if there is enough new text to send it again."""
+        new = len(self._text) - max(0, self._told)
+        return new >= LEAST_GROWTH and 3 * new >= len(self._text)
+
+    def update(self, kind: str = "tool_call_update", /, **fields: str | bytes) -> bytes:
+        """Return an update of its call, with the text if there is news."""
+        parts = {"sessionUpdate": encode_text(kind), "toolCallId": encode_text(self.id)}
+        for name, value in fields.items():
+            parts[name] = value if isinstance(value, bytes) else encode_text(value)
+        if self.has_news:
+            text = CUT + from_next_line(self._text) if self._is_cut else self._text
+            parts["content"] = b'[{"type":"content","content":%b}]' % text_block(text)
+            self.has_news, self._told = False, len(self._text)
+        return encode_object(parts)
+
+
+class ShownChildren:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._children: dict[str, _Child] = {}
+
+    def told(self, child_id: str, update: bytes) -> list[bytes]:
+        """Return the words of a sub-agent, or with "" of the session itself, as updates of
+        calls."""
+        kind = update_kind(update)
+        parts = members(update)
+        if (change := child_change(kind, parts)) is not None:
+            return self._announced(change)
+        if not child_id:
+            return []
+        told: list[bytes] = []
+        child = self._children.get(child_id)
+        if kind == "agent_message_chunk":
+            part, text = f"m{string(parts.get('messageId'))}", _text(parts.get("content", b""))
+        elif kind == "tool_call":
+            part, text = f"t{string(parts.get('toolCallId'))}", string(parts.get("title")) or ""
+            text = f"[{text}]" if text else ""
+        else:
+            return []
+        if child is None:
+            child, begun = self._begun(child_id, child_id, "in_progress")
+            told.append(begun)
+        child.say(part, text)
+        if child.has_grown:
+            told.append(child.update())
+        return told
+
+    def turn_over(self) -> list[bytes]:
+        """Return the text of each call that has news."""
+        return [child.update() for child in self._children.values() if child.has_news]
+
+    def _begun(self, id_: str, title: str, status: str, **more: bytes) -> tuple[_Child, bytes]:
+        self._children[id_] = child = _Child(id_)
+        child.title, child.status = title, status
+        fields = {"title": encode_text(title), "kind": b'"other"', "status": encode_text(status)}
+        return child, child.update("tool_call", **fields, content=b"[]", **more)
+
+    def _announced(self, change: ChildChange) -> list[bytes]:
+        task = change.changes.get("description")
+        title = change.changes.get("title") or task
+        status = _status(change.changes)
+        if (child := self._children.get(change.child)) is None:
+            more = {"rawInput": encode_object({"task": encode_text(task)})} if task else {}
+            _, begun = self._begun(change.child, title or change.child, status or "pending", **more)
+            return [begun]
+        fields: dict[str, str | bytes] = {}
+        if title and title != child.title:
+            child.title = fields["title"] = title
+        if status and status != child.status:
+            child.status = fields["status"] = status
+        return [child.update(**fields)] if fields else []
+
+
+def _status(changes: Mapping[str, str | None]) -> str:
+    """Return the status of a call for a sub-agent's state; "" if it has none."""
+    state = changes.get("state")
+    if state is None:
+        return ""
+    if state in AT_WORK:
+        return "in_progress"
+    if state != "idle":
+        return ""
+    return "failed" if changes.get("stop_reason") in FAILURES else "completed"
+
+
+def _text(block: bytes) -> str:
+    return content_text(block) or string(members(block).get("text")) or ""
+
+
+CALLS = 64
+"""Most calls with such terminals whose output is remembered; older ones are forgotten."""
+
+ANNOUNCED = 4096
+"""Most announced terminals that are remembered; older ones are forgotten."""
+
+
+class _Call:
+    """A call of the agent's with terminals, for a client that does not show them."""
+
+    def __init__(self) -> None:
+        self.terminals = DisplayTerminals()
+        self.content = b""
+        self.has_ended = False
+
+
+class ShownTerminals:
+    """See the module. `owners` maps the ids of terminals to the clients at which they were made;
+    this client is `client`. Output is sent under `name`, with "" not at all."""
+
+    def __init__(self, name: str, owners: Mapping[str, object], client: object) -> None:
+        self._name = name
+        self._owners = owners
+        self._client = client
+        self._announced: dict[str, None] = {}
+        self._calls: dict[tuple[str, str], _Call] = {}
+
+    def told(self, raw: bytes, child: str = "", *, is_past: bool) -> list[bytes]:
+        """Return an update of a tool call, in this sub-agent's session, as updates for the
+        client."""
+        names_one, tells = b'"terminalId"' in raw, may_tell(raw)
+        key = (child, tool_id(raw)) if self._calls else None
+        if not (names_one or tells or key in self._calls):
+            return [raw]
+        parts = members(raw)
+        meta, content = parts.get("_meta", b""), parts.get("content", b"")
+        if self._name:
+            self._announce(meta if tells else b"")
+            changes: dict[str, bytes | None] = {}
+            if names_one and content.startswith(b"["):
+                stays = self._stays if is_past else self._stays_live
+                changes["content"] = without_terminals(content, stays=stays)
+            return self._renamed(splice(raw, changes) if changes else raw, parts)
+        return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
+
+    # -- for a client that shows them -------------------------------------------------------
+
+    def _announce(self, meta: bytes) -> None:
+        if may_tell(meta):
+            for id_, _ in parted(meta)[1].values():
+                self._announced[id_] = None
+            while len(self._announced) > ANNOUNCED:
+                del self._announced[next(iter(self._announced))]
+
+    def _stays(self, terminal: str) -> bool:
+        return terminal in self._announced
+
+    def _stays_live(self, terminal: str) -> bool:
+        """Return True for the client's own, and for one that only the agent shows, perhaps
+        announced before the client resumed."""
+        return self._owners.get(terminal, self._client) is self._client
+
+    def _renamed(self, raw: bytes, parts: Mapping[str, bytes]) -> list[bytes]:
+        """Return the update with the output under the client's name for it, after the
+        `tool_call`."""
+        meta = parts.get("_meta", b"")
+        if not may_tell(meta):
+            return [raw]
+        _, told = parted(meta)
+        changes: dict[str, bytes | None] = {}
+        for name in PRINTED:
+            if name in told and name != self._name:
+                changes |= {name: None, self._name: told[name][1]}
+        later = {name: value for name, (_, value) in told.items() if name != INFO}
+        if parts.get("sessionUpdate") != b'"tool_call"' or not later:
+            return [splice(raw, {"_meta": splice(meta, changes)})] if changes else [raw]
+        rest = splice(meta, dict.fromkeys(later))
+        update = {
+            "sessionUpdate": b'"tool_call_update"',
+            "toolCallId": parts.get("toolCallId", b'""'),
+            "_meta": splice(encode_object(later), changes),
+        }
+        return [splice(raw, {"_meta": rest}), encode_object(update)]
+
+    # -- for one that does not --------------------------------------------------------------
+
+    def _as_text(
+        self, raw: bytes, parts: Mapping[str, bytes], key: tuple[str, str], *, is_past: bool
+    ) -> list[bytes]:
+        meta, content = parts.get("_meta", b""), parts.get("content", b"")
+        changes: dict[str, bytes | None] = {}
+        call = self._calls.get(key)
+        if may_tell(meta):
+            if call is None:
+                self._calls[key] = call = _Call()
+                if len(self._calls) > CALLS:
+                    del self._calls[next(iter(self._calls))]
+            changes["_meta"] = call.terminals.take(meta) or None
+        if content.startswith(b"["):
+            stays = _nowhere if is_past else self._owns
+            changes["content"] = without_terminals(content, stays=stays)
+            if call is not None:
+                call.content = content if b'"terminalId"' in content else b""
+        if call is not None:
+            has_ended = call.has_ended or (
+                string(parts.get("status")) in FINAL_STATUSES or call.terminals.have_ended
+            )
+            says_more = "_meta" in changes or "content" in changes or has_ended != call.has_ended
+            call.has_ended = has_ended
+            if has_ended and says_more and call.content:
+                known = texts(call.terminals.terminals())
+                stays = _nowhere if is_past else self._owns
+                changes["content"] = without_terminals(call.content, known, stays)
+        if not changes:
+            return [raw]
+        told = splice(raw, changes)
+        if members(told).keys() <= {"sessionUpdate", "toolCallId"} and len(parts) > 2:
+            return []  # it had nothing but what was printed
+        return [told]
+
+    def _owns(self, terminal: str) -> bool:
+        return self._owners.get(terminal) is self._client
+
+
+def _nowhere(_: str) -> bool:
+    return False
+
 
 POSITION = "acphold/seq"
 """The `_meta` key of a position."""
@@ -183,7 +485,7 @@ class Frames:
 
     def _whole(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update that came with more than itself, with our ids put in."""
-        parts = members(update.raw)
+        parts = members_of(update.raw)
         for seq, shown in _placed(self._shown(parts["update"], is_past=is_past), update.seq):
             changes = {"sessionId": self._id, "update": shown}
             if self._positions and seq:
@@ -208,9 +510,9 @@ class Frames:
             shown = self._shown(told.update, told.child, is_past=is_past)
         for seq, each in _placed(shown, update.seq):
             raw = update.raw if each is told.update else with_update(update.raw, each)
-            params = members(raw).get("params", b"{}") if is_opencodes_own else raw
+            params = members_of(raw).get("params", b"{}") if is_opencodes_own else raw
             if self._positions and seq:
-                theirs = members(params).get("_meta", b"")
+                theirs = members_of(params).get("_meta", b"")
                 place = {PARENT: self._id, POSITION: b"%d" % seq}
                 meta = splice(theirs if theirs.startswith(b"{") else b"{}", place)
                 params = splice(splice(params, {"_meta": None}), {"_meta": meta})
@@ -246,7 +548,7 @@ class Frames:
         if kind == "tool_call":
             return raw
         begins: dict[str, bytes | None] = {"sessionUpdate": b'"tool_call"'}
-        if not members(raw).get("title", b"").startswith(b'"'):
+        if not members_of(raw).get("title", b"").startswith(b'"'):
             begins["title"] = b'"Tool call"'
         return splice(raw, begins)
 

@@ -1,27 +1,190 @@
 """The earlier conversation as text, for an agent that has lost it or never had it.
 
+User: Make it friendlier
+Assistant: I will change the greeting.
+[Tool: Edit hello.py (edit), completed]
+changed /home/me/hello.py:
+-hi
++hello
+
 It is sent with the next prompt, within a limit. It contains every prompt of the person, because
 those are short and say what the rest was for, and the newest of everything else. Where something
 was left out, the text says so.
 
 It stands before the prompt, as it was said before it. Only a slash command stays in front: agents
 look for one at the very beginning of a prompt.
-"""
 
-# See docs/decisions.md, 23.
+When the agent opens a session again it replays what it knows. Turns that are in the replay and not
+in our journal are taken over. Both have the earlier turns, so they are compared by the person's
+words; everything in the replay behind our last turn is new.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
-from acphold.history import SessionState
-from acphold.history.raw_update import members, string, update_kind
-from acphold.history.timeline import Item
-from acphold.hub.conversation_text import WORDS_NOW, block_text, is_prompt, shortened, written
+from acphold.errors import InvalidParamsError
+from acphold.history import Message, SessionState, ToolCall
+from acphold.history.raw_update import is_the_persons, members, string, update_kind
+from acphold.history.timeline import Item, SubAgent, with_those_inside
+from acphold.schema.splice import members as members_of
 from acphold.schema.splice import splice
+
+TOOL_BYTES = 2 * 1024
+"""Bytes of the result of one tool call: enough to see what came of it."""
+
+DIFF_BYTES = 64 * 1024
+"""Bytes of a file whose changed lines are quoted; of a longer file it only says that it changed."""
+
+MARK_BYTES = 40
+"""Bytes of the mark that says how much is missing."""
+
+SPEAKERS = {"user": "User", "agent": "Assistant"}
+"""Roles that are quoted; thoughts are not: models must not take up old ones."""
+
+TOLD = "User, as the agent of then told it"
+"""The speaker if only an agent reports that the user said it."""
+
+WORDS_NOW = "# What the user says now"
+"""The line that ends the text where a prompt follows it."""
+
+BEGINNINGS = re.compile(
+    rf"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})",
+    re.MULTILINE,
+)
+"""Matches the beginning of each part of the text. No line that somebody said may begin like this:
+it would pass for another speaker's."""
+
+
+def written(item: Item) -> str:
+    """Return the text of one item of the timeline; "" if it is left out."""
+    match item:
+        case Message():
+            return _written_message(item)
+        case ToolCall():
+            return _written_tool(item)
+        case SubAgent():
+            return _written_child(item)
+        case _:  # the end of a turn; a summary, which repeats what is told here
+            return ""
+
+
+def quoted(text: str) -> str:
+    """Return quoted words, none of whose lines begins like a part of the text."""
+    return BEGINNINGS.sub("> ", text)
+
+
+def is_prompt(item: Item) -> bool:
+    """Return True if the user says this."""
+    return isinstance(item, Message) and item.role == "user"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return `text` in `limit` bytes: its beginning and end, and between them how much is
+    missing."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= limit:
+        return text
+    half = max(0, limit - MARK_BYTES) // 2
+    head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
+    # The end begins in the middle of a line, and must not look like the beginning of one.
+    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n…{tail}"
+
+
+def _written_message(message: Message) -> str:
+    speaker = SPEAKERS.get(message.role)
+    if message.role == "user" and not is_the_persons(message.message_id):
+        speaker = TOLD
+    text = "\n".join(filter(None, map(block_text, message.content)))
+    return f"{speaker}: {quoted(text)}" if speaker and text else ""
+
+
+def block_text(block: bytes) -> str:
+    """Return the words of a content block, or what stands for it: `[image]`, the URI of a
+    resource."""
+    try:
+        found = msgspec.json.decode(block, type=_TextBlock)
+    except msgspec.MsgspecError:
+        return string(_members(block).get("text")) or ""  # half a surrogate pair, say
+    uri = found.uri if found.resource is None else found.resource.uri
+    if found.text or not (uri or found.type in MEDIA):
+        return found.text
+    return f"[{uri or found.type}]"
+
+
+MEDIA = ("image", "audio")
+"""Content blocks that text cannot represent."""
+
+
+class _Resource(Struct):
+    uri: str = ""
+
+
+class _TextBlock(Struct):
+    type: str = ""
+    text: str = ""
+    uri: str | None = None
+    resource: _Resource | None = None
+
+
+# -- tool calls -----------------------------------------------------------------------------------
+
+
+def _written_tool(call: ToolCall) -> str:
+    kind = "" if call.kind == "other" else f" ({call.kind})"
+    about = f"{call.title or call.tool_call_id}{kind}, {call.status}"
+    line = f"[Tool: {' '.join(about.split())}]"
+    shown: list[str] = []
+    for item in call.content:
+        parts = _members(item)
+        is_diff = parts.get("type") == b'"diff"'
+        shown.append(_written_diff(parts) if is_diff else block_text(parts.get("content", b"{}")))
+    output = "\n".join(filter(None, shown))
+    raw = call.raw_output
+    if not output and raw is not None and raw != b"null":  # nothing was shown of its result
+        output = string(raw) or raw.decode(errors="replace")
+    return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
+
+
+def _written_child(child: SubAgent) -> str:
+    told = [child.description or ""]
+    for item in with_those_inside(child.timeline):
+        match item:
+            case Message(role="agent"):
+                told.append("\n".join(filter(None, map(block_text, item.content))))
+            case ToolCall() | SubAgent():
+                told.append(f"[{' '.join((item.title or '').split())}]")
+    line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
+    text = shortened("\n\n".join(filter(None, told)), TOOL_BYTES)
+    return f"{line}\n{quoted(text)}" if text else line
+
+
+def _written_diff(parts: dict[str, bytes]) -> str:
+    path = string(parts.get("path")) or "a file"
+    before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
+    if before is None:
+        return f"wrote {path}:\n{after}"
+    if len(before) + len(after) > DIFF_BYTES:
+        return f"changed {path}, {len(after.encode(errors='replace'))} bytes now"
+    from difflib import unified_diff  # rare, and start-up is not
+
+    lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
+    return "\n".join((f"changed {path}:", *(line for line in lines if not line.startswith("@@"))))
+
+
+def _members(raw: bytes) -> dict[str, bytes]:
+    try:
+        return members_of(raw)
+    except InvalidParamsError:
+        return {}
+
+
+# See docs/decisions.md, 23.
+
 
 CONTEXT_BYTES = 96 * 1024
 """Most bytes of earlier conversation that are handed over: about 25,000 tokens."""
@@ -214,3 +377,68 @@ def _quote(preface: str, parts: Sequence[str]) -> str:
 
 def _text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})
+
+
+MARGIN_MS = 5000
+"""Milliseconds by which the agent's list must be ahead of our last entry: some write a title behind
+a turn."""
+
+CAPTURED_BYTES = 64 * 1024 * 1024
+"""Most bytes of an agent's replay that are kept to look for such turns; a longer one is not
+searched."""
+
+
+def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
+    """Return the updates of the agent's replay behind our last turn; None if the two do not
+    meet."""
+    ours = [
+        _plain(item.text)
+        for item in state.timeline
+        if isinstance(item, Message) and item.role == "user"
+    ]
+    turns = _turns(replay)
+    theirs = [_plain(said) for said, _ in turns]
+    if not ours:
+        return None
+    index, best = -1, 0
+    for end in range(len(theirs)):
+        # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
+        if (length := _common_end(ours, theirs[: end + 1])) > best:
+            index, best = end, length
+    if index < 0:
+        return None
+    return [raw for _, raws in turns[index + 1 :] for raw in raws]
+
+
+def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    length = 0
+    for mine, yours in zip(reversed(one), reversed(other), strict=False):
+        if mine != yours:
+            break
+        length += 1
+    return length
+
+
+def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
+    """Return the person's words, and all updates from there to their next words."""
+    turns: list[tuple[str, list[bytes]]] = []
+    is_speaking = False
+    for raw in replay:
+        if update_kind(raw) == "user_message_chunk":
+            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
+            if is_speaking:
+                said, raws = turns[-1]
+                turns[-1] = (said + text, raws)
+            else:
+                turns.append((text, []))
+            is_speaking = True
+        else:
+            is_speaking = False
+        if turns:
+            turns[-1][1].append(raw)
+    return turns
+
+
+def _plain(text: str) -> str:
+    """Return a text with single spaces, without the conversation that we handed over with it."""
+    return " ".join(own_words(text).split())

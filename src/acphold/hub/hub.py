@@ -25,27 +25,22 @@ from acphold.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
-from acphold.hub.adoption import Adoption
-from acphold.hub.agent_session import Setup, new_session_id
+from acphold.hub.agent_session import Routes, Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
-from acphold.hub.common_commit import CommonRelease
 from acphold.hub.conversation import Conversation
-from acphold.hub.listed_sessions import ListedSessions
-from acphold.hub.ownership import Ownership
-from acphold.hub.readiness import Readiness
+from acphold.hub.loading import Adoption, Readiness
+from acphold.hub.ownership import Ownership, Whereabouts
 from acphold.hub.router import Asker, Router
-from acphold.hub.routes import Routes
-from acphold.hub.session_list import SessionList, check_folder
+from acphold.hub.session import CommonRelease
+from acphold.hub.session_list import ListedSessions, SessionList, check_folder
 from acphold.hub.turn_files import FileKeeper
 from acphold.hub.turns import SharedParts
-from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession, session_of
-from acphold.journal.identity import identity
-from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.turnstile import Turnstile
+from acphold.journal.lineage import identity
+from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.schema import (
     CLOSE_SESSION,
     DELETE_SESSION,

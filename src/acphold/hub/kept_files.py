@@ -19,16 +19,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, NothingSaidError, WorkspaceError
-from acphold.history.times import now_ms
-from acphold.history.turn_spans import span_at, turn_spans
+from acphold.history.entries import now_ms, span_at, turn_spans
 from acphold.hub.forks import Forked, fork
 from acphold.journal import Journal, SessionRow, history
-from acphold.journal.identity import family, identity
+from acphold.journal.lineage import family, identity
 from acphold.journal.location import resolved_folder
-from acphold.journal.snapshots import TurnSnapshot
-from acphold.snapshots.included_files import Included, has_list, included
+from acphold.journal.seams import TurnSnapshot
 from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import Laid, PlaceTakenError, beside, lay, made_in, unlay
+from acphold.snapshots.worktree import (
+    Included,
+    Laid,
+    PlaceTakenError,
+    beside,
+    has_list,
+    included,
+    lay,
+    made_in,
+    unlay,
+)
 from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.threads import Checkpoint, Threads
 

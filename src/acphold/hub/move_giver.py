@@ -21,7 +21,7 @@ from acphold.errors import (
 )
 from acphold.history.entries import MOVED
 from acphold.hub.kept_files import snapshot_at, stores_of
-from acphold.hub.move_frames import (
+from acphold.hub.moves import (
     VERSION,
     WORK_SECONDS,
     Again,
@@ -32,15 +32,13 @@ from acphold.hub.move_frames import (
     EntryPiece,
     Have,
     Marked,
+    MovedSession,
     MoveLine,
     PackPiece,
     SentFiles,
     SentSession,
     SessionOffer,
     TakerReady,
-)
-from acphold.hub.moves import (
-    MovedSession,
     add_to,
     digest_of,
     in_thread,
@@ -55,14 +53,13 @@ from acphold.journal import (
     RowChange,
     SessionRow,
 )
-from acphold.journal.identity import identity
+from acphold.journal.lineage import identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
-from acphold.journal.snapshots import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
-from acphold.snapshots.checkouts import Checkout, checkout_of
+from acphold.snapshots.checkouts import Checkout, ProjectMarks, checkout_of, marks
 from acphold.snapshots.packs import packed
-from acphold.snapshots.projects import ProjectMarks, marks
 
 PACK_PIECE: Final = 256 << 10
 """Bytes of files in one frame."""

@@ -57,8 +57,7 @@ from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, settings_in, with_mode
-from acphold.hub.handover import cut_off_turn, earlier_conversation
-from acphold.hub.outside_turns import missing_turns
+from acphold.hub.handover import cut_off_turn, earlier_conversation, missing_turns
 from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import close_children
 from acphold.journal import Journal, Origin, RowChange, Sessions, session_of

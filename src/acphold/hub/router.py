@@ -3,7 +3,7 @@ the agent: extensions, and newer methods.
 
 An event about no known session goes to the client for which the agent is at work. If that is
 unclear, it goes only to clients that may see every session: it may be about somebody else's. An
-update that comes before its session is known is kept until then (`hub.routes`).
+update that comes before its session is known is kept until then (`hub.agent_session`).
 """
 
 # See docs/decisions.md, 3.
@@ -41,20 +41,19 @@ from acphold.errors import (
 )
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
+from acphold.hub.agent_session import Routes
 from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG, Attachment, Client
-from acphold.hub.client_request import can_answer, unanswerable
-from acphold.hub.common_commit import publish_together
 from acphold.hub.conversation import Conversation
 from acphold.hub.publication import Publication
-from acphold.hub.questions import is_decision, refusal
-from acphold.hub.routes import Routes
+from acphold.hub.questions import can_answer, is_decision, refusal, unanswerable
+from acphold.hub.session import publish_together
 from acphold.journal import Entries, HasLinks, Sessions, session_of
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import encode
 from acphold.schema.splice import session_id_in, splice
-from acphold.schema.update_kinds import OPENCODE_CHILD
+from acphold.schema.updates import OPENCODE_CHILD
 from acphold.tasks import end
 
 log = logging.getLogger(__name__)

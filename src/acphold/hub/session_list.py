@@ -1,7 +1,21 @@
-"""`session/list`: the journal's sessions and those that only the agent knows, in one list.
+"""The list of sessions, and requests about any session in it: rename, archive, fork.
 
 Source: spec v1, session list. Nobody loses a conversation by installing acphold: the agent's own
 sessions are in the same list, each session once.
+
+A title is given in the row of the session, which takes no lease: with the command line, say, while
+the session is live in another process. Where it is live, the row is looked at
+
+- when the session is opened from the journal,
+- when the agent names it,
+- with the renewal of its lease, if its row has changed since the last one, and
+- when somebody says that it has changed (`Hub.look_at`).
+
+A new title is published as an update, so that clients and replays have it. An agent's title is
+removed from its updates before they are published.
+
+This process does not become the owner of the session by that. A session that only the agent has is
+adopted first, because the result is kept in our journal.
 """
 
 from __future__ import annotations
@@ -9,31 +23,46 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, json
 
 from acphold.agents import HubAgent, ask
+from acphold.agents.extensions import CopyRequest
 from acphold.errors import AcpholdError, InvalidParamsError, UnknownSessionError
-from acphold.history.times import milliseconds
+from acphold.history.entries import milliseconds
+from acphold.history.raw_update import storable, update_kind
+from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import iso_time
+from acphold.hub.attachment import Client
+from acphold.hub.session import HubSession
 from acphold.journal import (
     Archived,
     HasLinks,
+    Journal,
     ListFilter,
     ListKey,
+    RowChange,
     SessionRow,
     Sessions,
+    list_places,
     session_of,
 )
-from acphold.journal import cursor as cursors
+from acphold.journal.copies import TITLE
 from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acphold.schema.splice import array, splice
+from acphold.transports.addresses import is_node
+
+if TYPE_CHECKING:
+    from acphold.hub.forks import Forked
+    from acphold.hub.kept_files import KeptThere
+
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +155,7 @@ class SessionList:
         filter = ListFilter(agents=agents, cwd=cwd, held=held, archived=shelf, tenant=tenant)
         after = None
         if cursor is not None:
-            after = cursors.decode(cursor, filter, await self._journal.cursor_secret())
+            after = list_places.decode(cursor, filter, await self._journal.cursor_secret())
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
             # A session of ours that went on outside acphold moves to the time in the agent's list.
@@ -240,7 +269,7 @@ async def page_of_all(
     """Return one page of the journal's sessions, of any agent; each names its agent as `called`
     does. Sessions that only an agent knows are left out. Raises CursorError."""
     secret = await journal.cursor_secret()
-    after = None if cursor is None else cursors.decode(cursor, filter, secret)
+    after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, PAGE_SIZE + 1)
     lines = [_line(row, {AGENT: called(row)}) for row in rows]
     return await _page(journal, filter, rows, lines, marked=marked)
@@ -284,7 +313,7 @@ async def _page(
         raws = [splice(raw, {"archived": mark}) for raw, mark in zip(raws, marks, strict=True)]
     page = {"sessions": array(raws)}
     if more:
-        next_cursor = cursors.encode(shown[-1].key, filter, await journal.cursor_secret())
+        next_cursor = list_places.encode(shown[-1].key, filter, await journal.cursor_secret())
         page["nextCursor"] = encode(next_cursor)
     return splice(b"{}", page)
 
@@ -328,3 +357,130 @@ def check_folder(known: str, asked: str) -> None:
 def _backwards(text: str) -> tuple[int, ...]:
     """Return a sort key that orders strings from high to low, as the journal orders equal times."""
     return (*(-ord(letter) for letter in text), 1)
+
+
+GIVEN_LENGTH = 200
+"""Most characters of a given title: one line wherever it is shown."""
+
+
+def given_title(text: str) -> str | None:
+    """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
+    digit."""
+    line = " ".join(storable(text).split())
+    if not any(map(str.isalnum, line)):
+        return None
+    return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"
+
+
+class GivenTitle:
+    """The title that a person gave a live session, if any; see the module."""
+
+    def __init__(self, session: HubSession, journal: Sessions) -> None:
+        self._session = session
+        self._journal = journal
+
+    async def look(self) -> None:
+        """Publish the given title, if clients do not have it; raises JournalError."""
+        given = await self._given()
+        if given is not None and given != self._session.attributes.title:
+            meta = {TITLE: "person"}
+            update = {"sessionUpdate": "session_info_update", "title": given, "_meta": meta}
+            await self._session.publish("update", [json.encode(update)])
+
+    async def wins_over(self, raw: bytes) -> bytes:
+        """Return an update of the agent, without its title if a person has given one."""
+        if b'"title"' not in raw or update_kind(raw) != "session_info_update":
+            return raw
+        given = await self._given()
+        return raw if given is None else splice(raw, {"title": None})
+
+    async def _given(self) -> str | None:
+        try:
+            row = await self._journal.session(self._session.id)
+        except UnknownSessionError:  # deleted meanwhile
+            return None
+        return row.title if row.renamed else None
+
+
+class ListedSessions:
+    """See the module. `keep` has a session in the journal, `close` frees one that is live here,
+    `look_at` tells a live one that its row has changed."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        keep: Callable[[str], Awaitable[None]],
+        close: Callable[[str, Client], Awaitable[None]],
+        look_at: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._journal = journal
+        self._keep = keep
+        self._close = close
+        self._look_at = look_at
+
+    async def rename(self, session_id: str, title: str) -> str:
+        """Give it a title and return it as kept. InvalidParamsError for one without a letter or
+        digit."""
+        kept = given_title(title)
+        if kept is None:
+            raise InvalidParamsError("title: a letter or a digit at least is required", "title")
+        await self._keep(session_id)
+        await self._journal.change(session_id, RowChange(given=kept))
+        await self._look_at(session_id)
+        return kept
+
+    async def archive(self, session_id: str, client: Client) -> None:
+        """Take it out of the lists; `client` closes it, and if that was the last client, so does
+        this process."""
+        await self._keep(session_id)
+        await self._close(session_id, client)
+        await self._journal.change(session_id, RowChange(archived=True))
+        await self._look_at(session_id)  # others may still have it open, and prompt it back
+
+    async def unarchive(self, session_id: str) -> None:
+        """Put it back into the lists."""
+        await self._keep(session_id)
+        await self._journal.change(session_id, RowChange(archived=False))
+
+    async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
+        """Make a session of its turns up to the one with entry `at`, in the folders of `setup`;
+        return its id.
+
+        Raises NothingSaidError, and InvalidParamsError if this is one of several machines and the
+        folder is not on it: the new session lives here.
+        """
+        if is_node() and not await asyncio.to_thread(os.path.isdir, setup.cwd):
+            raise InvalidParamsError(
+                f"cwd: there is no folder {setup.cwd!r} on this machine ({socket.gethostname()}), "
+                "where the copy would live; name one that is there, or make the copy where it is",
+                field="cwd",
+            )
+        row = await self._whole(session_id)
+        folders = setup.additional_directories
+        from acphold.hub.forks import fork  # late: few clients do this
+
+        made = await fork(self._journal, row, at=at, cwd=setup.cwd, additional_directories=folders)
+        return made.session_id
+
+    async def copy(self, wanted: CopyRequest) -> tuple[Forked, KeptThere | None]:
+        """Make a copy of a session in the same folder, or with its files in another one.
+
+        Raises what `hub.kept_files.fork_with_files` raises.
+        """
+        row = await self._whole(wanted.session_id)
+        at, before = wanted.at, wanted.before
+        if not wanted.files:
+            from acphold.hub.forks import fork
+
+            return await fork(self._journal, row, at=at, before=before), None
+        from acphold.hub.kept_files import fork_with_files
+
+        there, made = await fork_with_files(
+            self._journal, row, wanted.folder, at=at, before=before, include=wanted.include
+        )
+        return made, there
+
+    async def _whole(self, session_id: str) -> SessionRow:
+        await self._keep(session_id)
+        await self._journal.complete(session_id)
+        return await self._journal.session(session_id)

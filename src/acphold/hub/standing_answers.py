@@ -21,8 +21,8 @@ from msgspec import Struct
 from acphold.agents import AgentRequest
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
+from acphold.history.entries import now_ms
 from acphold.history.raw_update import items, members, string
-from acphold.history.times import now_ms
 from acphold.hub.annotations import notice
 from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.session import HubSession
@@ -184,7 +184,7 @@ class StandingAnswers:
         if action is None or not verdict.allows:
             return None
         from acphold.standing import MOST_ANSWERS, RuleChange, allow_once
-        from acphold.standing.rules import revoke_words
+        from acphold.standing.decision import revoke_words
 
         if (option := allow_once(question.params)) is None:
             return None
@@ -250,7 +250,7 @@ class StandingAnswers:
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update reports something else for a call that was allowed."""
         from acphold.standing import decoded_call, differs, rest
-        from acphold.standing.rules import revoke_words
+        from acphold.standing.decision import revoke_words
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""

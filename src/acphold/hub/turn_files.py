@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.hub.annotations import notice
 from acphold.hub.session import HubSession
 from acphold.journal import Journal
-from acphold.journal.snapshots import MOST_LEFT_OUT, TurnSnapshot
+from acphold.journal.seams import MOST_LEFT_OUT, TurnSnapshot
 from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads
 

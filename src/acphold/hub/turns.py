@@ -18,7 +18,7 @@ A prompt is committed before anything that takes time, so that a crash cannot lo
     of the library)                      the step, with those of other sessions and what was said
 
 A client that asks for positions learns from the position of its prompt whether it may send the
-prompt again (`server.sent_prompts`). A prompt of such a client is always committed before it is
+prompt again (`server.positions`). A prompt of such a client is always committed before it is
 sent, in the same step.
 """
 
@@ -46,24 +46,21 @@ from acphold.errors import (
 )
 from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
-from acphold.hub.agent_session import AgentSession, Voice
+from acphold.hub.agent_session import AgentSession, Routes, Voice
 from acphold.hub.alerts import Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
-from acphold.hub.common_commit import CommonRelease
-from acphold.hub.limit_waits import going_on, limit_reached
-from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
+from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage, going_on, limit_reached
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import Routes
-from acphold.hub.session import HubSession
-from acphold.hub.terminal_texts import TerminalTexts
+from acphold.hub.services import TerminalTexts
+from acphold.hub.session import CommonRelease, HubSession
 from acphold.hub.tool_calls import close_open
 from acphold.hub.turn_files import FileKeeper, TurnFiles
 from acphold.journal import Journal
 from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.pending_call import Answer
+from acphold.rpc.requests import Answer
 from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, ClientCapabilities
 from acphold.schema.splice import splice

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from acphold.imports.crew import each
+from acphold.imports.crew import each, read_beside, read_listed
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
     ALL,
+    IMPORTED,
     OUTCOMES,
     ImportSelection,
     Intake,
@@ -15,11 +16,8 @@ from acphold.imports.intake import (
     forecast,
     is_quiet,
 )
-from acphold.imports.listed import read_beside, read_listed
 from acphold.imports.pieces import fault
-from acphold.imports.readers import NAMES, WAVES, Reader, reader
-from acphold.imports.retention import deletions
-from acphold.imports.session_writer import IMPORTED
+from acphold.imports.readers import NAMES, WAVES, Reader, deletions, reader
 from acphold.imports.sources import Home, Source, noting_unreadable
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Our own lines, as `acphold export --format jsonl` and `acphold show --json` print them.
 
 Only searched for in a folder named with `--from`, not in the home folder. A line `{"session": {…}}`
-describes the session of the lines after it: see `exports.session_head`. Lines without one above
+describes the session of the lines after it: see `exports.forms`. Lines without one above
 them belong to a session named like the file.
 
 They are told byte for byte and with their numbers; only a missing end of a turn is added. So the
@@ -22,16 +22,15 @@ from msgspec.structs import replace
 
 from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
-from acphold.history.raw_update import members, update_kind
-from acphold.history.speakers import without_marks
+from acphold.history.raw_update import members, update_kind, without_marks
+from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
-from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 from acphold.journal.journal import Origin
-from acphold.schema.slow_json import repaired
+from acphold.schema.salvage import repaired
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"

@@ -21,12 +21,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from acphold.imports.content_blocks import diff, text_block
-from acphold.imports.projects import files_of_projects
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Home, Source, note, source_of
-from acphold.imports.tellings import AgentTelling
+from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, milliseconds
 from acphold.workspace import regular_files
 

@@ -22,16 +22,16 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import Reader
-from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.tellings import (
+from acphold.imports.readers import (
     ANTHROPIC_TOKENS,
     AgentTelling,
+    Reader,
     call_fields,
     counted,
     whole_document,
 )
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import (
     Object,
     from_json,

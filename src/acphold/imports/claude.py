@@ -28,18 +28,16 @@ from acphold.imports.claude_tools import (
     result_fields,
 )
 from acphold.imports.content_blocks import prompt_blocks, text_block
-from acphold.imports.readers import Reader
-from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import document, lines, readable
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentTelling, Reader, counted
+from acphold.imports.records import RecordTree, document, lines, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tags import inner
-from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, counted
 from acphold.imports.values import (
     UNREADABLE,
     Missed,
     Object,
     decoded,
+    inner,
     looked_up,
     milliseconds,
     obj,

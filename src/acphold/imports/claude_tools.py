@@ -17,8 +17,17 @@ import msgspec
 from acphold.imports.content_blocks import block_content, content, diff, image, plan_entry
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
-from acphold.imports.tags import without
-from acphold.imports.values import Missed, Object, looked_up, number, obj, objects, strings, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    looked_up,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+    without,
+)
 
 SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})
 

@@ -1,4 +1,11 @@
-"""Cline: `~/.cline/data/sessions/<id>/`, a manifest and one document of messages.
+"""Cline: `~/.cline/data/sessions/<id>/`, and older tasks, `tasks/<id>/ui_messages.json`.
+
+A message was asked or said (`type`), and is of the kind named in `ask` or `say`; calls and the
+tokens of a request are JSON inside its `text`. The folder of a conversation is in a list of all
+tasks, in a file beside it, or in the model's prompt.
+
+Roo Code and Kilo Code began as copies of Cline and use the same format, each below the name of its
+extension. They add some kinds and tools, and an edit may be a whole patch there.
 
 The document is rewritten with every message, so a reader may find half of it. Subagents' messages
 are shown among the rest, and stored in documents of their own. The editor extensions use another
@@ -9,22 +16,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from acphold.imports.cline_tasks import CLINE, SCREEN, read_task, task_sources
-from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
-from acphold.imports.readers import Reader
-from acphold.imports.records import document
+from acphold.imports.codex_tools import done_changes
+from acphold.imports.content_blocks import (
+    checklist,
+    content,
+    diff,
+    image,
+    link,
+    picture,
+    prompt_blocks,
+    text_block,
+)
+from acphold.imports.readers import AgentTelling, Reader, counted, whole_document
+from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tags import enclosed
-from acphold.imports.tellings import AgentTelling, counted, whole_document
 from acphold.imports.values import (
     Missed,
     Object,
+    enclosed,
     from_json,
     milliseconds,
     obj,
@@ -32,6 +50,279 @@ from acphold.imports.values import (
     strings,
     text,
 )
+from acphold.workspace import regular_files
+
+SCREEN: Final = "ui_messages.json"
+
+CLINE: Final = "saoudrizwan.claude-dev"
+"""The name of the extension."""
+
+EDITORS: Final = (
+    ".config/*/User/globalStorage",
+    "Library/Application Support/*/User/globalStorage",
+    ".*-server/data/User/globalStorage",
+)
+"""Folders below a home folder with the extensions' data."""
+
+TOOLS: Final = {
+    "appliedDiff": ("Edit", "edit"),
+    "codebaseSearch": ("Search", "search"),
+    "deleteFile": ("Delete", "delete"),
+    "editedExistingFile": ("Edit", "edit"),
+    "fetchInstructions": ("Read instructions", "read"),
+    "fileDeleted": ("Delete", "delete"),
+    "finishTask": ("Finish the task", "other"),
+    "insertContent": ("Edit", "edit"),
+    "listCodeDefinitionNames": ("List definitions in", "search"),
+    "listFilesRecursive": ("List", "read"),
+    "listFilesTopLevel": ("List", "read"),
+    "newFileCreated": ("Create", "edit"),
+    "newTask": ("Start a task", "think"),
+    "readFile": ("Read", "read"),
+    "searchAndReplace": ("Edit", "edit"),
+    "searchFiles": ("Search", "search"),
+    "summarizeTask": ("Compact conversation", "think"),
+    "switchMode": ("Switch to", "switch_mode"),
+    "webFetch": ("Fetch", "fetch"),
+    "webSearch": ("Search", "fetch"),
+}
+"""A tool's title on screen, and its kind."""
+
+_OLD, _NEW, _END = (
+    re.compile(pattern) for pattern in ("[-<]{3,} SEARCH>?", "={3,}", "[+>]{3,} REPLACE>?")
+)
+"""The lines around the old and the new text of an edit."""
+_WHERE: Final = re.compile(r":(?:start|end)_line: ?\d+|-{3,}")
+"""Lines above the old text with its position."""
+
+_FOLDER: Final = re.compile(rb"Current (?:Working|Workspace) Directory:? \(?(/[^\n\"\\)]+)\)?")
+_ASKED_AT_THE_END: Final = " REQ_APP"
+"""Follows a command that a person had to allow."""
+
+_PASSED: Final = frozenset(
+    {
+        "api_req_deleted", "api_req_failed", "api_req_finished", "api_req_rate_limit_wait",
+        "api_req_rate_limited", "api_req_retried", "api_req_retry_delayed",
+        "auto_approval_max_req_reached", "browser_action_result", "browser_screenshot",
+        "browser_session_status", "checkpoint_created", "checkpoint_restore", "checkpoint_saved",
+        "clineignore_error", "command_output", "command_permission_denied",
+        "condense_context_error", "conditional_rules_applied", "deleted_api_reqs", "diff_error",
+        "error", "error_retry", "hook_output_stream", "hook_status", "info", "invalid_model",
+        "load_mcp_documentation", "mcp_notification", "mcp_server_request_started",
+        "mcp_server_response", "mistake_limit_reached", "new_task", "payment_required_prompt",
+        "report_bug", "resume_completed_task", "resume_task", "rooignore_error",
+        "shell_integration_warning", "shell_integration_warning_with_suggestion",
+        "sliding_window_truncation", "subagent_usage", "too_many_tools_warning",
+        "user_feedback_diff",
+    }
+)  # fmt: skip
+"""Notices, button questions, messages that repeat others, and parts of a call."""
+
+
+def task_sources(
+    reader: str, home: Path, extension: str, own: Path | None = None
+) -> Iterator[Source]:
+    """Yield the tasks in the agent's own folder, then those of editors not found there."""
+    seen: set[str] = set()
+    roots = [own] if own else []
+    roots += [root for at in EDITORS for root in sorted(home.glob(f"{at}/{extension}"))]
+    for root in roots:
+        for path in files_below(root / "tasks", f"*/{SCREEN}"):
+            if path.parent.name in seen:
+                continue
+            seen.add(path.parent.name)
+            listed = root / "state/taskHistory.json"
+            if source := source_of(reader, path.parent.name, [path]):
+                yield replace(source, paths=(str(path), str(listed)))
+
+
+def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the task; raises OSError if the document is incomplete."""
+    path, listed = map(Path, source.paths)
+    missed = Missed()
+    messages = document_list(path, missed)
+    if missed.counts:
+        raise OSError(f"{path} is being written, too large, or no JSON")
+    changed_at = 0
+    with suppress(OSError):
+        changed_at = listed.stat().st_mtime_ns
+    about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
+    cwd = _folders(listed, changed_at).get(path.parent.name, "") or text(about, "workspace")
+    scribe.facts.cwd = cwd
+    if not cwd:
+        with suppress(OSError):
+            told = regular_files.opened(path.with_name("api_conversation_history.json"))
+            with open(told, "rb") as file:
+                if found := _FOLDER.search(file.read(1 << 20)):
+                    scribe.facts.cwd = found[1].decode(errors="replace")
+    telling = _ClineTasksTelling(scribe)
+    for message in messages:
+        telling.take(message)
+        yield
+    telling.end_command()
+
+
+@lru_cache(maxsize=8)
+def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
+    """Return the folders of the tasks in a list, by id: cached for all of them."""
+    return {
+        text(task, "id"): text(task, "cwdOnTaskInitialization")
+        for task in document_list(listed, Missed())
+    }
+
+
+class _ClineTasksTelling(AgentTelling):
+    """Tells one task, message by message."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        super().__init__(scribe)
+        self._said = ""
+        self._command = ""
+        self._printed = ""
+        self._count = 0
+        self._has_begun = False
+
+    def take(self, message: Object) -> None:
+        """Take the next message; one that was asked and then said is told once."""
+        self._scribe.clock(milliseconds(message.get("ts")))
+        kind = text(message, "say") or text(message, "ask")
+        words = text(message, "text")
+        if kind in ("command_output", "mcp_server_response"):
+            self._printed += words
+        if kind in _PASSED:
+            return
+        self.end_command()
+        about = from_json(words)
+        is_first, self._has_begun = not self._has_begun, True
+        # Older versions had no kind of their own for the first message of a task.
+        if kind in ("task", "user_feedback") or (kind == "text" and is_first):
+            pictures = filter(None, map(picture, strings(message, "images")))
+            self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
+        elif kind == "api_req_started":
+            self._said = ""
+            self._scribe.model(text(message, "modelInfo", "modelId"))
+            spent = counted(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+            self._scribe.tokens(**spent)
+            if text(about, "cancelReason") == "user_cancelled":
+                self._scribe.end_turn("cancelled")
+        elif kind == "task_progress":
+            self._scribe.plan(checklist(words))
+        elif kind == "reasoning":
+            self._scribe.think(words)
+        elif kind == "text":
+            self._say(words)
+        elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
+            self._say(text(about, "question") or text(about, "response") or words)
+            self._scribe.done()
+        elif kind in ("completion_result", "plan_completion_result"):
+            self._say(words)
+            self._scribe.done()
+        elif kind == "command":
+            command = words.removesuffix(_ASKED_AT_THE_END)
+            fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
+            self._command = self._call(fields | {"rawInput": {"command": command}})
+        elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
+            self._plan(objects(about, "todos"))
+        elif kind == "tool":
+            self._call(_tool(about))
+        elif kind == "codebase_search_result":
+            found = objects(about, "content", "results")
+            told = [content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found]
+            fields = {"title": "Search results", "kind": "search", "status": "completed"}
+            self._call(fields | {"content": told, "rawOutput": about})
+        elif kind == "image":
+            self._scribe.show(link(text(about, "imagePath")))
+        elif kind == "subtask_result":
+            fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
+            self._call(fields | {"content": [content(words)] if words else []})
+        elif kind == "condense_context":
+            # It is also shown while in progress.
+            if summary := text(message, "contextCondense", "summary"):
+                self._count += 1
+                self._scribe.compacted(f"call-{self._count}", summary)
+        elif kind == "use_mcp_server":
+            name = text(about, "toolName") or text(about, "uri")
+            given = from_json(text(about, "arguments"))
+            title = f"{text(about, 'serverName')}: {name}"
+            self._command = self._call({"title": title, "kind": "other", "rawInput": given})
+        elif kind in ("browser_action_launch", "browser_action"):
+            title = f"Browse {text(about, 'action') or words}"
+            self._call({"title": title, "kind": "fetch", "status": "completed"})
+        elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
+            title = "Subagents" if "subagent" in kind else "Compact conversation"
+            told = [content(words)] if words else []
+            self._call({"title": title, "kind": "think", "status": "completed", "content": told})
+        else:
+            self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
+
+    def _say(self, words: str) -> None:
+        if words and words != self._said:
+            self._said = words
+            self._scribe.say(words)
+
+    def _call(self, fields: Object) -> str:
+        self._count += 1
+        call_id = f"call-{self._count}"
+        self._scribe.call(call_id, fields)
+        return call_id
+
+    def end_command(self) -> None:
+        """End the last command: no more output follows."""
+        if self._command:
+            told: Object = {"content": [content(self._printed)]} if self._printed else {}
+            self._scribe.update(self._command, {"status": "completed"} | told)
+        self._command = self._printed = ""
+
+
+def _tool(asked: object) -> Object:
+    """Return the fields of a call of a tool of Cline's, which is finished when shown."""
+    name, path, words = text(asked, "tool"), text(asked, "path"), text(asked, "content")
+    verb, kind = TOOLS.get(name, (name, "other"))
+    several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
+    paths = [text(one, "path") for one in several] or ([path] if path else [])
+    what = text(asked, "regex") or text(asked, "query") or text(asked, "mode")
+    fields: Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
+    fields["kind"] = kind
+    if paths:
+        fields["locations"] = [{"path": path} for path in paths]
+    if kind == "edit":
+        told: list[Object] = []
+        for one in several or [obj(asked)]:
+            path, words = text(one, "path"), text(one, "content")
+            for changed in objects(one, "diffs") or [one]:
+                edited = text(changed, "diff") or text(changed, "content") or words
+                if "\n@@ " in f"\n{edited}":
+                    patch = edited[f"\n{edited}".index("\n@@ ") :]
+                    told += done_changes({path: {"type": "update", "unified_diff": patch}})
+                elif name == "newFileCreated":
+                    told.append(diff(path, None, edited))
+                else:
+                    found = [diff(path, old, new) for old, new in _replaced(edited)]
+                    told += found or ([content(edited)] if edited else [])
+        fields["content"] = told
+    elif words and name != "readFile":  # readFile only has the whole path there
+        fields["content"] = [content(words)]
+    return fields | {"status": "completed", "rawInput": asked}
+
+
+def _replaced(changed: str) -> Iterator[tuple[str, str]]:
+    """Yield each replacement of an edit: old and new text."""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in changed.splitlines(keepends=True):
+        mark = line.rstrip("\n")
+        if _OLD.fullmatch(mark):
+            old, new = [], None
+        elif old is None or (not old and new is None and _WHERE.fullmatch(mark)):
+            continue
+        elif new is None and _NEW.fullmatch(mark):
+            new = []
+        elif new is not None and _END.fullmatch(mark):
+            yield "".join(old), "".join(new)
+            old = new = None
+        else:
+            (old if new is None else new).append(line)
+
 
 NAME: Final = "cline"
 KEY: Final = "cline"

@@ -15,7 +15,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
+from acphold.imports.codex_tools import (
+    asked_changes,
+    command_fields,
+    done_changes,
+    edit_fields,
+    is_patch,
+    language,
+    printed,
+    purposes,
+    script_of,
+)
 from acphold.imports.content_blocks import (
     content,
     image,
@@ -25,12 +35,10 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader, counted
 from acphold.imports.records import lines, records
 from acphold.imports.scribe import Scribe, SubagentScribe, on_title
-from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import (
     Missed,
     Object,

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import content, diff, image, resource, resource_link, text_block
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
-from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
 
 NAME: Final = "copilot"

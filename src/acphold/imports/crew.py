@@ -1,34 +1,125 @@
-"""Reading of many conversations at once, in worker processes; only this process writes."""
+"""Reading of conversations in processes of their own; their parent alone writes.
+
+Frames arrive on its stdin (four bytes of length, then msgpack): a task, or a request for more of
+it. Each is answered with the next piece of the task, or with the reason why there is none. It ends
+with its stdin.
+
+In a separate process: a transcript may be long, and a server has other clients to serve.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
-from acphold.errors import TranscriptError
-from acphold.imports.continuation import KnownPart
-from acphold.imports.intake import Telling, told_here
-from acphold.imports.pieces import NewsPiece
-from acphold.imports.readers import Reader
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import AcpholdError, TranscriptError
+from acphold.imports.heads import unread_in
+from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, Telling, told_here
+from acphold.imports.pieces import KnownPart, NewsPiece, pieces
+from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import Manner, Source
-from acphold.imports.worker import (
-    LENGTH_BYTES,
-    Answer,
-    End,
-    More,
-    ReadingFailed,
-    Task,
-    ToldPiece,
-    Unreadable,
-    decode_answer,
-    frame,
-)
+from acphold.journal import Journal
+from acphold.journal.stores import open_journal
 from acphold.processes.exit_status import describe
 from acphold.processes.own_program import own_python, start_own
+
+LENGTH_BYTES: Final = 4
+
+
+class Task(Struct, tag=True):
+    """Tell the first piece of a source."""
+
+    source: Source
+    known: KnownPart
+    manner: Manner
+
+
+class More(Struct, tag=True):
+    """Tell the next piece."""
+
+
+class ToldPiece(Struct, tag=True):
+    """The next piece."""
+
+    piece: NewsPiece
+
+
+class End(Struct, tag=True):
+    """There are no more pieces."""
+
+
+class Unreadable(Struct, tag=True):
+    """The source cannot be read: an OSError."""
+
+    errno: int | None
+    message: str
+    filename: str | None
+
+
+class ReadingFailed(Struct, tag=True):
+    """The reader fails on it: a TranscriptError."""
+
+    message: str
+
+
+Answer = ToldPiece | End | Unreadable | ReadingFailed
+
+
+def frame(message: Struct) -> bytes:
+    """Return a message as sent through a pipe."""
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def decode_answer(body: bytes) -> Answer:
+    """Return a worker's answer."""
+    # msgspec does not support Counter.
+    return msgspec.msgpack.decode(
+        body,
+        type=ToldPiece | End | Unreadable | ReadingFailed,
+        dec_hook=lambda _, value: Counter(value),
+    )
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    # A Ctrl-C on the terminal is for our parent; we end with our stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    telling: Iterator[NewsPiece] = iter(())
+    while length := sys.stdin.buffer.read(LENGTH_BYTES):
+        body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
+        asked = msgspec.msgpack.decode(body, type=Task | More)
+        if isinstance(asked, Task):
+            found = reader(asked.source.reader)
+            telling = pieces(
+                asked.source,
+                found,
+                asked.known,
+                whole_turns=asked.manner.whole_turns,
+                redact=asked.manner.redact,
+            )
+        answer: Answer
+        try:
+            piece = next(telling, None)
+            answer = End() if piece is None else ToldPiece(piece)
+        except OSError as error:
+            filename = None if error.filename is None else str(error.filename)
+            answer = Unreadable(error.errno, error.strerror or str(error), filename)
+        except TranscriptError as error:
+            answer = ReadingFailed(str(error))
+        sys.stdout.buffer.write(frame(answer))
+        sys.stdout.buffer.flush()
+
 
 END_SECONDS: Final = 5.0
 """Seconds for a process to end after its stdout is closed, before it is killed."""
@@ -36,7 +127,7 @@ END_SECONDS: Final = 5.0
 WORKERS_AT_MOST: Final = 4
 """With more workers, all would wait for the one journal."""
 
-_WORKER: Final = "from acphold.imports.worker import main; main()"
+_WORKER: Final = "from acphold.imports.crew import read_for_others; read_for_others()"
 
 WORTH_A_WORKER: Final = 16 << 20
 """Reading this many bytes takes several times as long as starting a process."""
@@ -144,3 +235,58 @@ async def _ended(process: Process) -> int:
     if process.returncode is None:
         process.kill()
     return await process.wait()
+
+
+_READ_LISTED: Final = "from acphold.imports.crew import main; main()"
+
+
+async def read_beside(path: str, session_id: str) -> None:
+    """Read a session of the journal at `path` in a process; raises TranscriptError.
+
+    Cancelling ends the process; the part it has read is kept.
+    """
+    process = await start_own(
+        own_python("-c", _READ_LISTED, path, session_id), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
+    )
+    try:
+        _, complaints = await process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if process.returncode:
+        why = complaints.decode(errors="replace").strip()
+        raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")
+
+
+async def read_listed(journal: Journal, session_id: str, *, redact: bool = False) -> None:
+    """Read it here; does nothing if it is read already. Raises TranscriptError."""
+    if (listed := (await journal.session(session_id)).unread) is None:
+        return
+    source, redact = unread_in(listed, redact=redact)
+    try:
+        taken = await Intake(journal, ImportSelection(redact=redact)).take(
+            source, reader(source.reader)
+        )
+    except OSError as error:
+        where, why = error.filename or source.paths[0], error.strerror or error
+        raise TranscriptError(f"session {session_id!r} cannot be read: {where}: {why}") from error
+    if taken.outcome not in ("new", "apart", "grown", "same"):
+        why = OUTCOMES.get(taken.outcome, "nothing was said in it")
+        raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
+
+
+def read_for_others() -> None:
+    """Read the session named by the arguments; errors go to stderr."""
+
+    async def read(path: str, session_id: str) -> None:
+        journal = open_journal(path, create=False)
+        try:
+            await read_listed(journal, session_id)
+        finally:
+            await journal.aclose()
+
+    try:
+        asyncio.run(read(*sys.argv[1:]))
+    except AcpholdError as error:
+        sys.exit(str(error))

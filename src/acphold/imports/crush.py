@@ -24,12 +24,10 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.projects import files_of_projects
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader, call_fields
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.scribe import Scribe, SubagentScribe
-from acphold.imports.sources import Home, Source
-from acphold.imports.tellings import AgentTelling, call_fields
+from acphold.imports.sources import Home, Source, files_of_projects
 from acphold.imports.values import (
     Missed,
     Object,

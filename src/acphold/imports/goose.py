@@ -23,11 +23,10 @@ from acphold.imports.content_blocks import (
     resource,
     text_block,
 )
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import list_in, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"

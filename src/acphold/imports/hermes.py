@@ -14,11 +14,10 @@ from typing import Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import content, diff, picture, text_block
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import list_in
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, note
-from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import (
     Object,
     from_json,

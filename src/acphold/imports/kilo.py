@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import opencode
-from acphold.imports.cline_tasks import SCREEN, read_task, task_sources
+from acphold.imports.cline import SCREEN, read_task, task_sources
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source

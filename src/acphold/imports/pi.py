@@ -19,12 +19,10 @@ from acphold.imports.content_blocks import (
     prompt_blocks,
     text_block,
 )
-from acphold.imports.readers import Reader
-from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import lines, readable
+from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
+from acphold.imports.records import RecordTree, lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tellings import AgentTelling, call_fields, counted
 from acphold.imports.values import (
     Missed,
     Object,

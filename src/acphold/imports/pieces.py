@@ -1,4 +1,9 @@
-"""The news of a conversation, cut into pieces that are each taken in whole.
+"""The news of a conversation: where they begin, and the pieces that are each taken in whole.
+
+A source in the agent's own folder is identified by the agent's id, and compared by its prompts:
+agents change their white space, add text before or after, and lose cancelled ones. A source in a
+folder named with `--from` may have any id: it continues a session only if all the turns both have
+are the same.
 
 Each piece has the number of entries told up to its end, and their digest. When a source has
 changed, its reader tells all of it again. The news begin depending on what the journal knows:
@@ -13,26 +18,208 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import TranscriptError
-from acphold.history import Entry, PastEntry
+from acphold.errors import RedactionError, TranscriptError
+from acphold.history import Entry, Message, PastEntry
 from acphold.history.entries import PROMPT
 from acphold.history.fold import fold
-from acphold.imports.continuation import KnownPart, PastTurn, squeezed, turns
+from acphold.history.timeline import Item, TurnEnd
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
 from acphold.imports.values import text
-from acphold.imports.without_secrets import SecretsOut
-from acphold.redaction.redactor import UNREADABLE
+from acphold.redaction.redactor import UNREADABLE, Redactor
+
+# See docs/decisions.md, 29.
+
+
+ENOUGH: Final = 50
+"""After this many matching prompts, earlier ones are not compared."""
+
+
+class PastTurn(Struct, frozen=True):
+    """A person's text, and a digest of the agent's answer, both without white space.
+
+    If sent into a running turn, or not answered to the end, it may be missing in a transcript.
+    """
+
+    prompt: str
+    answer: str
+    may_be_missing: bool = False
+
+
+class KnownPart(Struct, frozen=True):
+    """The journal's part of a conversation: the number of told entries and their digest, or its
+    turns.
+
+    `relation` says how a source's turns must be related to these for it to have news. With `same`
+    and `alike` the news follow the common part; with `none` all of it is new.
+    """
+
+    taken: int = 0
+    digest: str = ""
+    turns: list[PastTurn] = []
+    relation: Literal["same", "alike", "none"] = "alike"
+
+    def place_behind(self, told: Sequence[PastTurn]) -> int | None:
+        """Return how many of the told turns the journal has; None if they are not so related."""
+        if self.relation == "none":
+            ours = {turn.prompt for turn in self.turns}
+            return None if any(turn.prompt in ours for turn in told) else 0
+        both = list(zip(self.turns, told, strict=False))
+        if self.relation == "same":
+            same = all((a.prompt, a.answer) == (b.prompt, b.answer) for a, b in both)
+            return len(self.turns) if both and same else None
+        if both and all(_is_like(one.prompt, other.prompt) for one, other in both):
+            return len(self.turns)
+        found = [(_agreement(self.turns, told, place), place) for place in range(1, len(told) + 1)]
+        agreement, place = max(found, default=(0, 0))
+        return place if agreement else None
+
+
+NOTHING: Final = KnownPart()
+
+
+def _agreement(known: Sequence[PastTurn], told: Sequence[PastTurn], place: int) -> int:
+    """Return how many prompts match up to the last known one and `place`; 0 if inconclusive.
+
+    It is conclusive if all match from the beginning of both; otherwise one has to be identical and,
+    if both have earlier prompts, another one has to match.
+    """
+    ours, theirs = len(known), place
+    alike = same = 0
+    while ours and theirs and alike < ENOUGH:
+        one, other = known[ours - 1], told[theirs - 1]
+        if _is_like(one.prompt, other.prompt):
+            alike += 1
+            same += one.prompt == other.prompt
+            theirs -= 1
+        elif not one.may_be_missing:
+            break
+        ours -= 1
+    if not ours and not theirs:
+        return alike
+    return alike if same and (alike > 1 or not ours or not theirs) else 0
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Return True if two texts are one prompt: agents add text before and after it."""
+    return one == other or (bool(one) and bool(other) and (one in other or other in one))
+
+
+def squeezed(words: str) -> str:
+    """Return a text normalised for comparison."""
+    return " ".join(words.split())
+
+
+def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[PastTurn]:
+    """Return the turns of a timeline: a user message begins one. `read` is applied to texts."""
+    prompts: list[str] = []
+    answers: list[list[str]] = []
+    unsure: set[int] = set()
+    is_over = True
+    for item in timeline:
+        if isinstance(item, Message) and item.role == "user":
+            if not is_over:
+                unsure.add(len(prompts))
+            prompts.append(item.text)
+            answers.append([])
+            is_over = False
+        elif isinstance(item, Message) and item.role == "agent" and prompts:
+            answers[-1].append(item.text)
+        elif isinstance(item, TurnEnd) and prompts:
+            is_over = True
+            if item.outcome != "completed":
+                unsure.add(len(prompts) - 1)
+    if not is_over:
+        unsure.add(len(prompts) - 1)
+    told: list[PastTurn] = []
+    for place, (prompt, said) in enumerate(zip(prompts, answers, strict=True)):
+        answer = squeezed(read(" ".join(said))).encode(errors="replace")
+        digest = blake2b(answer, digest_size=16).hexdigest()
+        told.append(PastTurn(squeezed(read(prompt)), digest, place in unsure))
+    return told
+
+
+class SecretsOut:
+    """Redacts one conversation, after reading all of it.
+
+    Home paths and addresses stay, and so do pictures: the journal is the user's own.
+    """
+
+    def __init__(self, told: Iterable[PastEntry]) -> None:
+        """`told` yields the whole conversation at each iteration; the last may be broken off."""
+        self._redactor = Redactor(only_secrets=True)
+        try:
+            for place, entry in enumerate(told):
+                self._redactor.look(_numbered(place, entry))
+            while not self._redactor.is_done():
+                for place, entry in zip(range(self._redactor.count), told, strict=False):
+                    self._redactor.look(_numbered(place, entry))
+        except (OSError, TranscriptError):
+            raise
+        except Exception as error:
+            raise _cannot(error) from error
+
+    @property
+    def count(self) -> int:
+        """Number of entries searched."""
+        return self._redactor.count
+
+    def entry(self, place: int, told: PastEntry) -> PastEntry | None:
+        """Return entry number `place`, from 0, redacted; None if it cannot be read."""
+        try:
+            left = self._redactor.entry(place, _numbered(place, told))
+        except Exception as error:
+            raise _cannot(error) from error
+        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
+
+    def closing(self, told: PastEntry) -> PastEntry | None:
+        """Return an added entry after the last one, redacted."""
+        try:
+            left = self._redactor.last_entry(_numbered(self._redactor.count, told))
+        except Exception as error:
+            raise _cannot(error) from error
+        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
+
+    def text(self, text: str) -> str:
+        """Return a redacted text; it repeats an entry's text, and is not counted."""
+        counted = self._redactor.removed.copy()
+        try:
+            (left,) = self._redactor.value([text])
+        except Exception as error:
+            raise _cannot(error) from error
+        self._redactor.removed = counted
+        return str(left)
+
+    @property
+    def removed(self) -> Counter[str]:
+        """Counts of the removed secrets by kind; UNREADABLE counts entries left out."""
+        removed: Counter[str] = Counter()
+        for (_, kind), count in self._redactor.removed.items():
+            removed[kind] += count
+        return removed
+
+
+def _numbered(place: int, entry: PastEntry) -> Entry:
+    return Entry(place, entry.kind, entry.at, entry.raw)
+
+
+def _cannot(error: Exception) -> TranscriptError:
+    if isinstance(error, RedactionError):
+        return TranscriptError(f"it was not taken in: {error}")
+    return TranscriptError(
+        f"it cannot be looked through for secrets, and was not taken in: {type(error).__name__}"
+    )
+
 
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""

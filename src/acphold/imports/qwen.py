@@ -11,14 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import content, prompt_blocks
-from acphold.imports.gemini import read_sessions, session_sources
-from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan, typed
-from acphold.imports.readers import Reader
-from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import document, lines, readable, records
+from acphold.imports.gemini import (
+    KINDS,
+    answer,
+    change,
+    parts_text,
+    places,
+    plan,
+    read_sessions,
+    session_sources,
+    typed,
+)
+from acphold.imports.readers import AgentTelling, Reader, counted
+from acphold.imports.records import RecordTree, document, lines, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tellings import AgentTelling, counted
 from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "qwen"

@@ -1,13 +1,29 @@
-"""The agents whose conversations can be read, and the interface of a reader."""
+"""The agents whose conversations can be read: a reader's interface and base, and its tellings.
+
+A telling converts the records of one conversation and passes them to a scribe. With a
+SubagentScribe it tells a subagent's conversation, inside the call that started it.
+
+Claude Code deletes those untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes none at
+all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and beyond
+`maxCount`. The others delete nothing by themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
+from acphold.imports.content_blocks import plan_entry
+from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source
+from acphold.imports.values import Missed, Object, looked_up, number, text
 
 NAMES: Final = (
     "acpx",
@@ -64,3 +80,159 @@ def reader(name: str) -> Reader:
     found = import_module(f"acphold.imports.{name}").READER
     assert isinstance(found, Reader)
     return found
+
+
+class AgentTelling:
+    """Passes one conversation to a scribe; each reader derives its own class from this."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._calls: dict[str, tuple[str, Object]] = {}
+        """The tool and the arguments of each call that has no result yet."""
+
+    def _tool_of(self, call_id: str, result: object) -> tuple[str, Object]:
+        """Return the tool and the arguments of the call that this is the result of.
+
+        The tool is empty, and the result counted, if there is no such call.
+        """
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed.add("results of unknown calls", result)
+        return name, given
+
+    def _ended(
+        self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object
+    ) -> None:
+        """Tell how a call ended, with what it produced."""
+        fields: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            fields["content"] = produced
+        self._scribe.update(call_id, fields | more)
+
+    def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
+        """Tell a plan, unless it is a subagent's; `words` names the text of a step."""
+        if not self._scribe.caller:
+            self._scribe.plan(
+                [plan_entry(text(step, words), text(step, "status")) for step in steps]
+            )
+
+    def _absolute(self, path: str) -> str:
+        """Return a path in the conversation's folder as an absolute one; empty for none."""
+        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+
+
+def call_fields(title: str, kind: str, given: object, *paths: str) -> Object:
+    """Return the fields of a call, with the paths that are not empty as its locations."""
+    fields: Object = {"title": title, "kind": kind, "rawInput": given}
+    if places := [{"path": path} for path in paths if path]:
+        fields["locations"] = places
+    return fields
+
+
+ANTHROPIC_TOKENS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+"""Names of the counts in a reply of Anthropic's API, in the order of `counted`."""
+
+
+def counted(
+    usage: object,
+    given: str,
+    made: str,
+    read: str = "",
+    written: str = "",
+    thought: str = "",
+    *,
+    together: bool = False,
+) -> dict[str, int | None]:
+    """Return an agent's counts of tokens under the protocol's names, for `Scribe.tokens`.
+
+    With `together` the tokens given include those read from a cache.
+    """
+    names = {
+        "inputTokens": given,
+        "outputTokens": made,
+        "cachedReadTokens": read,
+        "cachedWriteTokens": written,
+        "thoughtTokens": thought,
+    }
+    counts = {told: number(usage, name) for told, name in names.items() if name}
+    if together:
+        counts["inputTokens"] = (counts["inputTokens"] or 0) - (counts["cachedReadTokens"] or 0)
+    return counts
+
+
+def whole_document(path: Path) -> Object:
+    """Return the JSON object in a file that has to be whole; raises OSError."""
+    missed = Missed()
+    found = document(path, missed)
+    if missed.counts or not found:
+        raise OSError(f"{path} is being written, too large, or no JSON; it is read again later")
+    return found
+
+
+FOR_GOOD_DAYS: Final = 3650
+"""A longer retention counts as forever."""
+
+
+class Deletion(Struct, frozen=True):
+    """An agent that deletes its transcripts: `when`, and the `setting` in `file` against it.
+
+    `reader` is the name of its reader.
+    """
+
+    reader: str
+    agent: str
+    when: str
+    setting: str
+    file: Path
+
+
+def deletions(home: Home) -> Iterator[Deletion]:
+    """Yield the agents with conversations in this home folder that they will delete."""
+    for name, label, folder, look in (
+        ("claude", "Claude Code", home.folder(".claude", "CLAUDE_CONFIG_DIR"), _claude),
+        ("gemini", "Gemini CLI", home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini"), _gemini),
+    ):
+        file = folder / "settings.json"
+        missed = Missed()
+        settings = document(file, missed, SMALL_BYTES) if file.exists() else {}
+        if missed.counts or next(reader(name).find(home), None) is None:
+            continue
+        if found := look(settings):
+            yield Deletion(name, label, *found, file)
+
+
+def _claude(settings: Object) -> tuple[str, str] | None:
+    days = number(settings, "cleanupPeriodDays")
+    setting = '"cleanupPeriodDays": 99999'
+    if days == 0:
+        return "keeps no conversations at all", setting
+    if (days := 30 if days is None else days) >= FOR_GOOD_DAYS:
+        return None
+    return f"deletes conversations after {_counted(days, 'day')}", setting
+
+
+def _gemini(settings: Object) -> tuple[str, str] | None:
+    retention = looked_up(settings, "general", "sessionRetention")
+    if looked_up(retention, "enabled") is False:
+        return None
+    age = text(retention, "maxAge") or "30d"
+    if written := re.fullmatch(r"(\d{1,9})([hdwm])", age):
+        age = _counted(int(written[1]), _UNITS[written[2]])
+    most = number(retention, "maxCount")
+    many = f", and beyond {most:,} of them" if most is not None else ""
+    setting = '"general": {"sessionRetention": {"enabled": false}}'
+    return f"deletes conversations after {age}{many}", setting
+
+
+_UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
+"""Units of an age in Gemini CLI's settings; source: the documentation of its `maxAge`."""
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.cline_tasks import read_task, task_sources
+from acphold.imports.cline import read_task, task_sources
 from acphold.imports.readers import Reader
 from acphold.imports.sources import Home, Source
 

@@ -1,16 +1,18 @@
-"""Values in foreign JSON: unexpected ones count as missing; and counts of what was missed."""
+"""Values in foreign JSON, and text between tags: unexpected ones count as missing."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from acphold.history.times import LATEST_MS
-from acphold.schema.slow_json import repaired
+from acphold.history.entries import LATEST_MS
+from acphold.schema.salvage import repaired
 
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; read its values with the functions of this module."""
@@ -35,7 +37,7 @@ def decoded(raw: bytes) -> Object:
         value: object = json.loads(repaired(raw))  # it accepts NaN as well
         if not isinstance(value, dict):
             raise ValueError("not an object") from None
-        return cast(Object, value)
+        return cast("Object", value)
 
 
 def looked_up(value: object, *path: str) -> object:
@@ -84,7 +86,7 @@ def from_json(source: object) -> object:
     if not isinstance(source, str):
         return source
     try:
-        return cast(object, msgspec.json.decode(source))
+        return cast("object", msgspec.json.decode(source))
     except UNREADABLE:
         return source
 
@@ -101,7 +103,7 @@ def milliseconds(value: object) -> int | None:
             return None
     elif (found := number(value)) is not None:
         # Seconds of today have ten digits, milliseconds thirteen.
-        at = found if found > 10**11 else int(cast(float, value) * 1000)
+        at = found if found > 10**11 else int(cast("float", value) * 1000)
     else:
         return None
     return at if 0 < at < LATEST_MS else None
@@ -141,3 +143,43 @@ class Missed:
     def kind(self, of: str, kind: str, what: object) -> None:
         """Count something of an unknown kind."""
         self.add(f"{of} of type {kind[:WORD_CHARACTERS]!r}", what)
+
+
+def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield each opening tag that is closed, with its closing tag: the next one of its name.
+
+    The pattern finds both, with their names as its groups `opens` and `closes`. A single pattern
+    for the whole element would search the rest of the text for each unclosed tag: quadratic time.
+    """
+    opening: list[re.Match[str]] = []
+    closing: dict[str, list[re.Match[str]]] = {}
+    for found in tag.finditer(words):
+        if found["opens"]:
+            opening.append(found)
+        else:
+            closing.setdefault(found["closes"], []).append(found)
+    for several in closing.values():
+        several.reverse()
+    end = 0
+    for begin in opening:
+        ends = closing.get(begin["opens"], [])
+        while ends and ends[-1].start() < begin.end():
+            ends.pop()
+        if ends and begin.start() >= end:
+            yield begin, ends[-1]
+            end = ends[-1].end()
+
+
+def inner(words: str, tag: re.Pattern[str]) -> dict[str, str]:
+    """Return the text in each closed tag, by name; for repeated names, the last one."""
+    return {begin["opens"]: words[begin.end() : end.start()] for begin, end in enclosed(words, tag)}
+
+
+def without(words: str, tag: re.Pattern[str]) -> str:
+    """Return the text without such tags and their content."""
+    kept: list[str] = []
+    place = 0
+    for begin, end in enclosed(words, tag):
+        kept.append(words[place : begin.start()])
+        place = end.end()
+    return "".join([*kept, words[place:]])

@@ -27,11 +27,10 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import Reader
+from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tellings import AgentTelling
 from acphold.imports.values import (
     Missed,
     Object,

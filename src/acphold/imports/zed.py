@@ -24,11 +24,10 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import Reader
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, note
-from acphold.imports.tellings import ANTHROPIC_TOKENS, AgentTelling, call_fields, counted
 from acphold.imports.values import Missed, Object, looked_up, milliseconds, obj, objects, text
 
 NAME: Final = "zed"

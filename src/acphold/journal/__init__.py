@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from acphold.journal.index import Index, Part, SearchHit, Sought, Tokens
 from acphold.journal.journal import (
     Append,
     Archived,
@@ -30,6 +29,7 @@ from acphold.journal.journal import (
 )
 from acphold.journal.location import default_location
 from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.journal.seams import Index, Part, SearchHit, Sought, Tokens
 
 __all__ = [
     "Append",

@@ -10,12 +10,10 @@ from functools import cached_property
 from typing import TypeVar
 
 from acphold.errors import IllegibleNameError, LeaseLostError
-from acphold.history.entries import PastEntry, Segment
+from acphold.history.entries import PastEntry, Segment, now_ms
 from acphold.history.fold import Summary
-from acphold.history.times import now_ms
 from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.index import Index
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
@@ -30,21 +28,18 @@ from acphold.journal.journal import (
     RowChanges,
     SessionRow,
 )
-from acphold.journal.methods import StoredJournal, Through
 from acphold.journal.owners import Free, Owner, Silent, Whose
 from acphold.journal.records import (
     access_records,
-    lease_records,
     search,
     session_records,
-    settled_records,
-    snapshot_records,
+    written_records,
 )
 from acphold.journal.records.draft import Draft, Records
-from acphold.journal.records.lease_records import KeptOwner
-from acphold.journal.settlement import Piece
-from acphold.journal.snapshots import Snapshots
-from acphold.journal.transcripts import ReadTranscript, Transcripts
+from acphold.journal.records.written_records import KeptOwner
+from acphold.journal.seams import Index, Snapshots
+from acphold.journal.stored_history import Piece
+from acphold.journal.stored_journal import ReadTranscript, StoredJournal, Through, Transcripts
 
 T = TypeVar("T")
 
@@ -90,7 +85,7 @@ class BaseJournal(StoredJournal):
         """Ends the ownership of all sessions; call it before you close what keeps the records."""
         await self._transcripts.aclose()
         if self._owns:
-            await self._written(lambda draft: lease_records.unregister(draft, self._owner.id))
+            await self._written(lambda draft: written_records.unregister(draft, self._owner.id))
             self._owns = False
 
     async def _written(self, work: Callable[[Draft], T]) -> T:
@@ -110,7 +105,7 @@ class BaseJournal(StoredJournal):
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         def work(draft: Draft) -> Lease:
             kept = session_records.create(draft, new, self.now(), session_records.era(draft))
-            return lease_records.grant(draft, kept, self._reporting(), yields=yields)
+            return written_records.grant(draft, kept, self._reporting(), yields=yields)
 
         return await self._written(work)
 
@@ -118,7 +113,7 @@ class BaseJournal(StoredJournal):
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
         return await self._written(
-            lambda draft: lease_records.acquire(
+            lambda draft: written_records.acquire(
                 draft, session_id, self._reporting(), seen, yields=yields
             )
         )
@@ -132,10 +127,10 @@ class BaseJournal(StoredJournal):
         return await self._written(lambda draft: self._whose(draft, session_id))
 
     def _whose(self, draft: Draft, session_id: str) -> Whose:
-        return lease_records.whose(draft, session_id, self._owner.id, self.now())
+        return written_records.whose(draft, session_id, self._owner.id, self.now())
 
     async def owners(self) -> list[Owner]:
-        return await self._written(lambda draft: [*lease_records.owners(draft, self.now())])
+        return await self._written(lambda draft: [*written_records.owners(draft, self.now())])
 
     async def renew(
         self,
@@ -150,14 +145,14 @@ class BaseJournal(StoredJournal):
         self._owner.retired = self._owner.retired or retiring
 
         def work(draft: Draft) -> list[LeaseLostError]:
-            lease_records.register(draft, self._reporting())
-            errors = (lease_records.error(draft, lease) for lease in held)
+            written_records.register(draft, self._reporting())
+            errors = (written_records.error(draft, lease) for lease in held)
             return [error for error in errors if error is not None]
 
         return await self._written(work) if self._owns else []
 
     async def release(self, lease: Lease) -> None:
-        await self._written(lambda draft: lease_records.release(draft, lease))
+        await self._written(lambda draft: written_records.release(draft, lease))
 
     # -- entries --------------------------------------------------------------------------
 
@@ -167,7 +162,7 @@ class BaseJournal(StoredJournal):
 
         def work(draft: Draft) -> list[list[Segment] | LeaseLostError]:
             return [
-                settled_records.append(draft, it, its)
+                written_records.append(draft, it, its)
                 for it, its in zip(appends, made, strict=True)
             ]
 
@@ -187,14 +182,14 @@ class BaseJournal(StoredJournal):
     ) -> None:
         while (
             next_one := await self._written(
-                lambda draft: settled_records.next_piece(draft, lease, through)
+                lambda draft: written_records.next_piece(draft, lease, through)
             )
         ) is not None:
             found, before = next_one
             # In a thread, and outside of any transaction: it takes a while.
             piece = await asyncio.to_thread(Piece, found, before, stored=True, apart=apart)
             if not await self._written(
-                lambda draft, found=found, piece=piece: settled_records.settle(  # type: ignore[misc]
+                lambda draft, found=found, piece=piece: written_records.settle(  # type: ignore[misc]
                     draft, lease, found, piece
                 )
             ):
@@ -213,7 +208,7 @@ class BaseJournal(StoredJournal):
     ) -> None:
         await self.settle(lease, lease.next_seq - 1)
         last = await self._written(
-            lambda draft: settled_records.take_in(
+            lambda draft: written_records.take_in(
                 draft, lease, past, change, link, instead=instead, release=release
             )
         )
@@ -247,7 +242,7 @@ class BaseJournal(StoredJournal):
         return await self._written(lambda draft: session_records.is_exact(draft, session_id, after))
 
     async def summary(self, session_id: str) -> Summary:
-        return await self._written(lambda draft: settled_records.summary(draft, session_id))
+        return await self._written(lambda draft: written_records.summary(draft, session_id))
 
     # -- sessions -------------------------------------------------------------------------
 
@@ -282,13 +277,13 @@ class BaseJournal(StoredJournal):
         return await self._written(lambda draft: session_records.outcomes(draft, session_ids))
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
-        await self._written(lambda draft: lease_records.change(draft, session, change))
+        await self._written(lambda draft: written_records.change(draft, session, change))
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         def work(draft: Draft, session: Lease | str) -> list[str]:
             as_if_never = isinstance(session, Lease)
             if isinstance(session, Lease):
-                lease_records.held(draft, session)
+                written_records.held(draft, session)
                 session = session.session_id
             kept = session_records.look(draft, session)
             if kept is None or (
@@ -343,7 +338,7 @@ class RecordPart:
 class RecordLinks(RecordPart, Links):
     """The links of a journal."""
 
-    link = kept(lease_records.link)
+    link = kept(written_records.link)
     linked = kept(session_records.linked)
     of = kept(session_records.links_of)
     last_entries = kept(session_records.last_entries)
@@ -354,7 +349,7 @@ class RecordIndex(RecordPart, Index):
     """Searches and adds up without an index, so that none lags."""
 
     search = kept(search.search)
-    usage = kept(settled_records.usage)
+    usage = kept(written_records.usage)
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         return 0
@@ -381,8 +376,8 @@ class RecordAccess(RecordPart, Access):
 class RecordSnapshots(RecordPart, Snapshots):
     """The snapshots of a journal."""
 
-    keep = kept(snapshot_records.keep)
-    of = kept(snapshot_records.of)
-    newest = kept(snapshot_records.newest)
-    named = kept(snapshot_records.named)
-    drop = kept(snapshot_records.drop)
+    keep = kept(session_records.keep_snapshots)
+    of = kept(session_records.snapshots_of)
+    newest = kept(session_records.newest_snapshots)
+    named = kept(session_records.named_snapshots)
+    drop = kept(session_records.drop_snapshots)

@@ -21,9 +21,9 @@ from acphold.history.entries import (
     UPDATE,
     PastEntry,
     Segment,
+    now_ms,
 )
 from acphold.history.raw_update import may_be_chunk, members, update_kind
-from acphold.history.times import now_ms
 from acphold.journal.journal import (
     Journal,
     Lease,
@@ -34,7 +34,7 @@ from acphold.journal.journal import (
     history,
 )
 from acphold.schema.splice import splice
-from acphold.schema.update_kinds import kinds_about
+from acphold.schema.updates import kinds_about
 
 PIECE_BYTES: Final = 512 << 10
 """Bytes taken in at once: nobody else can write meanwhile."""

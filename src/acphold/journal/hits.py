@@ -12,10 +12,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from acphold.history.entries import PROMPT, Entry
-from acphold.history.raw_update import ROLES, members, storable, string, update_kind
-from acphold.history.speakers import is_the_persons
+from acphold.history.raw_update import ROLES, is_the_persons, members, storable, string, update_kind
 from acphold.history.words import camel_parts, document, with_spaces
-from acphold.journal.index import Part, SearchHit, Speaker
+from acphold.journal.seams import Part, SearchHit, Speaker
 
 EXCERPT: Final = 160
 """Characters of an excerpt, without the ellipses; a quarter of them before the first word found."""

@@ -15,16 +15,15 @@ from msgspec import UNSET, Struct, UnsetType
 from acphold.errors import RewrittenError
 from acphold.history.fold import Fold
 from acphold.journal.access import Access
-from acphold.journal.index import Index
 from acphold.journal.location import is_same_folder
-from acphold.journal.snapshots import Snapshots
+from acphold.journal.seams import Index, Snapshots
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
     from acphold.history.entries import Entry, PastEntry, Run, Segment
     from acphold.history.fold import SessionState, Summary
-    from acphold.journal.in_file import InFile
     from acphold.journal.owners import Owner, Whose
+    from acphold.journal.seams import InFile
 
 READ_BYTES: Final = 1 << 20
 """Bytes of history that one `read` returns at most, beyond its first segment."""
@@ -136,9 +135,10 @@ class SessionRow(Struct, frozen=True):
     none has opened it since. `shared_with` maps the other tenants that can see it to whether they
     may prompt. `queued` is the number of prompts that wait in it, `held` the reason why they are
     held, "" for none, and `held_until` the moment at which they go on by themselves
-    (`history.prompt_queue`). `lineage` is that of its positions (see `acphold.journal.lineage`); ""
-    where the journal has none. `moved` is set while the session is another machine's: see
-    `acphold.journal.moves`. `ruled` counts the questions that its person's rules have answered.
+    (`sessions.prompt_queue`). `lineage` is that of its positions (see
+    `acphold.journal.lineage`); "" where the journal has none. `moved` is set while the session is
+    another machine's: see `acphold.journal.moves`. `ruled` counts the questions that its person's
+    rules have answered.
     """
 
     session_id: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from acphold.history.entries import QUEUE
+from acphold.history.entries import QUEUE, now_ms
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
-from acphold.history.times import now_ms
 from acphold.journal.journal import Journal, RowChange
 from acphold.journal.moves import require_here
 from acphold.journal.owners import is_free, refuse_held

@@ -1,4 +1,4 @@
-"""The lineage of a session: a mark that shows whether a position belongs to this history.
+"""The lineage of a session, which tells whether a position belongs to it; a journal's identity.
 
 A position is the number of an entry, and numbers can repeat. A journal may go back: a standby that
 lagged takes over, somebody restores a backup, or the power fails before SQLite's log reached the
@@ -25,10 +25,14 @@ writes it again, or gives the session up and renews the era.
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from typing import TYPE_CHECKING
+from zlib import adler32, crc32
 
-from acphold.errors import HistoryLostError, LeaseLostError
+from acphold.errors import HistoryLostError, JournalError, LeaseLostError
+from acphold.journal.journal import Journal
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Lease
@@ -62,3 +66,38 @@ def why_lost(
     if is_behind or 0 < (epoch or 0) < lease.epoch:
         return HistoryLostError(lease.session_id, last_seq)
     return LeaseLostError(lease.session_id)
+
+
+log = logging.getLogger(__name__)
+
+
+async def identity(journal: Journal) -> str | None:
+    """The identity of a journal, in a few letters; None if it cannot be determined.
+
+    A copy is another journal: in a file it is the identity of the file, otherwise it is derived
+    from the `family` and the place of the journal.
+    """
+    if journal.file is None:
+        try:
+            return _digest(await journal.cursor_secret(), (await journal.place()).encode())
+        except JournalError as exc:
+            log.info("the identity of the journal is unknown: %s", exc)
+            return None
+    try:
+        found = os.stat(journal.file.path)
+    except OSError:
+        return None
+    told = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
+    return f"{crc32(told):08x}{adler32(told):08x}"
+
+
+async def family(journal: Journal) -> str:
+    """Return an id that a journal shares with its copies, in a few letters: derived from its random
+    secret, without revealing it. Raises JournalError."""
+    return _digest(await journal.cursor_secret())
+
+
+def _digest(secret: bytes, place: bytes = b"") -> str:
+    from hashlib import blake2b  # late, for a quick start: most journals are in files
+
+    return blake2b(secret + place, digest_size=8, person=b"identity").hexdigest()

@@ -1,17 +1,194 @@
-"""Reading the history of a session from its rows: the same in every store."""
+"""The history of a session as every store keeps it: packed, settled, and read from rows.
+
+A packed row begins with the four magic bytes of a Zstandard frame (RFC 8878, 3.1.1), which no JSON
+begins with. Each row is a frame of its own, without a dictionary: a dictionary trained on
+conversations would still contain words of deleted ones.
+
+New rows are not packed, so that a live session never waits for it. (In PostgreSQL long ones are,
+because sending them takes longer than packing: see `segments` there.) Each session has a number up
+to which it is packed. Later rows are packed in pieces: rows that are a day old; and all settled
+rows, once nobody has continued the session for a day.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import RewrittenError
+from acphold.history.compaction import compact, snapshots
 from acphold.history.entries import PROMPT, TURN_END, Entry, Run, Segment, in_one
-from acphold.history.fold import Fold, SessionState, Summary, fold
+from acphold.history.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.history.raw_update import CHUNK_STARTS
-from acphold.journal import settlement
+from acphold.history.timeline import Message
+from acphold.journal import token_reports
 from acphold.journal.journal import READ_BYTES, PageBack
-from acphold.journal.settlement import CONTEXT_SEGMENTS, PIECE_BYTES, going_on
+
+if TYPE_CHECKING:
+    from acphold.journal.compression import zstd
+
+
+# See docs/decisions.md, 13.
+
+
+OLD_MS: Final = 24 * 60 * 60 * 1000
+"""Age at which a turn is old: it is rarely replayed any more."""
+
+LEVEL: Final = 3
+"""The level of compression, of 1 to 22; the next levels take two to six times as long for 1 % of
+size."""
+
+WORTH_PACKING: Final = 200
+"""Packing saves nothing on rows of fewer bytes."""
+
+LARGEST: Final = 1 << 30
+"""Rows of more bytes are not unpacked; no store keeps larger ones."""
+
+PACKED_AT_ONCE_BYTES: Final = 512 << 10
+"""Bytes packed in one transaction (beyond one row)."""
+
+FRAME: Final = b"\x28\xb5\x2f\xfd"
+"""The first bytes of a packed row."""
+
+_kept = threading.local()
+
+
+class DamagedRowError(ValueError):
+    """A packed row differs from what was written."""
+
+
+def plain(raw: bytes) -> bytes:
+    """Return the content of a row, packed or not; raises DamagedRowError."""
+    return unpacked(raw) if raw.startswith(FRAME) else raw
+
+
+def packed(raw: bytes) -> bytes:
+    """Return the row packed; or unchanged if packing saves less than a tenth."""
+    if len(raw) < WORTH_PACKING or raw.startswith(FRAME):
+        return raw
+    compressor = _compressor()
+    smaller = compressor.compress(raw, compressor.FLUSH_FRAME)
+    return smaller if len(smaller) * 10 < len(raw) * 9 else raw
+
+
+def as_kept(segment: Segment, old_before: int) -> Segment:
+    """Return a segment as its row stores it: packed if it is older than `old_before` (ms)."""
+    if segment.at >= old_before:
+        return segment
+    return replace(segment, raw=packed(segment.raw))
+
+
+def unpacked(frame: bytes) -> bytes:
+    """Return the content of a packed row; raises DamagedRowError."""
+    from acphold.journal.compression import zstd
+
+    try:
+        size = zstd.get_frame_info(frame).decompressed_size
+        if size is None or size > LARGEST:
+            raise zstd.ZstdError(f"it claims {size} bytes")
+        decompressor = zstd.ZstdDecompressor()
+        raw = decompressor.decompress(frame, size + 1)  # one more byte, to read the frame's end
+        if not decompressor.eof or len(raw) != size:
+            raise zstd.ZstdError(f"it does not have the {size} bytes that it claims")
+    except zstd.ZstdError as error:
+        raise DamagedRowError(f"a packed row cannot be read: {error}") from error
+    return raw
+
+
+def _compressor() -> zstd.ZstdCompressor:
+    """The compressor of this thread: two threads must not use one at the same time."""
+    if (found := getattr(_kept, "compressor", None)) is None:
+        from acphold.journal.compression import zstd
+
+        option = zstd.CompressionParameter
+        # SQLite has no checksums of its own; here they cost four bytes.
+        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
+        found = _kept.compressor = zstd.ZstdCompressor(options=options)
+    made: zstd.ZstdCompressor = found
+    return made
+
+
+PIECE_BYTES: Final = 512 << 10
+"""Bytes of history that one transaction rewrites, or removes, at most (beyond one segment)."""
+
+CONTEXT_SEGMENTS: Final = 8
+_CONTEXT_ENTRIES: Final = 50
+"""Limits of the search backwards for the message that the first chunk of a piece may belong to."""
+
+
+class Settled(Struct, frozen=True, array_like=True):
+    """The state of a session at `settled_through`.
+
+    `snapshots` has the numbers of the updates that the next update of their kind makes void.
+    """
+
+    summary: Summary = Summary()
+    snapshots: dict[str, int] = {}
+
+
+encode_settled: Final = msgspec.msgpack.encode
+decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
+
+
+class Piece:
+    """A run of segments, and the result of settling it.
+
+    `before` is the state before the run. With `stored`, the segments are in rows already. Segments
+    from before `old_before` (ms) are packed at once. No entry in `apart` is merged with later ones.
+
+    `gone` are the segments whose rows are removed, `new` those that get a row. `messages` is the
+    number of messages added to the count, `summary` the summary of the session at the end of the
+    run, `usage` the reports in it. `snapshots` has the numbers of the updates that the next update
+    of their kind makes void. With `is_packed`, the whole run is packed.
+    """
+
+    def __init__(
+        self,
+        found: list[Segment],
+        before: SessionState,
+        *,
+        stored: bool,
+        old_before: int = 0,
+        apart: Collection[int] = (),
+    ) -> None:
+        compacted = compact(found, apart)
+        kept = {*found} & {*compacted} if stored else set()
+        self.gone = [segment for segment in found if segment not in kept] if stored else []
+        self.new = [segment for segment in compacted if segment not in kept]
+        state = fold((entry for segment in compacted for entry in segment.entries()), before)
+        self.messages = messages(state) - messages(before)
+        self.summary = state.summary()
+        self.snapshots = snapshots(compacted)
+        # From what was found: compaction makes some reports void.
+        self.usage = token_reports.reports(found)
+        self.last_seq = found[-1].last_seq
+        self.new = [as_kept(segment, old_before) for segment in self.new]
+        self.is_packed = all(segment.at < old_before for segment in found)
+
+
+def messages(state: SessionState) -> int:
+    """Count the messages of users and agents, without thoughts."""
+    return sum(
+        isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
+    )
+
+
+def late_context(before: list[Segment]) -> SessionState:
+    """The state after the last CONTEXT_SEGMENTS, as far as it matters for a late chunk of a message
+    that is already counted."""
+    entries = [entry for segment in before for entry in segment.entries()]
+    return fold(entries[-_CONTEXT_ENTRIES:])
+
+
+def going_on(summary: Summary, state: SessionState = EMPTY) -> SessionState:
+    """Return a state to continue folding from: `summary`, with the conversation of `state`."""
+    return replace(state, **{name: getattr(summary, name) for name in Summary.__struct_fields__})
+
 
 END: Final = (1 << 32) - 1
 """No entry has a higher number."""
@@ -145,14 +322,14 @@ def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
 def context(rows: StoredSegments, kept: Summary, settled: int) -> SessionState:
     """The state at `settled`, with the summary kept there, as far as it matters for what follows: a
     late chunk may belong to a message that is already counted."""
-    return going_on(kept, settlement.context(rows.read_back(settled, CONTEXT_SEGMENTS)))
+    return going_on(kept, late_context(rows.read_back(settled, CONTEXT_SEGMENTS)))
 
 
 def unsettled_messages(rows: StoredSegments, settled: int) -> int:
     """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
-    before = settlement.context(rows.read_back(settled, CONTEXT_SEGMENTS))
+    before = late_context(rows.read_back(settled, CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, COUNTED_BYTES) for entry in one.entries())
-    return settlement.messages(fold(entries, before)) - settlement.messages(before)
+    return messages(fold(entries, before)) - messages(before)
 
 
 def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:

@@ -23,7 +23,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
-    from acphold.journal.transcripts import ReadTranscript
+    from acphold.journal.stored_journal import ReadTranscript
 
 ENTRY_POINTS: Final = "acphold.stores"
 """The group of entry points by which packages offer stores: the name is a scheme, the value an
@@ -154,7 +154,7 @@ def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
-    from acphold.journal.sqlite.restoration import restored  # late: for `acphold restore` alone
+    from acphold.journal.sqlite.backup import restored  # late: for `acphold restore` alone
 
     return restored(named(location), backup)
 

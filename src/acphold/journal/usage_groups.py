@@ -9,7 +9,7 @@ from typing import Any, Final, overload
 import msgspec
 
 from acphold.history.entries import TURN_END
-from acphold.journal.index import Grouping, Tokens, UsageSum, UsageSums
+from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.stored_history import END, StoredSegments, backwards, tail
 from acphold.journal.token_reports import (
     COUNTS,

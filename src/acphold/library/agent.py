@@ -27,12 +27,10 @@ from msgspec.structs import asdict
 
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub.alerts import NO_ALERTS, AlertRules
-from acphold.library.definition import AuthMethod, Definition
-from acphold.library.handshake import SignIn
+from acphold.library.definition import AuthMethod, Definition, SignIn, around_each
 from acphold.library.in_process import InProcessAgent
-from acphold.library.middleware import around_each
-from acphold.library.selection import Option
 from acphold.library.server import Server
+from acphold.library.session import Option
 from acphold.rpc import Transport
 from acphold.schema import (
     AvailableCommand,
@@ -47,16 +45,16 @@ from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 
 if TYPE_CHECKING:
-    from acphold.library.author_session import Session
     from acphold.library.definition import (
         AuthHandler,
         LogoutHandler,
         MethodHandler,
+        Middleware,
         SessionHook,
         SignedIn,
         StopReason,
     )
-    from acphold.library.middleware import Middleware
+    from acphold.library.session import Session
     from acphold.library.turn import Turn
 
 log = logging.getLogger(__name__)

@@ -1,24 +1,128 @@
-"""An agent's declarations: prompt coroutine, modes, options, commands, hooks.
+"""An agent's declarations: prompt, modes, options, commands, hooks, middleware; its introduction.
 
 Sources: spec v1, prompt turn, "Stop Reasons"; session modes; slash commands; authentication.
+
+Source: spec v1, initialization; authentication.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from acphold.errors import DeclarationError
-from acphold.library.selection import MODE, Option, mode_option
+from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
+from acphold.extras import is_installed
+from acphold.library.session import MODE, Option, mode_option
+from acphold.rpc.wire_errors import guarded
+from acphold.schema import (
+    LOGOUT,
+    PROTOCOL_VERSION,
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    AuthMethodAgent,
+    Implementation,
+    InitializeResponse,
+    LogoutCapabilities,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionResumeCapabilities,
+    encode,
+)
+from acphold.schema.splice import members, splice
 
 if TYPE_CHECKING:
-    from acphold.library.author_session import Session
-    from acphold.library.middleware import Around
+    from acphold.library.session import Session
+    from acphold.library.tools import RunningTool, StepKind
     from acphold.library.turn import Turn
     from acphold.schema import AvailableCommand, SessionMode
-    from acphold.server.entrance import Visitor
+    from acphold.server.principals import Visitor
+
+
+class Step:
+    """A step of a turn, as `Agent.middleware` gets it.
+
+    | `kind`           | what                             | `name`         | `result`        |
+    |------------------|----------------------------------|----------------|-----------------|
+    | `"turn"`         | what answers the prompt          | of the agent   | the stop reason |
+    | `"command"`      | the coroutine of a slash command | of the command | the stop reason |
+    | `"tool"`         | the block of a tool call         | of the tool    | None            |
+    | `"mcp"`          | the call of an MCP server's tool | server/tool    | the result      |
+    | `"mcp_resource"` | the reading of a resource        | server/uri     | its contents    |
+    | `"mcp_prompt"`   | the making of a prompt           | server/prompt  | what was made   |
+    | `"permission"`   | the wait for a person's answer   | the question   | the Decision    |
+    | `"form"`         | the wait until one is filled in  | the question   | the FormAnswer  |
+    | `"page"`         | the wait for a person's consent  | the question   | the Visit       |
+
+    `turn` is the turn it belongs to, and `tool` the tool call that it is or is about. A tool
+    without a name has its title as `name`. `result` is set once the step is over, unless it has
+    raised.
+    """
+
+    __slots__ = ("kind", "name", "result", "tool", "turn")
+
+    def __init__(
+        self, kind: StepKind, name: str, turn: Turn, tool: RunningTool | None = None
+    ) -> None:
+        self.kind = kind
+        self.name: str = name
+        self.turn: Turn = turn
+        self.tool: RunningTool | None = tool
+        self.result: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Step {self.kind} {self.name!r}>"
+
+
+Middleware: TypeAlias = "Callable[[Step], AsyncIterator[None] | AbstractAsyncContextManager[Any]]"
+"""Gets a step and yields once while it is done; or returns a context manager for it."""
+
+Around: TypeAlias = "Callable[[Step], AbstractAsyncContextManager[Any]]"
+"""Returns the context manager around a step."""
+
+
+def around_each(middleware: Middleware) -> Around:
+    """Return the middleware as a context manager; DeclarationError if it cannot be one."""
+    if isasyncgenfunction(middleware):
+        return asynccontextmanager(middleware)
+    if not callable(middleware):
+        raise DeclarationError(f"{middleware!r} is no middleware: `async def` with one `yield`")
+    return middleware  # type: ignore[return-value]  # generators were the other half
+
+
+@asynccontextmanager
+async def entered(
+    middleware: Sequence[Around],
+    turn: Turn,
+    kind: StepKind,
+    name: str,
+    tool: RunningTool | None = None,
+) -> AsyncIterator[Step]:
+    """Take a step of `turn` in this block; the first of the middleware is the outermost.
+
+    An exception of the block passes through all of them; one that catches it sees it but cannot
+    suppress it. An exception raised by middleware replaces it; before the block, it replaces the
+    step.
+    """
+    step = Step(kind, name, turn, tool)
+    error: BaseException | None = None
+    async with AsyncExitStack() as stack:
+        for each in middleware:
+            await stack.enter_async_context(each(step))
+        try:
+            yield step
+        except BaseException as exc:
+            error = exc
+            raise
+    if error is not None:
+        raise error
+
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
 """A prompt coroutine may return these; None is `end_turn`. Only clients cause `cancelled`."""
@@ -123,3 +227,68 @@ class Definition(Struct):
         ):
             return self.declared_options
         return [mode_option(self.modes), *self.declared_options]
+
+
+class SignIn:
+    """The author's ways to sign in, as a `server.principals.Door`."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+
+    async def tenant(self, visitor: Visitor) -> str | None:
+        asked = self._definition.signed_in
+        said = False if asked is None else await guarded(asked(visitor))
+        return said if isinstance(said, str) else "" if said is True else None
+
+    async def sign_in(self, visitor: Visitor, method_id: str) -> str:
+        for method in self._definition.auth_methods:
+            if method.id == method_id:
+                return await guarded(method.handler(visitor)) or ""
+        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
+
+    async def sign_out(self, visitor: Visitor) -> None:
+        if self._definition.logout is None:
+            raise MethodNotFoundError(LOGOUT.name)
+        await guarded(self._definition.logout(visitor))
+
+
+def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:
+    """Return the answer to `initialize`."""
+    answer = encode(
+        InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=capabilities,
+            auth_methods=tuple(
+                AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+                for method in definition.auth_methods
+            ),
+            agent_info=Implementation(
+                name=definition.name, version=definition.version, title=definition.title
+            ),
+        )
+    )
+    # `mcpCapabilities.acp` is in the unstable schema only.
+    can = members(answer)["agentCapabilities"]
+    acp = b"true" if capabilities.mcp_capabilities.http else None  # by the same package
+    mcp = splice(members(can)["mcpCapabilities"], {"acp": acp})
+    return splice(answer, {"agentCapabilities": splice(can, {"mcpCapabilities": mcp})})
+
+
+def capabilities_of(definition: Definition) -> AgentCapabilities:
+    """Return the capabilities that the agent advertises."""
+    has_mcp = is_installed("mcp")
+    logout = LogoutCapabilities() if definition.logout is not None else None
+    return AgentCapabilities(
+        prompt_capabilities=PromptCapabilities(
+            image=definition.image,
+            audio=definition.audio,
+            embedded_context=definition.embedded_context,
+        ),
+        mcp_capabilities=McpCapabilities(http=has_mcp, sse=has_mcp),
+        session_capabilities=SessionCapabilities(
+            additional_directories=SessionAdditionalDirectoriesCapabilities(),
+            resume=SessionResumeCapabilities(),
+            close=SessionCloseCapabilities(),
+        ),
+        auth=AgentAuthCapabilities(logout=logout),
+    )

@@ -27,14 +27,12 @@ from acphold.errors import (
 )
 from acphold.hub.turns import PromptCall
 from acphold.journal import session_of
-from acphold.library.author_session import AuthorSession
-from acphold.library.client_side import ClientSide
-from acphold.library.handshake import capabilities_of, introduction
+from acphold.library.definition import capabilities_of, introduction
 from acphold.library.outbox import Outbox, Post, fresh_id
-from acphold.library.selection import Selection
-from acphold.library.slash_commands import SlashCommands
+from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
+from acphold.library.workspace import ClientSide
 from acphold.logs import about
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
     from acphold.mcp import Channel
-    from acphold.rpc.pending_call import Answer
+    from acphold.rpc.requests import Answer
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
-from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.turnstile import Turnstile
+from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.rpc.wire_errors import incident
 from acphold.schema import encode
 

@@ -16,7 +16,7 @@ from acphold.tasks import TaskSet, end
 
 if TYPE_CHECKING:
     from acphold.journal.access import Access
-    from acphold.web.mounted import Admit, Mounted
+    from acphold.web.application import Admit, Mounted
 
 UNKNOWN = "whose sessions are there for %r? Give the Principal a tenant, a session_id or sees_all"
 
@@ -124,7 +124,7 @@ class Server:
 
         Experimental: the remote transport is a draft of the protocol.
         """
-        from acphold.web.mounted import Mounted  # late: an editor's agent needs no HTTP
+        from acphold.web.application import Mounted  # late: an editor's agent needs no HTTP
 
         return Mounted(_Behind(self), admit, origins)
 

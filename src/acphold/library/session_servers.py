@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from acphold.errors import AcpholdError, McpError
-from acphold.library.client_side import UNANSWERED
+from acphold.library.workspace import UNANSWERED
 from acphold.schema import CREATE_ELICITATION, encode
 
 if TYPE_CHECKING:
-    from acphold.library.client_side import ClientSide
-    from acphold.library.steps import Entering, StepKind
-    from acphold.library.tools import RunningTool
+    from acphold.library.tools import Entering, RunningTool, StepKind
+    from acphold.library.workspace import ClientSide
     from acphold.mcp import (
         CallResult,
         Channel,

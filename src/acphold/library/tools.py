@@ -1,4 +1,4 @@
-"""A tool call while it runs: `async with turn.tool("Read main.py") as call: …`
+"""A tool call while it runs (`async with turn.tool("Read main.py") as call: …`); steps of turns.
 
 Source: spec v1, tool calls.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.history.timeline import shortened
-from acphold.library.commands import OUTPUT_SECONDS, CommandExit
 from acphold.library.store import encoded
+from acphold.library.workspace import OUTPUT_SECONDS, CommandExit
 from acphold.schema import (
     Content,
     Diff,
@@ -33,10 +34,35 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from acphold.library.commands import RunningCommand
     from acphold.library.outbox import TurnOutbox
-    from acphold.library.steps import Entering
+    from acphold.library.workspace import RunningCommand
     from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
+
+
+StepKind: TypeAlias = Literal[
+    "turn", "command", "tool", "mcp", "mcp_resource", "mcp_prompt", "permission", "form", "page"
+]
+"""The kind of a step; see Step."""
+
+
+class TakenStep(Protocol):
+    """A watched step while it is taken; its result is stored here."""
+
+    result: Any
+
+
+Entering: TypeAlias = (
+    "Callable[[StepKind, str, Any], AbstractAsyncContextManager[TakenStep | None]]"
+)
+"""Enters a step by its kind, its name and its tool call; gives None if nobody watches."""
+
+_NOBODY: AbstractAsyncContextManager[None] = nullcontext()
+
+
+def unwatched(kind: StepKind, name: str, tool: object = None) -> AbstractAsyncContextManager[None]:
+    """Enter a step that nobody watches."""
+    return _NOBODY
+
 
 Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
 """A file that a tool works on: its path, or its path and a line, counted from 1."""

@@ -11,7 +11,6 @@ from msgspec import UNSET, Struct
 
 from acphold.errors import DeclarationError
 from acphold.history.timeline import shortened
-from acphold.library.commands import Command, PendingCommand, TurnCommands
 from acphold.library.outbox import (
     MESSAGE,
     THOUGHT,
@@ -21,9 +20,9 @@ from acphold.library.outbox import (
     fresh_id,
     refuse,
 )
-from acphold.library.permission import Decision, Permissions, check_options
-from acphold.library.steps import unwatched
-from acphold.library.tools import RunningTool, permission_view
+from acphold.library.questions import Decision, Permissions, check_options
+from acphold.library.tools import RunningTool, permission_view, unwatched
+from acphold.library.workspace import Command, PendingCommand, TurnCommands
 from acphold.schema import (
     AudioContent,
     Cost,
@@ -42,12 +41,11 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.library.author_session import AuthorSession, Session, Severity
-    from acphold.library.form import FormAnswer, Visit
-    from acphold.library.session_files import SessionFiles
+    from acphold.library.questions import FormAnswer, Visit
+    from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
-    from acphold.library.steps import Entering
-    from acphold.library.tools import Location
+    from acphold.library.tools import Entering, Location
+    from acphold.library.workspace import SessionFiles
     from acphold.schema import ContentBlock, PermissionOption, ToolKind
 
 BLOCKS = (
@@ -363,7 +361,7 @@ class Turn:
         DeclarationError for a schema that no form can show, and RemoteError for values that do not
         fit it. Source: spec v1, elicitation.
         """
-        from acphold.library.form import ask_form
+        from acphold.library.questions import ask_form
 
         self._scope.check()
         await self._outbox.flush()
@@ -382,7 +380,7 @@ class Turn:
         tell the client with `await visit.done()`. Raises CapabilityError if the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
-        from acphold.library.form import ask_page
+        from acphold.library.questions import ask_page
 
         self._scope.check()
         await self._outbox.flush()

@@ -21,9 +21,8 @@ from acphold.errors import (
     InvalidParamsError,
     RemoteError,
 )
-from acphold.library.definition import STOP_REASONS, StopTurn
-from acphold.library.middleware import entered
-from acphold.library.slash_commands import arguments, missing, slash_command
+from acphold.library.definition import STOP_REASONS, StopTurn, entered
+from acphold.library.session import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
 from acphold.logs import about
 from acphold.rpc import wire_error
@@ -31,9 +30,9 @@ from acphold.rpc.wire_errors import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
 if TYPE_CHECKING:
-    from acphold.library.author_session import AuthorSession
     from acphold.library.definition import Definition, StopReason
-    from acphold.rpc.pending_call import Answer
+    from acphold.library.session import AuthorSession
+    from acphold.rpc.requests import Answer
     from acphold.schema import ContentBlock
 
 log = logging.getLogger(__name__)

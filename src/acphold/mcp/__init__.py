@@ -1,8 +1,8 @@
 """Connections to the MCP servers a session names.
 
 Begin with `Servers`, then `McpConnection`. Names are imported on demand: most sessions name no
-server. The modules that need the SDK (`link`, `streams`, `http_client`, `messages`,
-`bridge_traffic`) are imported when the first connection is made.
+server. The modules that need the SDK (`link`, `streams`, `messages`, `bridge_traffic`) are
+imported when the first connection is made.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:
-    from acphold.mcp.mcp_connection import McpConnection
+    from acphold.mcp.connections import McpConnection, Servers
     from acphold.mcp.offers import CallResult, OurSide, Progress, Prompt, PromptArgument, Tool
-    from acphold.mcp.over_acp import Channel
-    from acphold.mcp.pool import Servers
     from acphold.mcp.servers import Server, named_servers
+    from acphold.mcp.transports import Channel
 
 __all__ = [
     "CallResult",
@@ -32,10 +31,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Channel": "over_acp",
-    "McpConnection": "mcp_connection",
+    "Channel": "transports",
+    "McpConnection": "connections",
     "Server": "servers",
-    "Servers": "pool",
+    "Servers": "connections",
     "named_servers": "servers",
 }
 

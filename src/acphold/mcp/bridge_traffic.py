@@ -28,9 +28,8 @@ from mcp_types import (
 )
 
 from acphold.errors import ConnectionLostError
-from acphold.mcp.client_side import messages, refuse
 from acphold.mcp.faults import FaultRedaction
-from acphold.mcp.messages import FORGOTTEN, encoded, fault_mark
+from acphold.mcp.messages import FORGOTTEN, encoded, fault_mark, messages, refuse
 from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import McpServerHttp, McpServerSse

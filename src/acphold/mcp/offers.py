@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.mcp.faults import BadResultError
-from acphold.mcp.over_acp import Channel
+from acphold.mcp.transports import Channel
 from acphold.schema import (
     BlobResourceContents,
     ContentBlock,

@@ -42,7 +42,7 @@ from acphold.mcp.faults import (
     UnsentError,
 )
 from acphold.mcp.servers import McpServerAcp
-from acphold.mcp.stdio_server import StdioServer
+from acphold.mcp.transports import StdioServer
 from acphold.schema import McpServerStdio
 
 if TYPE_CHECKING:

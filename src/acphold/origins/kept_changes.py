@@ -1,4 +1,9 @@
-"""All that changed in a folder during a session, from the snapshots that were kept with it.
+"""All changes in a folder during a session, step by step, from the kept snapshots.
+
+    begin 1 ──────▶ end 1 ──────▶ begin 2 ──────▶ end 2
+             turn 1       between          turn 2
+
+A snapshot that was refused or late makes a step that nobody can tell to be in one turn alone.
 
 Each change of a file is one of these:
 
@@ -11,23 +16,90 @@ BETWEEN   it changed between two turns
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 
 from msgspec import Struct
 
 from acphold.errors import WorkspaceError
+from acphold.history.entries import TurnSpan
 from acphold.history.raw_update import storable
-from acphold.history.turn_spans import TurnSpan
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
-from acphold.journal.snapshots import TurnSnapshot
-from acphold.origins.steps import Numbered, Step, numbered, steps
+from acphold.journal.seams import TurnSnapshot
 from acphold.reports.file_edits import ABSENT, Edit, FileText, behind, edits
 from acphold.reports.session_diff import relative
 from acphold.snapshots.comparison import FileChange, SnapshotReader, reading
 from acphold.workspace.threads import Checkpoint, Threads
+
+
+class Step(Struct, frozen=True):
+    """From a snapshot to the next one of the same folder.
+
+    `turns` are the numbers of those turns in which it may lie; none if it lies between two. It
+    `is_sure` if all of it lies in that turn, or between.
+    """
+
+    before: TurnSnapshot
+    after: TurnSnapshot
+    turns: tuple[int, ...]
+    between: tuple[int, int]
+    is_sure: bool
+
+    @property
+    def words(self) -> str:
+        """The time of the step, in words: "turn 2", "between turns 1 and 2"."""
+        first, last = self.between
+        if not self.turns:
+            return f"between turns {first} and {last}"
+        if self.is_sure:
+            return f"turn {self.turns[0]}"
+        if len(self.turns) == 1:
+            after = (self.after.edge, self.after.state)
+            around = ["before"] if self.before.edge == "end" else []
+            around += ["after"] if after not in (("end", "whole"), ("begin", "late")) else []
+            return f"turn {self.turns[0]}, or {' or '.join(around)} it"
+        return f"turns {self.turns[0]} to {self.turns[-1]}, or between them"
+
+
+class Numbered(Struct, frozen=True):
+    """A snapshot and the number of its turn."""
+
+    turn: int
+    snapshot: TurnSnapshot
+
+
+def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
+    """Return snapshots with the numbers of their turns, in order; a row names the last entry
+    before the prompt: it is of the first turn that begins behind it."""
+    firsts = [span.first for span in spans]
+    found = [(bisect_right(firsts, one.turn), one) for one in sorted(rows, key=lambda it: it.order)]
+    return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]
+
+
+def steps(rows: Sequence[Numbered], count: int) -> list[Step]:
+    """Return the steps between the kept snapshots of one folder and one store; the session has so
+    many turns."""
+    return [_step(*pair, count) for pair in pairwise(it for it in rows if it.snapshot.is_kept)]
+
+
+def _step(one: Numbered, two: Numbered, count: int) -> Step:
+    before, after = one.snapshot, two.snapshot
+    ends = (one.turn, two.turn)
+    # A late snapshot was taken when the agent was at work again already.
+    is_late = after.state == "late"
+    if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
+        last = min(one.turn + is_late, count)
+        return Step(before, after, tuple(range(one.turn, last + 1)), ends, after.state == "whole")
+    if (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
+        turns = (two.turn,) if is_late else ()
+        return Step(before, after, turns, ends, not is_late)
+    first = one.turn if before.edge == "begin" else one.turn + 1
+    last = two.turn if after.edge == "end" or is_late else two.turn - 1
+    return Step(before, after, tuple(range(first, last + 1)), ends, False)
 
 
 class How(Enum):
@@ -52,8 +124,8 @@ _SAID = {
 
 
 class StepFacts(Struct, frozen=True, rename="camel"):
-    """The facts of a step that people are shown; see `origins.steps.Step`. `others` are other
-    sessions that were at work in the same folder during it."""
+    """The facts of a step that people are shown; see `Step`. `others` are other sessions
+    that were at work in the same folder during it."""
 
     words: str
     turns: tuple[int, ...]

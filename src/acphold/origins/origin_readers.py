@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 from msgspec import Meta, Struct
 
 from acphold.errors import ConnectionLostError, UnknownSessionError
-from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
+from acphold.history.entries import TurnSpan, span_at, turn_spans
 from acphold.journal import Journal, Readable, SessionRow, history
-from acphold.origins.agent_trace import TracedRun, runs
 from acphold.origins.kept_changes import KeptChanges, kept_changes
 from acphold.origins.versions import Claim
-from acphold.origins.why import Lines, Origin, TurnFacts, origins, turn_facts
+from acphold.origins.why import Lines, Origin, TracedRun, TurnFacts, origins, runs, turn_facts
 from acphold.reading.requests import CHANGES, ChangesQuery, place_of
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, on_disk, session_diff
-from acphold.snapshots.checkouts import Checkout
+from acphold.snapshots.checkouts import Checkout, ProjectMarks, marks
 from acphold.snapshots.git import GitError
-from acphold.snapshots.projects import ProjectMarks, marks
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ class LocalOrigins:
 
 
 class ServerOrigins:
-    """An OriginReader of a server: see `web.reports` and `web.line_origins`."""
+    """An OriginReader of a server: see `web.reports` and `web.file_changes`."""
 
     def __init__(self, server: ServerReader) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""The prompts that lines of a file came from, as far as snapshots and the journal show it.
+"""The prompts that lines of a file came from, also as an Agent Trace record.
 
 A line is searched by content in the versions of its file in the snapshots of all sessions: see
 `origins.versions`. A file that git sees as renamed continues the versions under its former name.
@@ -8,6 +8,11 @@ shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
           a command, a person or another session made it
 unknown   anything else, with the reason
+
+Source: https://github.com/cursor/agent-trace, README.md (0.1.0, RFC, January 2026) and
+schemas/trace-record.json, whose pattern of a version has two numbers. Only lines that the agent
+showed have the contributor `ai`; of all others it is `unknown`. The address of a conversation is
+`acphold:ID@SEQ`, which `acphold show ID@SEQ` shows.
 """
 
 from __future__ import annotations
@@ -16,30 +21,31 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Literal
+from urllib.parse import quote
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.history.decisions import AskedQuestion, asked_question, closed_question
-from acphold.history.entries import ANSWER, QUESTION
-from acphold.history.raw_update import items, members, string
-from acphold.history.turn_spans import TurnSpan, turn_spans
+from acphold.history.entries import ANSWER, QUESTION, TurnSpan, turn_spans
+from acphold.history.raw_update import items, members, storable, string
 from acphold.history.words import document
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, SessionRow, history
-from acphold.journal.snapshots import TurnSnapshot
-from acphold.origins.kept_changes import shown_edits
-from acphold.origins.steps import numbered, steps
+from acphold.journal.seams import TurnSnapshot
+from acphold.origins.kept_changes import numbered, shown_edits, steps
 from acphold.origins.versions import Claim, Versions
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
-from acphold.snapshots.commits import bare_folder
-from acphold.snapshots.comparison import FileChange, SnapshotReader
+from acphold.snapshots.comparison import FileChange, SnapshotReader, bare_folder
 from acphold.snapshots.store import SnapshotStore
+from acphold.version import __version__
 from acphold.workspace.threads import Threads
 
 SECONDS: Final = 60.0
@@ -443,3 +449,66 @@ def below(checkout: Checkout, file: str) -> str:
     """Return the path of a file below the top of its checkout."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))
     return os.path.relpath(os.path.join(folder, os.path.basename(file)), checkout.top)
+
+
+VERSION = "0.1"
+
+
+class TracedRun(Struct):
+    """Lines `first` to `last` of a file that have the same origin."""
+
+    path: str
+    first: int
+    last: int
+    origin: Origin
+
+    @property
+    def turn(self) -> tuple[str, int]:
+        """The session and the number of the turn that they came from, if it is known."""
+        claim = self.origin.claims[0]
+        return claim.session_id, claim.turn
+
+
+def runs(path: str, origins: Mapping[int, Origin]) -> list[TracedRun]:
+    """Return the lines of a file in runs of the same origin."""
+    found: list[TracedRun] = []
+    for line, origin in sorted(origins.items()):
+        if found and found[-1].last + 1 == line and found[-1].origin == origin:
+            found[-1].last = line
+        else:
+            found.append(TracedRun(storable(path), line, line, origin))
+    return found
+
+
+def trace_record(
+    found: Sequence[TracedRun], facts: Mapping[tuple[str, int], TurnFacts], commit: str | None
+) -> dict[str, object]:
+    """Return the record; `facts` of the turns by session and number, `commit` is the revision that
+    the numbers of lines are of, None for files as they are now."""
+    files: dict[str, dict[str, dict[str, object]]] = {}
+    for run in found:
+        conversations = files.setdefault(run.path, {})
+        url = ""
+        if run.origin.how != "unknown":
+            its = facts[run.turn]
+            url = f"acphold:{quote(its.session_id, safe='')}@{its.seq}"
+        kind = "ai" if run.origin.how == "shown" else "unknown"
+        key = f"{kind} {url}"
+        if key not in conversations:
+            address = {"url": url} if url else {}
+            conversations[key] = {**address, "contributor": {"type": kind}, "ranges": []}
+        ranges = conversations[key]["ranges"]
+        assert isinstance(ranges, list)
+        ranges.append({"start_line": run.first, "end_line": run.last})
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {
+        "version": VERSION,
+        "id": str(uuid4()),
+        "timestamp": now,
+        **({"vcs": {"type": "git", "revision": commit}} if commit else {}),
+        "tool": {"name": "acphold", "version": __version__},
+        "files": [
+            {"path": path, "conversations": [*conversations.values()]}
+            for path, conversations in files.items()
+        ],
+    }

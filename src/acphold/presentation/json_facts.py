@@ -15,8 +15,8 @@ from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
 from acphold.journal import SearchHit, SessionRow
-from acphold.journal.index import UsageSum
 from acphold.journal.moves import moved_to
+from acphold.journal.seams import UsageSum
 from acphold.known_agents import short_name
 from acphold.presentation.visible_text import iso, visible_json
 from acphold.schema import REQUEST_PERMISSION

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from acphold.history.raw_update import items, members, string
 from acphold.history.timeline import ToolCall
-from acphold.presentation.blocks import unfenced
 from acphold.presentation.diffs import diff_lines
+from acphold.presentation.scenes import unfenced
 from acphold.presentation.visible_text import on_one_line, visible
 
 OFFERED: Final = {

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
+from acphold.history.entries import now_ms
 from acphold.history.timeline import TurnOutcome, turn_end
-from acphold.history.times import now_ms
 from acphold.journal import (
     Index,
     Journal,
@@ -41,7 +41,7 @@ from acphold.reading.session_reader import (
 )
 
 if TYPE_CHECKING:
-    from acphold.journal.index import Grouping, UsageSums
+    from acphold.journal.seams import Grouping, UsageSums
     from acphold.reading.followed_list import Changed, Snapshot
     from acphold.reading.inbox import InboxQuestion, Whose
     from acphold.reading.neighbours import Live
@@ -90,13 +90,13 @@ class LocalReader:
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
     ) -> SessionPage:
-        from acphold.journal import cursor as cursors  # late: to show a session needs none
+        from acphold.journal import list_places  # late: to show a session needs none
 
         filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
         wanted = replace(wanted, filter=filter)
         live = await self.live() if cursor is None or self._live is None else self._live
         secret = await journal.cursor_secret()
-        after = None if cursor is None else cursors.decode(cursor, filter, secret)
+        after = None if cursor is None else list_places.decode(cursor, filter, secret)
         if self._only is not None or wanted.only_live:
             some = live if self._only is None else (self._only,)
             rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
@@ -109,7 +109,7 @@ class LocalReader:
             found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
         else:
             found, last = await self._matching(wanted, after, limit)
-        following = None if last is None else cursors.encode(last, filter, secret)
+        following = None if last is None else list_places.encode(last, filter, secret)
         return SessionPage(await self.listed(found, live), following)
 
     async def _matching(
@@ -204,7 +204,7 @@ class LocalReader:
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
         from acphold.reading.rule_offers import accept_offer
-        from acphold.standing.rules import revoke_words
+        from acphold.standing.decision import revoke_words
 
         made = await accept_offer(
             self.journal,
@@ -243,7 +243,7 @@ class LocalReader:
                 yield News(rows, gone, isinstance(each, Snapshot), each.last)
 
     async def missed(self, after: int, known_live: Sequence[str], most: int) -> News | None:
-        """Return all news since the change `after`; see `followed_list.missed`."""
+        """Return all news since the change `after`; see `list.missed`."""
         from acphold.reading.followed_list import missed
 
         found = await missed(self.journal, after, known_live, most)

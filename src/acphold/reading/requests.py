@@ -12,7 +12,7 @@ from urllib.parse import quote
 from msgspec import Meta, Struct, field
 
 from acphold.journal import Archived, Part
-from acphold.journal.index import Grouping
+from acphold.journal.seams import Grouping
 
 SESSIONS: Final = "/sessions"
 FEED: Final = "/sessions/feed"
@@ -108,7 +108,7 @@ class UsageQuery(Struct, omit_defaults=True):
 
 class ChangesQuery(Struct, omit_defaults=True):
     """The query of a session's CHANGES: those of one turn, by its number, "last", or counted from
-    the end in `last`, and of one file. With `whole` no file is cut: see `web.session_changes`."""
+    the end in `last`, and of one file. With `whole` no file is cut: see `web.file_changes`."""
 
     turn: Seq | Literal["last"] | None = None
     path: str | None = None

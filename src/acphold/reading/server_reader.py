@@ -29,15 +29,14 @@ from acphold.errors import (
 )
 from acphold.history import Entry
 from acphold.history.decisions import AskedQuestion, Came
-from acphold.history.entries import PROMPT
+from acphold.history.entries import PROMPT, milliseconds
 from acphold.history.raw_update import string
 from acphold.history.timeline import TurnOutcome
-from acphold.history.times import milliseconds
 from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
 from acphold.journal.access import token_id
-from acphold.journal.index import Grouping, Speaker, UsageSum, UsageSums
 from acphold.journal.moves import MoveMark, mark_text
-from acphold.lines.lasting_line import FIRST_PAUSE, LONGEST_PAUSE
+from acphold.journal.seams import Grouping, Speaker, UsageSum, UsageSums
+from acphold.lines.line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.reading.inbox import Decided, InboxQuestion
 from acphold.reading.neighbours import LiveSession
 from acphold.reading.requests import (
@@ -76,10 +75,8 @@ from acphold.reading.session_reader import (
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema.splice import members
 from acphold.transports.http_client import beginning, http_client
-from acphold.transports.known_servers import ca_for, token_for
-from acphold.transports.obstacles import said_in, why
-from acphold.transports.route import Route
-from acphold.transports.urls import origin_of
+from acphold.transports.known_servers import ca_for, origin_of, token_for
+from acphold.transports.route import Route, said_in, why
 
 T = TypeVar("T")
 
@@ -414,7 +411,7 @@ class ServerReader:
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
-        from acphold.standing.rules import revoke_words
+        from acphold.standing.decision import revoke_words
 
         said = AcceptedOffer(session_id, question_id, text, all_agents)
         made = (await self.post(RULES, said, _MadeRules)).rules

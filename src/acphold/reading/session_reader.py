@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acphold.history import Entry
     from acphold.history.timeline import TurnOutcome
     from acphold.journal import PageBack, SearchHit, SessionRow, Sought
-    from acphold.journal.index import Grouping, UsageSums
+    from acphold.journal.seams import Grouping, UsageSums
     from acphold.reading.inbox import InboxQuestion
     from acphold.reading.neighbours import LiveSession
 
@@ -34,7 +34,7 @@ READINGS: Final = 5
 
 class FilesOfSession(Struct, frozen=True):
     """The newest snapshot of a session's files: `state` and `reason` are those of
-    `journal.snapshots.TurnSnapshot`, `at` is in ms since the epoch."""
+    `journal.seams.TurnSnapshot`, `at` is in ms since the epoch."""
 
     state: Literal["whole", "late", "later", "refused"]
     at: int

@@ -1,4 +1,6 @@
-"""Redaction of a session, and a list of what was removed.
+"""Redaction of a session, of its secrets and personal data, and a list of what was removed.
+
+A program that highlights a match writes a colour into the middle of a word.
 
 A session is read several times: once to find what to remove; once more, if there are secrets, to
 find them elsewhere without their names; and then to remove all of it. Nothing unsearched is
@@ -8,16 +10,17 @@ An entry is decoded, changed and encoded again, so that no byte of it escapes. U
 and encoded data (pictures, recordings, archives) are left out.
 """
 
-# See docs/decisions.md, 30.
-
 from __future__ import annotations
 
 import json
+import os
 import re
 from array import array
+from bisect import bisect_right
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -25,14 +28,131 @@ import msgspec
 from acphold.errors import RedactionError
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
-from acphold.redaction import personal
 from acphold.redaction.detector import assigned, secrets
-from acphold.redaction.forms import by_form
 from acphold.redaction.known import KnownSecrets
-from acphold.redaction.messages import Messages, Placed, Stretch
-from acphold.redaction.plain import Plain, plain
-from acphold.redaction.rules import Found
-from acphold.redaction.texts import TextCut, apart, objects, slots, without
+from acphold.redaction.rules import Found, by_form
+from acphold.redaction.texts import (
+    Messages,
+    Placed,
+    Stretch,
+    TextCut,
+    apart,
+    objects,
+    slots,
+    without,
+)
+
+_UNSEEN: Final = re.compile(
+    r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033))"
+    r"(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\))"
+    r"|[\xad\u200b-\u200f\u2060-\u2064\ufeff]"
+)
+
+
+class Plain(NamedTuple):
+    """A text as it is seen, and the places of its pieces in the original.
+
+    `pieces` has for each its start here, and its start there.
+    """
+
+    text: str
+    pieces: Sequence[tuple[int, int]] = ((0, 0),)
+
+    def written(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span in the original for a span of the seen text."""
+        if len(self.pieces) == 1 or start >= end:
+            return start, end
+        return self._place(start), self._place(end - 1) + 1
+
+    def _place(self, seen: int) -> int:
+        here, there = self.pieces[bisect_right(self.pieces, (seen, len(self.text) * 9)) - 1]
+        return there + seen - here
+
+
+def plain(text: str) -> Plain:
+    """Return the visible part of a text."""
+    if _UNSEEN.search(text) is None:
+        return Plain(text)
+    kept: list[str] = []
+    pieces: list[tuple[int, int]] = []
+    seen = place = 0
+    for hidden in [*(found.span() for found in _UNSEEN.finditer(text)), (len(text), len(text))]:
+        if piece := text[place : hidden[0]]:
+            pieces.append((seen, place))
+            kept.append(piece)
+            seen += len(piece)
+        place = hidden[1]
+    return Plain("".join(kept), pieces or ((0, 0),))
+
+
+HOME: Final = "home path"
+MAIL: Final = "mail address"
+NETWORK: Final = "network address"
+
+_NAME: Final = r"[^\\/\s\"'<>|:*?`,;()\[\]{}&%#$!]+"
+_FOLDERS: Final = r"(?:home|Users)"
+
+_PATHS: Final = (
+    # macOS and Linux, WSL, and the Linux systems with home folders below /var.
+    (rf"(?<![\w.-])/(?:var/|mnt/[a-z]/|private/)?{_FOLDERS}/{_NAME}", "~"),
+    # Windows, where a name may have spaces, and a path its backslashes doubled.
+    (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}(?: {_NAME})*(?=[\\/])", "~"),
+    (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}", "~"),
+    # In a URL, and in agents' names for project folders.
+    (rf"(?i)%2F{_FOLDERS}%2F[^%/\s\"'&]+", "~"),
+    (rf"(?<![A-Za-z0-9])-{_FOLDERS}-[A-Za-z0-9_]+", "-~"),
+)
+
+_MAIL: Final = re.compile(
+    r"[\w.%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,}"
+)
+_V4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)")
+_V6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+_HARDWARE: Final = re.compile(
+    r"(?<![\w:-])[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])"
+)
+
+
+class PersonalRule(NamedTuple):
+    """A pattern to search for, and its replacement; None leaves it."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    replacement: Callable[[str], str | None]
+
+
+def rules() -> list[PersonalRule]:
+    """Return all rules, in the order in which they are applied."""
+    found = [PersonalRule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
+    own = os.path.expanduser("~").rstrip("/")
+    if os.path.isabs(own):  # this user's home folder, unless that is `/`
+        pattern = re.compile(rf"(?<![\w.-]){re.escape(own)}(?![\w.-])")
+        found.insert(0, PersonalRule(HOME, pattern, _as("~")))
+    return [
+        *found,
+        PersonalRule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
+        PersonalRule(NETWORK, _HARDWARE, _as(f"[removed: {NETWORK}]")),
+        PersonalRule(NETWORK, _V4, _address),
+        PersonalRule(NETWORK, _V6, _address),
+    ]
+
+
+def _as(text: str) -> Callable[[str], str | None]:
+    return lambda _: text
+
+
+def _address(text: str) -> str | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if address.is_loopback or address.is_unspecified:
+        return None
+    return f"[removed: {NETWORK}]"
+
+
+# See docs/decisions.md, 30.
+
 
 ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
@@ -72,7 +192,7 @@ class Redactor:
 
     def __init__(self, *, only_secrets: bool = False) -> None:
         self.removed: Counter[Removal] = Counter()
-        self._rules = [] if only_secrets else personal.rules()
+        self._rules = [] if only_secrets else rules()
         self._keeps_media = only_secrets
         self._known = KnownSecrets()
         self._is_first = True

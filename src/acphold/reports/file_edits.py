@@ -23,10 +23,9 @@ import msgspec
 from msgspec import Struct
 
 from acphold.history.children import said
-from acphold.history.entries import CHILD, PARAMS, TERMINAL, UPDATE, Segment
+from acphold.history.entries import CHILD, PARAMS, TERMINAL, UPDATE, Segment, TurnSpan, span_at
 from acphold.history.raw_update import UNREADABLE, items, members, string, update_kind
 from acphold.history.timeline import FINAL_STATUSES, ToolDraft
-from acphold.history.turn_spans import TurnSpan, span_at
 
 
 class Edit(Struct, frozen=True):

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
 from acphold.history.fold import Fold
-from acphold.history.raw_update import members, string, update_kind
-from acphold.history.speakers import is_our_notice
+from acphold.history.raw_update import is_our_notice, members, string, update_kind
 from acphold.history.timeline import (
     ContextCompaction,
     Message,

@@ -1,15 +1,16 @@
 """JSON-RPC 2.0: a protocol without I/O, and the Peer that drives it over a Transport."""
 
-from acphold.rpc.events import (
+from acphold.rpc.peer import Peer, Receiver, connected
+from acphold.rpc.protocol import (
+    MAX_MESSAGE,
     CutNotification,
     Event,
     MalformedReceived,
     NotificationReceived,
+    Protocol,
     RequestReceived,
     ResponseReceived,
 )
-from acphold.rpc.peer import Peer, Receiver, connected
-from acphold.rpc.protocol import MAX_MESSAGE, Protocol
 from acphold.rpc.transport import Transport
 from acphold.rpc.wire_errors import WireError, to_wire, wire_error
 

@@ -1,4 +1,4 @@
-"""Tasks that begin at once, in the step of the event loop that creates them.
+"""Tasks that begin at once, in the step that creates them, and a turnstile for hundreds of them.
 
 asyncio begins a task in a later step. Most requests and answers of a peer never have to wait: a
 task for each, and another pass of the event loop for each task, was a third of the work that a
@@ -12,9 +12,9 @@ work has to wait, it is handed over to that task:
     SPARE    waits for work                          HANDED when work has to wait, or it is closed
     HANDED   is to wait for what the work waits for  RUNNING with its next step
     RUNNING  goes on with the work                   -
-"""
 
-# See docs/decisions.md, 3.
+Each takes a moment; all of them in one pass would keep everything else from the loop.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ import sys
 from asyncio import _enter_task as enter_task
 from asyncio import _leave_task as leave_task
 from asyncio import current_task
+from collections import deque
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from enum import Enum
+from time import monotonic
 from typing import Any, TypeAlias
+
+# See docs/decisions.md, 3.
+
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 
@@ -163,3 +168,52 @@ class RestOfWork(Coroutine[Any, Any, None]):
         else:
             self._awaited._asyncio_future_blocking = True
         return self._awaited
+
+
+PASS_SECONDS = 0.005
+"""Seconds in which arrivals may go through at once, from the first one on."""
+
+
+class Turnstile:
+    """Lets `at_once` of those that wait through in each pass of the event loop, in their order."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_turning = False
+        self._until = 0.0
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if anything waits."""
+        return bool(self._waiting)
+
+    async def enter(self) -> None:
+        """Go through, at once while this pass is short; else in turn."""
+        if not self._is_turning:
+            self._turn()
+        elif self._waiting or monotonic() >= self._until:
+            await self.wait()
+
+    async def wait(self) -> None:
+        """Go through in turn, in a later pass."""
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        if not self._is_turning:
+            self._turn()
+        await place
+
+    def _turn(self) -> None:
+        self._is_turning, self._until = True, monotonic() + PASS_SECONDS
+        asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._is_turning = False
+        let_in = 0
+        while self._waiting and let_in < self._at_once:
+            place = self._waiting.popleft()
+            if not place.done():  # the wait was cancelled
+                place.set_result(None)
+                let_in += 1
+        if let_in:
+            self._turn()

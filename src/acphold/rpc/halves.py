@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from acphold.schema.slow_json import repaired
+from acphold.schema.salvage import repaired
 
 FIRST_AT_END = re.compile(rb'(?<!\\)((?:\\\\)*+)(\\u[dD][89abAB][0-9a-fA-F]{2})(?=")')
 SECOND_AT_BEGINNING = re.compile(rb':\s*"(?=\\u[dD][c-fC-F][0-9a-fA-F]{2})')

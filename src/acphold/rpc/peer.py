@@ -28,17 +28,17 @@ from acphold.errors import (
     TooManyRequestsError,
 )
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.events import (
+from acphold.rpc.protocol import (
+    MAX_MESSAGE,
     CutNotification,
     Event,
     MalformedReceived,
     NotificationReceived,
+    Protocol,
     RequestReceived,
     ResponseReceived,
 )
-from acphold.rpc.pending_call import Answer, PendingCall
-from acphold.rpc.protocol import MAX_MESSAGE, Protocol
-from acphold.rpc.request import OpenRequests, Request
+from acphold.rpc.requests import Answer, OpenRequests, PendingCall, Request
 from acphold.rpc.transport import OfferingTransport, Transport
 from acphold.rpc.wire_errors import to_wire
 from acphold.schema.decode import decode, encode

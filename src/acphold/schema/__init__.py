@@ -21,7 +21,7 @@ from acphold.schema.client_services import (
     WriteTextFileRequest as WriteTextFileRequest,
     WriteTextFileResponse as WriteTextFileResponse,
 )
-from acphold.schema.configuration import (
+from acphold.schema.session_requests import (
     SessionConfigBoolean as SessionConfigBoolean,
     SessionConfigOption as SessionConfigOption,
     SessionConfigSelect as SessionConfigSelect,
@@ -51,7 +51,7 @@ from acphold.schema.decode import (
     decode_update as decode_update,
     encode as encode,
 )
-from acphold.schema.elicitation import (
+from acphold.schema.client_services import (
     BooleanPropertySchema as BooleanPropertySchema,
     CompleteElicitationNotification as CompleteElicitationNotification,
     CreateElicitationRequest as CreateElicitationRequest,
@@ -151,7 +151,7 @@ from acphold.schema.session_requests import (
     UnknownMcpServer as UnknownMcpServer,
 )
 from acphold.schema.splice import items as items, members as members, splice as splice
-from acphold.schema.tool_calls import (
+from acphold.schema.updates import (
     CancelledPermissionOutcome as CancelledPermissionOutcome,
     Content as Content,
     Diff as Diff,

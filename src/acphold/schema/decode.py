@@ -82,6 +82,6 @@ def encode(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
-        from acphold.schema.slow_json import encode_repaired
+        from acphold.schema.salvage import encode_repaired
 
         return encode_repaired(value, _written)

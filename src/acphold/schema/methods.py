@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 import acphold.schema.client_services as client
-import acphold.schema.configuration as configuration
-import acphold.schema.elicitation as elicitation
+import acphold.schema.client_services as elicitation
 import acphold.schema.initialize as connection
+import acphold.schema.session_requests as configuration
 import acphold.schema.session_requests as sessions
-import acphold.schema.tool_calls as tools
+import acphold.schema.updates as tools
 import acphold.schema.updates as updates
 
 P = TypeVar("P")

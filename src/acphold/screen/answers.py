@@ -20,16 +20,15 @@ from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.session_reader import OfferedRule
 from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
-from acphold.schema.elicitation import ElicitationPropertySchema
+from acphold.schema.client_services import ElicitationPropertySchema
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage, passage
-from acphold.screen.panels import Choice, Field, Key, field, permission, standing, value_of
-from acphold.screen.permission_text import asked
+from acphold.screen.panels import Choice, Field, Key, asked, field, permission, standing, value_of
 from acphold.tasks import end
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
-    from acphold.client.form_answers import Filled
+    from acphold.client.answers import Filled
 
 log = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from rich.text import Text
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.history.children import child_entry
-from acphold.history.queue_words import moment_first
+from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import moment_first
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
-from acphold.history.times import now_ms
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.processes.clipboard import picture
 from acphold.processes.foreground import ForegroundProgram
@@ -41,7 +41,6 @@ from acphold.schema import ContentBlock, ImageContent, ResourceLink, TextContent
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
-from acphold.screen.local_commands import Local, TypedCommand, TypedPrompt, help_page, meant
 from acphold.screen.panels import Choice, Key
 from acphold.screen.queued_prompts import (
     LocalQueue,
@@ -51,7 +50,16 @@ from acphold.screen.queued_prompts import (
     prompt_at,
 )
 from acphold.screen.session_options import SessionOptions, attributes
-from acphold.screen.typed import is_picture, links, path_of
+from acphold.screen.typed import (
+    Local,
+    TypedCommand,
+    TypedPrompt,
+    help_page,
+    is_picture,
+    links,
+    meant,
+    path_of,
+)
 from acphold.tasks import TaskSet
 
 if TYPE_CHECKING:

@@ -29,9 +29,12 @@ from acphold.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, announce
 from acphold.history.entries import CHILD, UPDATE, Entry
 from acphold.history.fold import Fold
 from acphold.history.raw_update import (
+    MESSAGES,
+    METHOD,
     ROLES,
     Role,
     encode_text,
+    is_our_notice,
     items,
     members,
     string,
@@ -39,7 +42,6 @@ from acphold.history.raw_update import (
     update_kind,
 )
 from acphold.history.replay import marked_end
-from acphold.history.speakers import MESSAGES, METHOD, is_our_notice
 from acphold.history.timeline import (
     FINAL_STATUSES,
     CompactionDraft,
@@ -52,9 +54,9 @@ from acphold.history.timeline import (
 )
 from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
-from acphold.schema.update_kinds import ATTRIBUTE_KINDS
+from acphold.schema.updates import ATTRIBUTE_KINDS
 from acphold.screen.layout import Passage, passage
-from acphold.screen.paragraphs import PIECE_LETTERS, ParagraphPiece, Paragraphs
+from acphold.screen.markdown import PIECE_LETTERS, ParagraphPiece, Paragraphs
 
 Thoughts = Literal["folded", "whole"]
 

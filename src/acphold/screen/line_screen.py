@@ -45,10 +45,9 @@ from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, NARROWEST, Gutter, Passage, passage
-from acphold.screen.lines import drop_typed
-from acphold.screen.pager import paged
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, PanelStage, Pick
 from acphold.screen.queued_prompts import MOST_SHOWN, heading, numbered
+from acphold.screen.terminal import drop_typed, paged
 
 REDRAW_SECONDS = 0.05
 """Seconds between two drawings of a stream: quick for the eye, and little load for a slow line.
@@ -272,7 +271,7 @@ class LineScreen:
             text = captured.get().lstrip("\n")
 
             def wait() -> None:
-                with paged(cast(TextIO, self._console.file)) as pages:
+                with paged(cast("TextIO", self._console.file)) as pages:
                     pages.write(text)
 
             await asyncio.to_thread(wait)
@@ -389,7 +388,7 @@ class LineScreen:
     # -- the layout -----------------------------------------------------------------------
 
     def _application(self, typed: Input) -> Application[None]:
-        output = Vt100_Output.from_pty(cast(TextIO, self._console.file))
+        output = Vt100_Output.from_pty(cast("TextIO", self._console.file))
         output.enable_cpr = False  # its answers may arrive after we have left, in the shell
         self._panel = Window(
             FormattedTextControl(self._panel_text, focusable=True),

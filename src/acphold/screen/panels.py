@@ -1,4 +1,4 @@
-"""Questions to a person: a choice by key, or a line of text. Values, without a terminal.
+"""Questions to a person: a choice by key, or a line of text, and the text of a permission request.
 
 The person opens a menu, and one key answers it. Every other question comes up by itself, maybe
 while they type, so it must not take keys away from the line of input. Its key, alone on that line,
@@ -18,19 +18,64 @@ from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
 
 from acphold import schema
 from acphold.errors import DeclarationError
+from acphold.history.raw_update import items
 from acphold.history.timeline import ToolCall
-from acphold.presentation.permissions import offer
-from acphold.presentation.visible_text import on_one_line
+from acphold.presentation.permissions import (
+    argument_lines,
+    arguments,
+    bare,
+    offer,
+    said_once,
+    whole_texts,
+)
+from acphold.presentation.visible_text import on_one_line, visible
 from acphold.reading.session_reader import OfferedRule
-from acphold.schema.elicitation import (
+from acphold.schema.client_services import (
     ElicitationPropertySchema,
     StringMultiSelectItems,
     TitledMultiSelectItems,
 )
-from acphold.screen.permission_text import in_short
+from acphold.screen.layout import Passage, call_head, passage
+
+
+def asked(tool: ToolCall) -> Passage:
+    """Return all that is to be allowed: the whole command, the diff, and every argument."""
+    shown, given, places = said_once(tool)
+    title, below = on_one_line(shown), list[str]()
+    if not tool.title.strip():
+        title = on_one_line(tool.tool_call_id)
+    elif not _fits_a_line(shown):
+        title, below = "", visible(shown.strip()).splitlines()
+    content = items(tool.fields.get("content", b""))
+    produced = b"[%b]" % b",".join(content[place] for place in places)
+    fields = {**tool.fields, "content": produced}
+    _, *lines = passage(replace(tool, fields=fields), full=True).lines
+    below += argument_lines(given)
+    return Passage(
+        "asks",
+        "acphold",
+        [call_head(tool, title), *lines, *(Text(f"  {line}") for line in below)],
+    )
+
+
+def in_short(tool: ToolCall) -> str:
+    """Return the question if the title is a command, which stands above it; "" otherwise."""
+    title, is_run = bare(tool.title), tool.kind == "execute"
+    told = {bare(text) for text in whole_texts(tool)}
+    if title in told or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
+        return "Allow this command?" if is_run else "Allow this?"
+    return ""
+
+
+def _fits_a_line(title: str) -> bool:
+    """Return True if a title is the same on one line; a line end may end a comment."""
+    return " ".join(title.split()) == title.strip()
+
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""

@@ -16,9 +16,9 @@ from acphold.presentation.visible_text import visible
 from acphold.processes.foreground import ForegroundProgram, run_in_front
 from acphold.screen.flow import Flow
 from acphold.screen.layout import LabelledText, Passage
-from acphold.screen.lines import LineEntry, TypedLines, drop_typed
 from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
 from acphold.screen.queued_prompts import heading, numbered
+from acphold.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.tasks import beside, first
 
 if TYPE_CHECKING:

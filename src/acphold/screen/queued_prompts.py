@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Raw
 from rich.text import Text
 
+from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import (
     NO_QUEUE,
     PromptQueue,
     QueueChange,
     WaitingPrompt,
     changed,
+    held,
+    moment,
+    rules,
+    wait,
 )
-from acphold.history.queue_words import held, moment, rules, wait
-from acphold.history.times import now_ms
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, encode
 from acphold.screen.layout import Passage
 
 if TYPE_CHECKING:
-    from acphold.client.prompt_content import Content
+    from acphold.client.advertised import Content
 
 MOST_SHOWN = 4
 """Prompts that are shown above the input."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import SessionConfigSelect
-from acphold.schema.configuration import SessionConfigSelectGroup
+from acphold.schema.session_requests import SessionConfigSelectGroup
 from acphold.screen.answers import Face
 from acphold.screen.panels import Choice, Key
 

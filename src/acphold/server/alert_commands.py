@@ -198,7 +198,7 @@ def stdin_json(alert: Alert, url: str = "") -> bytes:
 def _of_hold(alert: Alert) -> str:
     if not alert.held:
         return ""
-    from acphold.history.queue_words import held_prompts  # late: an editor waits for our imports
+    from acphold.history.prompt_queue import held_prompts  # late: an editor waits for our imports
 
     return held_prompts(alert.queued, alert.held, alert.until)
 

@@ -46,10 +46,9 @@ from acphold.errors import (
 )
 from acphold.hub.attachment import LAG
 from acphold.hub.session_list import AGENT
-from acphold.lines.open_sessions import OpenSessions
+from acphold.lines.line import OpenSessions
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request, hand_on
+from acphold.rpc.requests import Answer, Request, hand_on
 from acphold.rpc.transport import OfferingTransport
 from acphold.schema import (
     INITIALIZE,
@@ -64,7 +63,7 @@ from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
 from acphold.tasks import TaskSet
-from acphold.transports.memory import memory_pair
+from acphold.transports.streams import memory_pair
 from acphold.version import __version__
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from acphold.agents.capabilities import (
     told_client,
     told_owner,
 )
-from acphold.agents.copy_method import FORK_METHOD
+from acphold.agents.extensions import FORK_METHOD
 from acphold.errors import (
     AcpholdError,
     AgentError,
@@ -36,12 +36,12 @@ from acphold.errors import (
     StoppedError,
 )
 from acphold.hub import Hub
-from acphold.hub.client_request import DECISIONS
+from acphold.hub.questions import DECISIONS
 from acphold.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.reading import neighbours
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.schema import (
     AUTHENTICATE,
     CANCEL,
@@ -70,8 +70,7 @@ from acphold.server.checked_params import (
     checked_list,
     session_id_of,
 )
-from acphold.server.entrance import Door, Entrance, Visitor
-from acphold.server.principals import THIS_USER, Principal
+from acphold.server.principals import THIS_USER, Door, Entrance, Principal, Visitor
 from acphold.server.remote_sessions import Openings
 from acphold.server.session_opener import SessionOpener
 from acphold.server.session_requests import Handler, OwnSessions, SessionRequests

@@ -40,16 +40,15 @@ from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
 from acphold.journal.owners import other_owner
-from acphold.lines.open_sessions import OpenSessions
+from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.rpc.wire_errors import incident
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server import owner_line
-from acphold.server.owner_line import Opened, OwnerLine, line_to
-from acphold.server.owner_search import OpenHere, open_where_live
+from acphold.server.owner_line import Opened, OpenHere, OwnerLine, line_to, open_where_live
 from acphold.server.positions import behind, told_lineage
 from acphold.tasks import END_SECONDS, TaskSet, end
 
@@ -204,7 +203,7 @@ class RemoteSessions:
     # -- opening --------------------------------------------------------------------------
 
     async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session here, or at its owner: see `owner_search.open_where_live`."""
+        """Open a session here, or at its owner: see `owner_line.open_where_live`."""
 
         async def at_us(over: int | None) -> None:
             await here(over)

@@ -28,13 +28,12 @@ from acphold.rpc import (
     Transport,
     connected,
 )
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.rpc.transport import ExplainingTransport
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
 from acphold.server.connection import ClientConnection
-from acphold.server.entrance import Door
-from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
 from acphold.tasks import beside, end, first
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket

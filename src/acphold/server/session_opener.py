@@ -15,11 +15,10 @@ from acphold.hub.choices import without_booleans
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
 from acphold.mcp.servers import ProvidedServers, provided_ids
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
 from acphold.schema.splice import members, with_meta
 from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
-from acphold.server.entrance import Entrance
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     ANSWERED,
@@ -30,7 +29,7 @@ from acphold.server.positions import (
     with_lineage,
     without_position,
 )
-from acphold.server.principals import Principal
+from acphold.server.principals import Entrance, Principal
 from acphold.server.remote_sessions import Openings, RemoteSessions
 from acphold.tasks import end
 

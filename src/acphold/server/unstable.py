@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from acphold.agents.copy_method import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
+from acphold.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.journal import Archived
 from acphold.journal.owners import other_owner
 from acphold.reading.neighbours import tell_owner
-from acphold.rpc.request import Request
+from acphold.rpc.requests import Request
 from acphold.schema import CLOSE_SESSION, decode, encode
 from acphold.schema.methods import ARCHIVE_SESSION, FORK_SESSION
 from acphold.schema.session_requests import ForkSessionRequest

@@ -24,8 +24,7 @@ from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, checkout_at, object_format
-from acphold.snapshots.commits import bare_folder
-from acphold.snapshots.comparison import SnapshotReader
+from acphold.snapshots.comparison import SnapshotReader, bare_folder
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.regular_files import contents

@@ -87,7 +87,7 @@ class LeftOut(Struct, frozen=True):
 
 class Taken(Struct, frozen=True):
     """A snapshot: `tree` in the store with the id `store`, or a commit with that tree and with what
-    was staged (`snapshots.project_index`). `added` files of `size` bytes were new or had changed
+    was staged (`seams.project_index`). `added` files of `size` bytes were new or had changed
     since the last one. `left_out` names some of the files that are not in it, `left_out_count` is
     their number."""
 

@@ -10,9 +10,19 @@ from acphold.standing.asked_actions import (
     decoded_call,
     differs,
 )
-from acphold.standing.decision import MOST_ANSWERS, Circumstances, Decision, decide
-from acphold.standing.plain_commands import PlainCommand, UnreadableLine, read_line
-from acphold.standing.rules import USUAL, RuleChange, StandingRule, flaw, read_rule, rest
+from acphold.standing.decision import (
+    MOST_ANSWERS,
+    USUAL,
+    Circumstances,
+    Decision,
+    RuleChange,
+    StandingRule,
+    decide,
+    flaw,
+    read_rule,
+    rest,
+)
+from acphold.standing.programs import PlainCommand, UnreadableLine, read_line
 
 __all__ = [
     "MOST_ANSWERS",

@@ -22,24 +22,34 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acphold.client.advertised import served
-from acphold.client.duties import Answers
+from acphold.client.answers import Answers
 from acphold.client.uplink import UplinkSettings
 from acphold.library.agent import definition_of
 from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
+from acphold.testing.client import (
+    Received,
+    Recording,
+    WatchedAgent,
+    WatchedSession,
+    WatchedTurn,
+    decides,
+)
+from acphold.testing.client import handlers as editor
 from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
 from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
-from acphold.testing.person import decides
-from acphold.testing.person import handlers as editor
-from acphold.testing.recorded_connection import Received, Recording
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
-from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 
 if TYPE_CHECKING:
     from acphold.client.advertised import Folder
-    from acphold.client.duties import Handler
-    from acphold.client.form_answers import AskForm, AskPage
-    from acphold.client.policy import AskPermission, PermissionAnswer, Policy
+    from acphold.client.answers import (
+        AskForm,
+        AskPage,
+        AskPermission,
+        Handler,
+        PermissionAnswer,
+        Policy,
+    )
     from acphold.library.agent import Agent
 
 __all__ = [

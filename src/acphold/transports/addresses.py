@@ -128,7 +128,7 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
 
 def _nodes(addresses: Iterable[str]) -> list[str]:
     """Return those that lead to a node."""
-    from acphold.transports.urls import is_url  # late: a `wrap` on its own needs no URLs
+    from acphold.transports.known_servers import is_url  # late: a `wrap` on its own needs no URLs
 
     return list(filter(is_url, addresses))
 

@@ -1,5 +1,9 @@
-"""The transport over a pair of asyncio streams: from `asyncio.open_connection`, or from the
-callback of `asyncio.start_server`."""
+"""Transports in memory, and over a pair of asyncio streams.
+
+For agents of the library that run beside their client in one process, and for tests.
+
+callback of `asyncio.start_server`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,108 @@ import asyncio
 from contextlib import suppress
 
 from acphold.errors import ConnectionLostError
-from acphold.transports.pipes import FLUSH_SECONDS, READ_SIZE
+from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER, READ_SIZE
+
+CAPACITY = 64 * 1024
+"""Bytes on the way in one direction before the rest waits at the sender, as in a Linux pipe."""
+
+
+def memory_pair(capacity: int = CAPACITY) -> tuple[MemoryTransport, MemoryTransport]:
+    """Return two connected transports; each direction holds `capacity` bytes, the rest is
+    `buffered`."""
+    there, back = _Pipe(capacity), _Pipe(capacity)
+    return MemoryTransport(back, there), MemoryTransport(there, back)
+
+
+class MemoryTransport:
+    """One end of a `memory_pair`; keeps the same contract as a transport over pipes."""
+
+    def __init__(self, source: _Pipe, sink: _Pipe) -> None:
+        self._source = source
+        self._sink = sink
+
+    async def receive(self) -> bytes:
+        """Return the next bytes, at most READ_SIZE; b"" once the other side has closed, and ever
+        after."""
+        await asyncio.sleep(0)  # a flood from one peer must not starve the others
+        return await self._source.take(READ_SIZE)
+
+    def send(self, data: bytes) -> None:
+        """Hand over `data`; dropped once the other side has closed."""
+        self._sink.put(data)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes beyond the capacity that wait for the other side to receive."""
+        return self._sink.excess
+
+    async def drain(self) -> None:
+        """Wait until less than LOW_WATER is buffered; ConnectionLostError if it is closed."""
+        await self._sink.excess_below(LOW_WATER)
+        if self._sink.closed:
+            raise ConnectionLostError("the other side has closed the connection")
+
+    async def aclose(self) -> None:
+        """Wait at most FLUSH_SECONDS for the buffered bytes, then close; may be called again."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._sink.excess_below(1)
+        except TimeoutError:
+            self._sink.drop_excess()
+        finally:
+            self._sink.finish()
+            self._source.abandon()
+
+
+class _Pipe:
+    """One direction: bytes, a limit, and the two ways it ends (writer gone, reader gone)."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held = bytearray()
+        self._changed = asyncio.Event()
+        self.closed = False
+
+    @property
+    def excess(self) -> int:
+        return max(0, len(self._held) - self._capacity)
+
+    def put(self, data: bytes) -> None:
+        if not self.closed:
+            self._held += data
+            self._changed.set()
+
+    async def take(self, limit: int) -> bytes:
+        while not self._held:
+            if self.closed:
+                return b""
+            await self._change()
+        size = min(limit, self._capacity)
+        data = bytes(self._held[:size])
+        del self._held[:size]
+        self._changed.set()
+        return data
+
+    async def excess_below(self, limit: int) -> None:
+        while self.excess >= limit:
+            await self._change()
+
+    def drop_excess(self) -> None:
+        del self._held[self._capacity :]
+
+    def finish(self) -> None:
+        """Note that nothing more is written; held bytes can still be taken."""
+        self.closed = True
+        self._changed.set()
+
+    def abandon(self) -> None:
+        """Note that nothing is taken any more."""
+        self._held.clear()
+        self.finish()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
 
 class StreamTransport:

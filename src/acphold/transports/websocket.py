@@ -16,10 +16,8 @@ from websockets.exceptions import (
 )
 
 from acphold.errors import AcpholdError, ConnectionLostError, SilentPeerError
-from acphold.transports.messages import MessageTransport
-from acphold.transports.obstacles import why
-from acphold.transports.route import Route
-from acphold.transports.web_sockets import over_websocket
+from acphold.transports.messages import MessageTransport, over_websocket
+from acphold.transports.route import Route, why
 
 HEARTBEAT_SECONDS: Final = 20.0
 """Seconds between pings; proxies end connections that are idle for a minute."""

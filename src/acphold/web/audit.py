@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from acphold.errors import JournalError
+from acphold.history.entries import now_ms
 from acphold.history.raw_update import storable
-from acphold.history.times import now_ms
 from acphold.journal.access import Access, Deed
 from acphold.tasks import beside
 

@@ -42,8 +42,8 @@ from acphold.server.service import (
 from acphold.server.unstable import archive_filter
 from acphold.tasks import END_SECONDS, TaskSet, beside, first
 from acphold.transports.addresses import OWNERS
-from acphold.transports.memory import memory_pair
-from acphold.transports.urls import origin_of
+from acphold.transports.known_servers import origin_of
+from acphold.transports.streams import memory_pair
 
 log = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ from acphold.errors import (
     RuleError,
     UnknownSessionError,
 )
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.access import (
     BROWSER,
     Access,
@@ -55,10 +55,16 @@ from acphold.journal.access import (
 )
 from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
-from acphold.transports.urls import REALM
+from acphold.transports.known_servers import REALM
 from acphold.web.audit import Actor, Audit
-from acphold.web.connections import Connections, ServedConnection, TooManyError
-from acphold.web.sockets import GOING_AWAY, POLICY, Headers
+from acphold.web.connections import (
+    GOING_AWAY,
+    POLICY,
+    Connections,
+    Headers,
+    ServedConnection,
+    TooManyError,
+)
 
 log = logging.getLogger(__name__)
 

@@ -1,32 +1,448 @@
-"""Clients over Streamable HTTP, from `initialize` to the end of their connection.
+"""Clients over Streamable HTTP: POSTs come in, our messages go out on streams.
+
+Source: ACP RFD, Streamable HTTP & WebSocket transport. A client has one stream of events for its
+connection and one for each session that it opens one for; the RFD says which message goes where,
+and the official SDKs agree neither with it nor with each other. So this is liberal:
+
+| message | goes to the stream of |
+|---|---|
+| the answer to `initialize` | the POST itself |
+| anything about a session: updates, requests, answers | the session, if it was open in time |
+| the answer to `session/new`, `session/fork` | the connection: the session is still unknown |
+| anything else | the connection |
+
+A client reads its streams in parallel, so order holds only within each: nobody can know which of
+two sockets it reads first. Everything about a session therefore stays on one stream: replay, then
+the answer to `session/load`, which the RFD puts on the connection's. The official clients accept it
+on either.
+
+- A session that is loaded or resumed stays on its own stream if that is open when the request
+  arrives, otherwise on the connection's, even if its own is opened meanwhile.
+- After the answer to `session/new`, nothing is sent about that session until its stream is opened,
+  its client sends a request about it without one, or OPEN_SECONDS pass.
+- A session moves from the connection's stream to its own when it is opened anew, or when it has
+  been quiet for a while and its client sends a request about it.
+
+A reopened stream replaces the older one: a phone's dead socket must not lock it out. Data written
+to the older one may be lost; a client that sends `Last-Event-ID` gets what follows from the
+journal, as by `session/resume` with a position (`server.positions`).
 
     POST     one message: 200 with the answer for `initialize`, 202 for all others
     GET      a stream of events, of the connection, or of the session that a header names
     DELETE   the end of the connection
-
-Source: ACP RFD, Streamable HTTP & WebSocket transport; for where we are liberal see `web.streams`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from typing import Final
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
 
-from acphold.errors import INVALID_REQUEST, PARSE_ERROR
+from acphold.agents.capabilities import asking_for_positions
+from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
+from acphold.hub.frames import PARENT
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
-from acphold.schema import INITIALIZE
-from acphold.schema.slow_json import repaired
+from acphold.schema import (
+    INITIALIZE,
+    RESUME_SESSION,
+    encode,
+)
+from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
+from acphold.schema.salvage import repaired
+from acphold.schema.splice import members, session_id_in, splice
+from acphold.server.owner_line import session_of_update
+from acphold.server.positions import behind, is_bare, told_lineage, told_position
 from acphold.tasks import END_SECONDS, TaskSet, end
-from acphold.transports.urls import ONE_STREAM
+from acphold.transports.known_servers import ONE_STREAM
+from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
+from acphold.web.connections import Headers
 from acphold.web.endpoints import Attending
-from acphold.web.exchange import HttpExchange
+from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
 from acphold.web.gate import Admitted, Gate, RefusedError
-from acphold.web.sockets import Headers
-from acphold.web.streams import HttpTransport, read
+
+UNUSED_SECONDS: Final = 120.0
+"""Seconds that a connection without an open stream or a POST is kept."""
+
+OPEN_SECONDS: Final = 2.0
+"""Seconds for a client to open the stream of a session that it has begun."""
+
+QUIET_SECONDS: Final = 1.0
+"""Seconds of quiet after which a session may move to its own stream."""
+
+STREAMS: Final = 256
+"""Streams of one connection that are read, or hold unread data."""
+
+MOST_BESIDE: Final = 4 * STREAMS
+"""Sessions remembered as being on the connection's stream; older ones have nothing under way."""
+
+POSTED_BYTES: Final = 1 << 20
+"""Bytes of POSTs waiting here; beyond that the client waits for its answer."""
+
+
+class StreamedMessage(Struct, gc=False):
+    """The fields of a message that tell where it belongs."""
+
+    id: Raw = Raw()
+    method: str | None = None
+    params: Raw = Raw()
+
+    @property
+    def session_id(self) -> str | None:
+        """The session named in its params."""
+        return session_id_in(bytes(self.params))
+
+    @property
+    def is_answered(self) -> bool:
+        """True for a request or a response."""
+        return bool(bytes(self.id))
+
+    @property
+    def is_response(self) -> bool:
+        return self.method is None and self.is_answered
+
+
+_read = Decoder(StreamedMessage).decode
+
+
+def read(line: bytes) -> StreamedMessage:
+    """Parse a line; raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
+    return _read(line)
+
+
+class PostedRequest(NamedTuple):
+    """A posted request, until it is answered."""
+
+    method: str
+    session_id: str | None
+    params: bytes
+
+
+NOBODY: Final = PostedRequest("", None, b"")
+
+
+class _StreamedAnswer(Struct, gc=False):
+    result: Raw = Raw()
+
+
+_read_answer = Decoder(_StreamedAnswer).decode
+
+
+class HttpTransport:
+    """The transport of a connection over HTTP (`rpc.transport.OfferingTransport`); see the module.
+
+    `id` is the connection's, `token` its creator's. A client that `has_one_stream` opens none for
+    sessions.
+    """
+
+    def __init__(self, token: str, *, has_one_stream: bool = False) -> None:
+        self.id = str(uuid.uuid4())
+        self.token = token
+        self._posted: asyncio.Queue[bytes] = asyncio.Queue()
+        self._posted_bytes = 0
+        self._offer: Callable[[bytes], bool] | None = None
+        self._is_waiting = False
+        self._failed: BaseException | None = None
+        self._changed = asyncio.Event()
+        self._buffered = 0
+        self._connection = EventStream(self._tell_change, self._resized, is_awaited=True)
+        self._has_one_stream = has_one_stream
+        self._sessions: dict[str, EventStream] = {}
+        self._begun: dict[str, asyncio.TimerHandle] = {}
+        self._beside: dict[str, float] = {}
+        """Sessions on the connection's stream, and the time of their last message."""
+        self._asked_in: dict[bytes, str] = {}
+        self._openings: dict[str, bytes] = {}
+        self._asked: dict[bytes, PostedRequest] = {}
+        self._answered: dict[bytes, asyncio.Future[bytes]] = {}
+        self._own_ids = itertools.count(1)
+        self._own: dict[bytes, str] = {}
+        self._lineages: dict[str, str | None] = {}
+        self._rest = b""
+        self._used = asyncio.get_running_loop().time()
+        self.is_over = False
+
+    # -- from the client --------------------------------------------------------------------
+
+    async def post(self, line: bytes, message: StreamedMessage) -> bytes | None:
+        """Take a posted message; return the answer to `initialize`, None for others.
+
+        Raises ConnectionLostError if the connection ends before that.
+        """
+        self._used = asyncio.get_running_loop().time()
+        answer: asyncio.Future[bytes] | None = None
+        session_id = message.session_id
+        if session_id is not None:
+            self._go_over(session_id, anew=message.method in REOPENING)
+        if message.is_response:
+            self._asked_in.pop(bytes(message.id), None)
+        if message.method is not None and message.is_answered:
+            id_ = bytes(message.id)
+            self._asked[id_] = PostedRequest(message.method, session_id, bytes(message.params))
+            if message.method == INITIALIZE.name:
+                with suppress(InvalidParamsError):  # the reader of it reports that
+                    params = bytes(message.params) or b"{}"
+                    params = asking_for_positions(params, for_events=True)
+                    line = splice(line, {"params": params}) + b"\n"
+                answer = self._answered[id_] = asyncio.get_running_loop().create_future()
+        self._take(line)
+        while self._posted_bytes > POSTED_BYTES and not self.is_over:
+            await self._change()
+        return None if answer is None else await answer
+
+    def _take(self, line: bytes) -> None:
+        if self._is_waiting and self._offer is not None and self._posted.empty():
+            try:
+                if self._offer(line):
+                    return
+            except BaseException as exc:  # meant for the receiver
+                self._failed = exc
+        self._posted.put_nowait(line)
+        self._posted_bytes += len(line)
+
+    @property
+    def is_read(self) -> bool:
+        """True while the other side may still read us."""
+        return not self.is_over
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer messages posted while `receive` waits to `take` first."""
+        self._offer = take
+
+    async def receive(self) -> bytes:
+        """Return the next posted message; b"" once the connection has ended, and ever after."""
+        if self.is_over and self._posted.empty():
+            return b""
+        self._is_waiting = True
+        try:
+            line = await self._posted.get()
+        finally:
+            self._is_waiting = False
+        if self._failed is not None:
+            raise self._failed
+        self._posted_bytes -= len(line)
+        self._changed.set()
+        return line
+
+    # -- to the client ----------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Put the messages that `data` has or completes on their streams."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if not self.is_over:
+            for line in lines:
+                self._route(line)
+
+    def _route(self, line: bytes) -> None:
+        try:
+            message = read(line)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            message = StreamedMessage()  # an agent's, which it may say to its client as to any
+        if message.is_response:
+            self._route_response(bytes(message.id), line)
+            return
+        session_id = message.session_id
+        if message.method == CANCEL_REQUEST.name:
+            session_id = self._asked_in.pop(_request_in(bytes(message.params)), None)
+        elif message.is_answered and session_id is not None:
+            self._asked_in[bytes(message.id)] = session_id
+        elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
+            session_id = session_of_update(bytes(message.params)) or session_id
+        position = told_position(bytes(message.params))
+        stream = self._stream_of(session_id)
+        if position is not None and is_bare(bytes(message.params)):
+            stream.add(b"id: %d\n\n" % position, may_wait=True)
+        else:
+            stream.add(event(line, position))
+
+    def _route_response(self, id_: bytes, line: bytes) -> None:
+        asked = self._asked.pop(id_, NOBODY)
+        opened = None
+        if asked.method in OPENING and (result := bytes(_read_answer(line).result)):
+            is_known = asked.method in REOPENING
+            opened = asked.session_id if is_known else session_id_in(result)
+        if opened is not None:
+            self._lineages[opened] = told_lineage(result)
+            self._openings[opened] = splice(asked.params, {"sessionId": encode(opened)})
+        if (waiting := self._answered.pop(id_, None)) is not None:
+            if not waiting.done():
+                waiting.set_result(line)
+        elif asked.method in MAKING:
+            self._connection.add(event(line))
+            if opened is not None and not self._has_one_stream:
+                self._await_stream(opened)
+        elif id_ in self._own:
+            stream = self._sessions.get(self._own.pop(id_))
+            if stream is not None and not bytes(_read_answer(line).result):
+                stream.end()  # cannot be resumed: its client has to load the session again
+        elif asked.method in REOPENING and not self._has_one_stream:
+            self._stream_of(asked.session_id).add_apart(event(line))
+        else:
+            self._stream_of(asked.session_id).add(event(line))
+
+    # -- choosing a stream -----------------------------------------------------------------
+
+    def _stream_of(self, session_id: str | None) -> EventStream:
+        """Return the stream for a message about this session now."""
+        if session_id is None:
+            return self._connection
+        stream = self._sessions.get(session_id)
+        is_there = stream is not None and (stream.is_open or stream.is_awaited)
+        if stream is not None and is_there and session_id not in self._beside:
+            return stream
+        self._beside.pop(session_id, None)  # moves it to the end: the dict is ordered by last use
+        self._beside[session_id] = asyncio.get_running_loop().time()
+        if len(self._beside) > MOST_BESIDE:
+            del self._beside[next(iter(self._beside))]
+        return self._connection
+
+    def _await_stream(self, session_id: str) -> None:
+        """Expect that the client opens a stream for a session it has begun."""
+        self._beside.pop(session_id, None)
+        if session_id in self._sessions or not self._has_room():
+            return
+        self._sessions[session_id] = EventStream(self._tell_change, self._resized, is_awaited=True)
+        loop = asyncio.get_running_loop()
+        self._begun[session_id] = loop.call_later(OPEN_SECONDS, self._await_no_more, session_id)
+
+    def _await_no_more(self, session_id: str) -> None:
+        """Send what was kept on the connection's stream: no stream was opened in time."""
+        self._begun.pop(session_id).cancel()
+        stream = self._sessions.pop(session_id)
+        if kept := stream.forget():
+            self._stream_of(session_id).add(kept)
+
+    def _go_over(self, session_id: str, *, anew: bool) -> None:
+        """Move a session to its own stream if opened `anew`, or quiet when its client asks."""
+        if session_id in self._begun:
+            self._await_no_more(session_id)
+        said = self._beside.get(session_id)
+        if said is None:
+            return
+        is_quiet = asyncio.get_running_loop().time() >= said + QUIET_SECONDS
+        is_asked = any(asked.session_id == session_id for asked in self._asked.values())
+        if anew or (is_quiet and not is_asked and not self._connection.size):
+            del self._beside[session_id]
+
+    def _has_room(self) -> bool:
+        """Return True if one more stream is allowed."""
+        if len(self._sessions) >= STREAMS:
+            self._sessions = {
+                id_: it
+                for id_, it in self._sessions.items()
+                if it.is_open or it.is_awaited or it.size
+            }
+        return len(self._sessions) < STREAMS
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that no stream has written yet, without what a closed one has left."""
+        return self._buffered
+
+    def _resized(self, more: int) -> None:
+        self._buffered += more
+
+    async def drain(self) -> None:
+        """Wait until few bytes are buffered; ConnectionLostError once the connection has ended."""
+        while self.buffered >= LOW_WATER and not self.is_over:
+            await self._change()
+        if self.is_over:
+            raise ConnectionLostError("the client has ended the connection")
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # -- streams ----------------------------------------------------------------------------
+
+    def stream(
+        self, session_id: str | None, after: int | None, at_once: AtOnce = None
+    ) -> AsyncIterator[bytes] | None:
+        """Return the events of a session, or of the connection; None for too many streams.
+
+        With `after`, a position, what follows it is requested, if the session is known here.
+        `at_once` is as in `EventStream.open`.
+        """
+        if session_id is None:
+            return self._connection.open(at_once)
+        found = self._sessions.get(session_id)
+        if found is None:
+            if not self._has_room():
+                return None
+            found = EventStream(self._tell_change, self._resized)
+            self._sessions[session_id] = found
+        if session_id in self._begun:
+            self._begun.pop(session_id).cancel()
+            found.is_awaited = False
+        params = None if after is None else self._openings.get(session_id)
+        self._go_over(session_id, anew=params is not None)
+        events = found.open(at_once)
+        if after is not None and params is not None:
+            found.forget()  # the journal has it
+            id_ = f"acphold-{next(self._own_ids)}"
+            self._own[encode(id_)] = session_id
+            asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name}
+            self._take(
+                encode(
+                    {
+                        **asked,
+                        "params": Raw(
+                            behind(params, after, lineage=self._lineages.get(session_id))
+                        ),
+                    }
+                )
+                + b"\n"
+            )
+        return events
+
+    def is_unused(self, now: float) -> bool:
+        """Return True if the client seems to have gone."""
+        streams = (self._connection, *self._sessions.values())
+        if any(it.is_open for it in streams):
+            self._used = now
+        return now - self._used > UNUSED_SECONDS
+
+    def end(self) -> None:
+        """End the connection because the client left or is sent away."""
+        self.is_over = True
+        for late in self._begun.values():
+            late.cancel()
+        self._posted.put_nowait(b"")
+        for stream in (self._connection, *self._sessions.values()):
+            stream.end()
+        for waiting in self._answered.values():
+            waiting.cancel()
+        self._changed.set()
+
+    async def aclose(self) -> None:
+        """Flush for at most FLUSH_SECONDS, then end; may be called again."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                while self.buffered and not self.is_over:
+                    await self._change()
+        except TimeoutError:
+            pass  # nobody reads it
+        finally:
+            self.end()
+
+
+def _request_in(params: bytes) -> bytes:
+    """Return the id of the request that is cancelled."""
+    try:
+        return members(params).get("requestId", b"")
+    except InvalidParamsError:
+        return b""
+
 
 log = logging.getLogger(__name__)
 

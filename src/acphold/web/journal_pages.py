@@ -1,4 +1,7 @@
-"""The journal over plain HTTP, without an ACP connection: for small screens and browsers.
+"""The journal over plain HTTP, without an ACP connection, read in a thread of its own.
+
+A journal answers short questions in its loop's thread; a hundred of them from a small screen would
+still slow down a turn. So this one has its own thread, loop and file.
 
     GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
     GET /sessions/ID          ROW
@@ -14,19 +17,20 @@ see (`server.principals`) are left out. With `lineage`, entries of another linea
 answer.
 """
 
-# See docs/decisions.md, 32.
-
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import Future
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from msgspec.json import encode
+from msgspec.json import encode as json_encode
 
-from acphold.errors import RewrittenError
-from acphold.journal import Journal, ListFilter, Sought
+from acphold.errors import JournalUnavailableError, RewrittenError
+from acphold.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.journal.hits import terms
 from acphold.known_agents import keys_of
 from acphold.presentation.json_facts import (
@@ -38,7 +42,7 @@ from acphold.presentation.json_facts import (
 )
 from acphold.reading.inbox import Whose
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.neighbours import Live
+from acphold.reading.neighbours import Live, live_anywhere
 from acphold.reading.requests import (
     DECISIONS,
     ENTRIES,
@@ -52,11 +56,136 @@ from acphold.reading.requests import (
     SearchQuery,
 )
 from acphold.reading.session_reader import Wanted
-from acphold.schema import LIST_SESSIONS, LOAD_SESSION
+from acphold.schema import LIST_SESSIONS, LOAD_SESSION, encode
+from acphold.schema.splice import splice
 from acphold.server.principals import Principal
+from acphold.server.service import served_journal
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
-from acphold.web.journal_reader import JournalReader
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 32
+"""Most questions running or waiting; beyond that callers are told to come back later."""
+
+LIVE_SECONDS: Final = 1.0
+"""Seconds for which the answer of other processes is cached."""
+
+SECONDS: Final = 20.0
+"""Longest time for one question, in seconds."""
+
+
+class JournalReader:
+    """A journal in a thread; an async context manager. Entering it raises JournalError."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._journal: Journal
+        self._asked = 0
+        self._live: asyncio.Future[Live] | None = None
+        self._live_at = 0.0
+
+    async def __aenter__(self) -> JournalReader:
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._ended: Future[None] = Future()
+        threading.Thread(
+            target=self._run, args=(started,), name="acphold reading", daemon=True
+        ).start()
+        self._loop, self._stop = await asyncio.wrap_future(started)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.wrap_future(self._ended)
+
+    async def ask(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
+        """Return the answer to a question.
+
+        Raises JournalError, and RefusedError if there are too many or it takes too long.
+        """
+        if self._asked >= AT_ONCE:
+            raise RefusedError(503, "too much is being read at once; try again")
+        self._asked += 1
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self.run(self._answer(question))
+        except TimeoutError:
+            raise RefusedError(503, "the journal takes too long to answer; try again") from None
+        finally:
+            self._asked -= 1
+
+    async def session(
+        self,
+        principal: Principal,
+        session_id: str,
+        method: str,
+        params: bytes = b"{}",
+        *,
+        counted: bool = False,
+    ) -> SessionRow:
+        """Return a session in which a principal may make this request; raises ForbiddenError and
+        UnknownSessionError."""
+        principal.check(method, splice(params, {"sessionId": encode(session_id)}))
+        row = await self.ask(lambda journal: journal.session(session_id, counted=counted))
+        principal.check_in(row, method, params)
+        return row
+
+    async def live(self) -> Live:
+        """Return the sessions held in the memory of a process, at most a second old.
+
+        Callers share one round of asking, so that the processes are not asked over and over.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
+            asking = self.run(live_anywhere(self._journal))
+            self._live, self._live_at = asyncio.ensure_future(asking), now
+        return await asyncio.shield(self._live)
+
+    async def live_now(self) -> Live:
+        """Return the same, not cached: for a client reacting to fresh news."""
+        came = asyncio.get_running_loop().time()
+        if self._live is not None:
+            await asyncio.wait([self._live])
+        if self._live is not None and self._live_at < came:
+            self._live = None
+        return await self.live()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Run `work` in the thread and return its result."""
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _answer(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
+        try:
+            await self._journal.changes(None)
+        except JournalUnavailableError:  # another one has taken its place
+            before, self._journal = self._journal, served_journal(self.location)
+            await before.aclose()
+        return await question(self._journal)
+
+    def _run(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+        async def read() -> None:
+            stop = asyncio.Event()
+            self._journal = served_journal(self.location)
+            started.set_result((asyncio.get_running_loop(), stop))
+            try:
+                await stop.wait()
+            finally:
+                others = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
+                await self._journal.aclose()
+
+        try:
+            asyncio.run(read())
+        except BaseException as exc:
+            (self._ended if started.done() else started).set_exception(exc)
+        else:
+            self._ended.set_result(None)
+
+
+# See docs/decisions.md, 32.
+
 
 MOST_HITS: Final = 1000
 """Most hits of one search, over all of its pages."""
@@ -155,7 +284,7 @@ class JournalPages:
         )
         entries = ",".join(map(entry_json, page.entries))
         following = "null" if page.before is None else page.before
-        lineage = encode(row.lineage).decode()
+        lineage = json_encode(row.lineage).decode()
         body = f'{{"entries":[{entries}],"before":{following},"lineage":{lineage}}}'
         return body.encode(), FOR_GOOD if page.is_settled else ASK_AGAIN
 
@@ -193,7 +322,7 @@ class JournalPages:
 
     async def _decisions(self, asked: DecisionsQuery, principal: Principal) -> bytes:
         about = {} if asked.session is None else {"sessionId": asked.session}
-        principal.check(LIST_SESSIONS.name, encode(about))
+        principal.check(LIST_SESSIONS.name, json_encode(about))
         live = await self._reader.live()
         whose = Whose(principal.tenant, asked.session or principal.session_id)
         found, following = await self._reader.ask(
@@ -232,5 +361,5 @@ def _place_in(cursor: str) -> tuple[int, str]:
 
 
 def _page(name: str, lines: Iterable[str], following: str | None) -> bytes:
-    cursor = "" if following is None else f',"nextCursor":{encode(following).decode()}'
+    cursor = "" if following is None else f',"nextCursor":{json_encode(following).decode()}'
     return f'{{"{name}":[{",".join(lines)}]{cursor}}}'.encode()

@@ -41,7 +41,7 @@ from acphold.server.service import served_journal
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
-from acphold.web.journal_reader import JournalReader
+from acphold.web.journal_pages import JournalReader
 
 log = logging.getLogger(__name__)
 

@@ -15,16 +15,16 @@ from typing import Final
 
 from acphold.errors import UnknownSessionError
 from acphold.journal import Journal
-from acphold.journal.latency import APPENDS, BOUNDS, Durations
+from acphold.journal.stored_journal import APPENDS, BOUNDS, Durations
 from acphold.reading.neighbours import LiveSession
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
+from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 from acphold.web.http_clients import HttpClients
-from acphold.web.journal_reader import JournalReader
+from acphold.web.journal_pages import JournalReader
 from acphold.web.list_feed import ListFeed
-from acphold.web.sockets import Message, Receive, Send
 
 METRICS: Final = "/metrics"
 

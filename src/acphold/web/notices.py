@@ -36,7 +36,7 @@ from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
 from acphold.errors import JournalError
-from acphold.history.queue_words import held_prompts
+from acphold.history.prompt_queue import held_prompts
 from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
 from acphold.reading.followed_list import ActivitySignal
@@ -48,10 +48,10 @@ from acphold.schema import LIST_SESSIONS
 from acphold.tasks import end
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
-from acphold.web.journal_reader import JournalReader
-from acphold.web.kept_subscriptions import KeptSubscriptions
-from acphold.web.push_message import (
+from acphold.web.journal_pages import JournalReader
+from acphold.web.push import (
     LARGEST_PAYLOAD,
+    KeptSubscriptions,
     Order,
     PushOutcome,
     Subscription,
@@ -110,7 +110,7 @@ class _Attended(Struct):
 
 
 class Sender(Protocol):
-    """Sends messages: `web.push_message.PushSender`."""
+    """Sends messages: `web.push.PushSender`."""
 
     async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""

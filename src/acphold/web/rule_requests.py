@@ -24,7 +24,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import Journal
 from acphold.journal.access import Scope
 from acphold.presentation.json_facts import offer_json, rule_json
@@ -33,7 +33,7 @@ from acphold.reading.rule_offers import accept_offer, rule_offers
 from acphold.standing import RuleChange, StandingRule
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
-from acphold.web.journal_reader import JournalReader
+from acphold.web.journal_pages import JournalReader
 
 OFF: Final = "/rules/off"
 ON: Final = "/rules/on"

@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import SettingsError
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, AccessToken, token_id
 from acphold.journal.stores import named
@@ -33,29 +33,23 @@ from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service, served_journal
 from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
-from acphold.transports.known_servers import local_tokens, remember, token_for
-from acphold.transports.urls import origin_of
-from acphold.web.application import Application
-from acphold.web.connections import LOOK_SECONDS, Connections, bounds
+from acphold.transports.known_servers import local_tokens, origin_of, remember, token_for
+from acphold.web.application import Application, ServedMoves
+from acphold.web.connections import LOOK_SECONDS, Asgi, Connections, bounds
 from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
-from acphold.web.journal_pages import JournalPages
-from acphold.web.journal_reader import JournalReader
-from acphold.web.kept_subscriptions import KeptSubscriptions
+from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
-from acphold.web.moves import ServedMoves
 from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
-from acphold.web.protocols import Arrival, HttpProtocol
-from acphold.web.push_message import PushSender
+from acphold.web.protocols import Arrival, DirectSocketProtocol, HttpProtocol
+from acphold.web.push import KeptSubscriptions, PushSender
 from acphold.web.reports import Export, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
-from acphold.web.socket_transport import DirectSocketProtocol
-from acphold.web.sockets import Asgi
 
 log = logging.getLogger(__name__)
 

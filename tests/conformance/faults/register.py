@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from acphold.conformance.errands import ExemplarSession, Script
 from acphold.conformance.exemplar import Exemplar, ExemplarError
-from acphold.conformance.exemplar_turns import ExemplarSession, Script
 from acphold.conformance.record import Json
 from acphold.errors import INVALID_PARAMS
 from acphold.schema import AGENT_METHODS

@@ -6,8 +6,8 @@ import asyncio
 import os
 from contextlib import suppress
 
+from acphold.conformance.errands import ExemplarTurn, InVainError, Memory, Script
 from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import ExemplarTurn, InVainError, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from acphold.rpc.transport import Transport

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from acphold.conformance.errands import ExemplarTurn, Memory, Script
 from acphold.conformance.exemplar import Exemplar, ExemplarError
-from acphold.conformance.exemplar_turns import ExemplarTurn, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR
 from acphold.rpc.transport import Transport

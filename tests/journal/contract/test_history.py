@@ -13,7 +13,7 @@ from acphold.history import Segment
 from acphold.journal import Journal, history
 from acphold.journal import journal as interface
 from acphold.journal.stores import open_journal
-from acphold.testing.journal_promises.history import TEXT, long_turn, numbers
+from acphold.testing.journal_promises.sessions import TEXT, long_turn, numbers
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 
 

@@ -34,7 +34,7 @@ from acphold.journal.access import Share
 from acphold.journal.journal import READ_BYTES
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
-from acphold.testing.journal_promises.scenes import append, chunk, turn
+from acphold.testing.journal_promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")

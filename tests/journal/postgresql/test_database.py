@@ -87,7 +87,7 @@ async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(
         pieces += 1
         return True  # there is more, for ever
 
-    monkeypatch.setattr("acphold.journal.sql.settled_rows.settle_piece", piece)
+    monkeypatch.setattr("acphold.journal.sql.entry_rows.settle_piece", piece)
     async with opened(location) as journal:
         lease = await begun(journal)
         settling = asyncio.create_task(journal.settle(lease, 1))

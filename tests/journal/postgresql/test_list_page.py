@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from acphold.journal import ListFilter
-from acphold.journal.postgresql.tables import PostgresqlTables
+from acphold.journal.postgresql.session_rows import PostgresqlTables
 from tests.postgresql import Databases
 
 SESSIONS = 20_000

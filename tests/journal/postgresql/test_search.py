@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from acphold.journal import ListFilter, NewSession, Sought
-from acphold.journal.postgresql import ranks, search
+from acphold.journal.postgresql import search
+from acphold.journal.postgresql.search import MOST_PLACES
+from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.postgresql.store import PostgresqlJournal
-from acphold.journal.postgresql.tables import PostgresqlTables
-from acphold.journal.postgresql.words import MOST_PLACES
-from acphold.testing.journal_promises.scenes import append, chunk, turn
+from acphold.testing.journal_promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
 
@@ -130,6 +130,6 @@ def test_of_a_word_it_is_known_how_often_it_stands_in_a_document(databases: Data
             "SELECT width_bucket(ts_rank('{1, 1, 1, 1}', words, 'it')::float8, %s::float8[])"
             " FROM generate_series(0, %s) AS n, LATERAL (SELECT setweight(to_tsvector("
             " 'simple', 'one ' || repeat('it a b ', n)), 'B') AS words) AS document ORDER BY n",
-            (ranks._RANKS, MOST_PLACES),
+            (search._RANKS, MOST_PLACES),
         ).fetchall()
     assert [count for (count,) in counts] == [*range(MOST_PLACES + 1)]

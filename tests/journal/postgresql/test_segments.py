@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.journal.frames import FRAME
-from acphold.journal.postgresql.segments import LONG_BYTES, TOO_LONG_BYTES
+from acphold.journal.postgresql.session_rows import LONG_BYTES, TOO_LONG_BYTES
 from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.stored_history import FRAME
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases
 

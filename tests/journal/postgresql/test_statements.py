@@ -12,7 +12,7 @@ import pytest
 
 from acphold.errors import LeaseLostError
 from acphold.journal import Append, ListFilter, NewSession, RowChange
-from acphold.journal.postgresql import database, pipelines, segments, session_rows
+from acphold.journal.postgresql import database, pipelines, session_rows
 from acphold.journal.postgresql import leases as owners
 from acphold.journal.postgresql.store import PostgresqlJournal
 from tests.journal.conversations import begun, chunk, encode
@@ -122,7 +122,7 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
     statements = {text for _, text, _ in executed}
     assert len(statements) > 40
     on_the_loop = {text for way, text, _ in executed if way == "the loop"}
-    assert on_the_loop >= {segments.appending(1), owners.OURS}
+    assert on_the_loop >= {session_rows.appending(1), owners.OURS}
     for text in statements:
         updates = re.findall(r"\bUPDATE\b(?! OF).*?(?:\bWHERE\b|$)", text, re.DOTALL)
         assert not any(VOLATILE.search(update) for update in updates), text
@@ -193,7 +193,7 @@ BOUND = {
 
 
 def test_the_fence_is_a_lock_on_the_lease_in_the_statement_that_appends() -> None:
-    statement = segments.appending(1, "title = %s")
+    statement = session_rows.appending(1, "title = %s")
     assert re.search(r"FROM acphold\.leases\s+WHERE .* FOR SHARE\)", statement)
     assert statement.count("EXISTS (SELECT FROM held)") == 2
 

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
+from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, list_places
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.tables import SqliteTables
-from acphold.testing.journal_promises.scenes import put
+from acphold.testing.journal_promises.promise import put
 
 SESSIONS = st.lists(
     st.tuples(
@@ -114,8 +114,10 @@ async def test_a_folder_is_the_same_by_whatever_name(
     for name in names:
         rows = await journal.page(ListFilter(cwd=name))
         assert [row.cwd for row in rows] == names[::-1]
-        sealed = cursor.encode(rows[0].key, ListFilter(cwd=names[0]), await journal.cursor_secret())
-        after = cursor.decode(sealed, ListFilter(cwd=name), await journal.cursor_secret())
+        sealed = list_places.encode(
+            rows[0].key, ListFilter(cwd=names[0]), await journal.cursor_secret()
+        )
+        after = list_places.decode(sealed, ListFilter(cwd=name), await journal.cursor_secret())
         assert len(await journal.page(ListFilter(cwd=name), after)) == 3
     await put(journal, "moved", 10, cwd=f"{tmp_path}/elsewhere")
     lease = await journal.acquire("moved")

@@ -15,7 +15,7 @@ from acphold.history.words import document
 from acphold.journal import ListFilter, state_of
 from acphold.journal.sqlite.file import APPLICATION_ID
 from acphold.journal.sqlite.migrations import FIRST, MIGRATIONS, SEQ_BITS, VERSION
-from acphold.journal.sqlite.segments import CODES
+from acphold.journal.sqlite.session_rows import CODES
 from acphold.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 

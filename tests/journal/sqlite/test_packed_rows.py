@@ -16,11 +16,11 @@ from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
 from acphold.journal import Lease, NewSession, RowChange, history, state_of
 from acphold.journal.compression import zstd
-from acphold.journal.frames import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
-from acphold.journal.in_file import Repaired
-from acphold.journal.sql import packed_rows
+from acphold.journal.seams import Repaired
+from acphold.journal.sql import entry_rows
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.stored_history import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -111,7 +111,7 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         for kind, raws in two:
             await journal.append(lease, [(kind, raws)])
         before = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
-        while await journal.attend(lambda db: packed_rows.pack_piece(SqliteTables(db), 1)):
+        while await journal.attend(lambda db: entry_rows.pack_piece(SqliteTables(db), 1)):
             pass
         after = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         assert after == before
@@ -172,7 +172,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 ) -> None:
     lease = await held(journal, TURN)
     years_later(monkeypatch)
-    monkeypatch.setattr("acphold.journal.sqlite.tables.now_ms", lambda: NOW + 3 * OLD_MS)
+    monkeypatch.setattr("acphold.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * OLD_MS)
     years_later(monkeypatch)
     for kind, raws in TURN:
         await journal.append(lease, [(kind, raws)])
@@ -189,7 +189,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 
 
 async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_rows, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(entry_rows, "PIECE_BYTES", 3000)
     one, two = SqliteJournal.open(path), SqliteJournal.open(path)
     for number in range(6):
         await held(one, TURN * 3, f"s{number}")
@@ -217,8 +217,8 @@ async def test_a_row_that_was_made_void_meanwhile_is_not_packed_over(
                 file.execute("UPDATE segments SET raw = x'' WHERE raw = ?", (told,))
         return packed(raw)
 
-    monkeypatch.setattr(packed_rows, "packed", void_first)
-    await journal.attend(lambda db: packed_rows.pack_piece(SqliteTables(db), lease.number))
+    monkeypatch.setattr(entry_rows, "packed", void_first)
+    await journal.attend(lambda db: entry_rows.pack_piece(SqliteTables(db), lease.number))
     assert rows(path)[0] == b""
 
 

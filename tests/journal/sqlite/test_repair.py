@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.journal import NewSession, RowChange
-from acphold.journal.in_file import Repaired
+from acphold.journal.seams import Repaired
 from acphold.journal.sqlite import checks
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode

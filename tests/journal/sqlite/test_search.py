@@ -18,15 +18,15 @@ from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, docume
 from acphold.journal import NewSession, Sought
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
-from acphold.journal.sql.session_rows import unindexed
-from acphold.journal.sqlite import connection, search_index, segments, session_rows
+from acphold.journal.sql.session_tables import unindexed
+from acphold.journal.sqlite import connection, search_index, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import search
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.tables import SqliteTables
-from acphold.testing.journal_promises.scenes import found, running, said, told
+from acphold.testing.journal_promises.promise import found, running, said, told
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 
 
@@ -382,7 +382,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     migrate(database, "the test")
     session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
-    segments.SqliteSegments(database, session).insert(found)
+    session_rows.SqliteSegments(database, session).insert(found)
     last = found[-1].last_seq if found else 0
     database.execute("UPDATE sessions SET settled_through = ?", (last,))
     with pytest.MonkeyPatch.context() as patched:

@@ -12,14 +12,13 @@ import pytest
 
 from acphold.history.entries import Segment
 from acphold.journal import NewSession, RowChange, Tokens
-from acphold.journal.in_file import Repaired
+from acphold.journal.seams import Repaired
 from acphold.journal.sql import usage_rows
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.tables import SqliteTables
-from acphold.journal.token_reports import MOST, Report, reports
-from acphold.journal.usage_slots import SLOT_MS
+from acphold.journal.token_reports import MOST, SLOT_MS, Report, reports
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from acphold.history import PastEntry
 from acphold.journal import Journal, NewSession, Origin, RowChange
-from acphold.journal.index import Grouping, Tokens, UsageSum
+from acphold.journal.seams import Grouping, Tokens, UsageSum
 from acphold.journal.sql import usage_sums
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.tables import SqliteTables
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 

@@ -1,17 +1,15 @@
 """The rules, one module for each part of the protocol."""
 
-from acphold.conformance.catalogue import Check
+from acphold.conformance.checks import Check
 from acphold.conformance.rules import (
-    cancellations,
+    beginnings,
     client_use,
     endings,
-    introductions,
     json_rpc,
     listings,
     loads,
     messages_fit,
     network,
-    new_sessions,
     plans,
     pressure,
     prompt_turns,
@@ -23,10 +21,8 @@ from acphold.conformance.rules import (
 )
 
 MODULES = (
-    introductions,
-    new_sessions,
+    beginnings,
     prompt_turns,
-    cancellations,
     tool_reports,
     client_use,
     selections,

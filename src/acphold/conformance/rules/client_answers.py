@@ -6,8 +6,10 @@ import os.path
 import re
 from collections.abc import Iterator
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.client_tour import (
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
+from acphold.conformance.verdicts import RuleSource
+from acphold.conformance.watcher import (
     ARGUMENT,
     FENCE,
     FILE,
@@ -23,8 +25,6 @@ from acphold.conformance.client_tour import (
     SHOWS,
     STATUS,
 )
-from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
-from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 
 RULES = Rules()

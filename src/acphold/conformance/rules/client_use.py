@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acphold.conformance.catalogue import MUST, Rules, Witness
+from acphold.conformance.checks import MUST, Rules, Witness
 from acphold.conformance.record import Record, WireLine, objects
 from acphold.conformance.verdicts import RuleSource
-from acphold.schema.update_kinds import offered
+from acphold.schema.updates import offered
 
 RULES = Rules()
 

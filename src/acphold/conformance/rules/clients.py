@@ -6,7 +6,7 @@ import base64
 import posixpath
 import re
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import NEEDS, spoken, told_capabilities
 from acphold.conformance.record import (
     Json,
@@ -23,7 +23,7 @@ from acphold.conformance.rules.json_rpc import called_as_they_are
 from acphold.conformance.rules.messages_fit import fits, own_members, own_methods
 from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
-from acphold.schema.update_kinds import offered
+from acphold.schema.updates import offered
 
 RULES = Rules()
 

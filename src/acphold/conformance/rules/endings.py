@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.errands import GREET
 from acphold.conformance.record import Record, WireLine
-from acphold.conformance.rules.cancellations import ATTEMPTS, begun, cancel, is_of_turn
-from acphold.conformance.rules.listings import entries, pages, pages_after_restart
-from acphold.conformance.rules.new_sessions import plain_session
-from acphold.conformance.rules.past_sessions import load, past, restarted
-from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.rules.beginnings import plain_session
+from acphold.conformance.rules.listings import (
+    entries,
+    load,
+    pages,
+    pages_after_restart,
+    past,
+    restarted,
+)
+from acphold.conformance.rules.prompt_turns import ATTEMPTS, begun, cancel, is_of_turn, plain_turn
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse

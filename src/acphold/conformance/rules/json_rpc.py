@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AgentGone, AnswerLine, Silence
 from acphold.conformance.grammar import odd_kind
 from acphold.conformance.record import (
@@ -17,7 +17,7 @@ from acphold.conformance.record import (
     id_of,
     likeness,
 )
-from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import Stage, introduce
 from acphold.conformance.verdicts import (
     NotObservable,

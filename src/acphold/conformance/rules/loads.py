@@ -8,12 +8,11 @@ from itertools import takewhile
 
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, Rules
+from acphold.conformance.checks import EXPECTED, MUST, Rules
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
 from acphold.conformance.record import Json, WireLine
-from acphold.conformance.rules.cancellations import begun, is_of_turn
-from acphold.conformance.rules.past_sessions import (
+from acphold.conformance.rules.listings import (
     CODE_WORD,
     OTHER_WORD,
     USER,
@@ -32,7 +31,7 @@ from acphold.conformance.rules.past_sessions import (
     told_again,
     tool_calls,
 )
-from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.rules.prompt_turns import begun, is_of_turn, plain_turn
 from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, chunk_text
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
 from acphold.schema.session_requests import ResumeSessionResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.grammar import (
     CALLED,
@@ -17,11 +17,11 @@ from acphold.conformance.grammar import (
     told_capabilities,
 )
 from acphold.conformance.record import Record, Side
-from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import METHOD_NOT_FOUND
-from acphold.schema.update_kinds import UPDATE_KINDS, offered
+from acphold.schema.updates import UPDATE_KINDS, offered
 
 RULES = Rules()
 

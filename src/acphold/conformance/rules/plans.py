@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import MUST, SHOULD, Rules, Witness
 from acphold.conformance.record import Json, Record, WireLine, objects
-from acphold.conformance.rules.past_sessions import past
+from acphold.conformance.rules.listings import past
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, Rules, Witness
 from acphold.conformance.dialogue import Dialogue
 from acphold.conformance.errands import COUNT, GREET
 from acphold.conformance.record import Record
 from acphold.conformance.rules.json_rpc import unknown_request
-from acphold.conformance.rules.past_sessions import load, loaded_after_restart, said_exactly
+from acphold.conformance.rules.listings import load, loaded_after_restart, said_exactly
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedTurn, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine, objects, twice
-from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
-from acphold.schema.update_kinds import offered
+from acphold.schema.updates import offered
 
 RULES = Rules()
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from acphold.conformance.catalogue import MUST, SHOULD, Rules
+from acphold.conformance.checks import MUST, SHOULD, Rules
 from acphold.conformance.errands import COUNT, GREET, Errand
-from acphold.conformance.http_probe import (
+from acphold.conformance.record import Json, objects
+from acphold.conformance.rules.network import (
+    FLOW,
+    RFD,
+    ROUTING,
     Http,
     HttpAnswer,
     StreamEvent,
@@ -21,8 +25,6 @@ from acphold.conformance.http_probe import (
     listening,
     message_of,
 )
-from acphold.conformance.record import Json, objects
-from acphold.conformance.rules.network import FLOW, RFD, ROUTING
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation

@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import Errand
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine, objects, twice
-from acphold.conformance.rules.cancellations import cancel
-from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.rules.prompt_turns import cancel, plain_turn
 from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 

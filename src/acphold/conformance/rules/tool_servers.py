@@ -1,27 +1,145 @@
-"""The rules for the MCP servers of a session: connected, used, and given up when broken."""
+"""The rules for the MCP servers of a session, and the server with one tool that they are shown.
+
+Sources: MCP 2025-06-18, transports, "Streamable HTTP"; MCP 2024-11-05, transports, "HTTP with SSE".
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from acphold.conformance import tool_server
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import Dialogue, Silence
 from acphold.conformance.errands import GREET, Errand
 from acphold.conformance.record import Json
-from acphold.conformance.rules.new_sessions import plain_session
-from acphold.conformance.rules.past_sessions import past, restarted
+from acphold.conformance.rules.beginnings import plain_session
+from acphold.conformance.rules.listings import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedSession, Stage
-from acphold.conformance.tool_endpoint import served
+from acphold.conformance.tool_server import reply
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 from acphold.processes.own_program import own_python
+
+KEEP_ALIVE_SECONDS = 0.5
+"""Seconds between two checks of an open stream for the server's end."""
+
+
+class ToolEndpoint:
+    """A running server. `calls` are the received methods, with their path and key, in order."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.calls: list[tuple[str, str, str | None]] = []
+        self.closed = False
+        self.streams: dict[str, queue.Queue[bytes]] = {}
+
+    def url(self, path: str) -> str:
+        """Return the URL of `/mcp` or `/sse`."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def came(self, method: str, path: str) -> list[str | None]:
+        """Return the key of each message of this method received on this path."""
+        return [key for name, where, key in [*self.calls] if (name, where) == (method, path)]
+
+
+@contextmanager
+def served() -> Iterator[ToolEndpoint]:
+    """Run an endpoint on a free port of this machine, for the block."""
+    server = _ToolServer(("127.0.0.1", 0), _ToolHandler)
+    server.endpoint = endpoint = ToolEndpoint(server.server_port)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="tool endpoint")
+    thread.start()
+    try:
+        yield endpoint
+    finally:
+        endpoint.closed = True
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _ToolServer(ThreadingHTTPServer):
+    endpoint: ToolEndpoint
+    daemon_threads = True
+    block_on_close = False  # an open stream notices a moment later
+
+
+class _ToolHandler(BaseHTTPRequestHandler):
+    server: _ToolServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        try:
+            message = json.loads(raw)
+        except ValueError:
+            self._send(400, b"")
+            return
+        path, _, stream = self.path.partition("?")
+        shown = "/sse" if path == "/messages" else path
+        key = self.headers.get("X-Check-Key")
+        self.server.endpoint.calls.append((str(message.get("method")), shown, key))
+        answer = reply(message)
+        if path == "/messages":
+            self._on_stream(stream, answer)
+        elif path != "/mcp":
+            self._send(404, b"")
+        elif answer is None:
+            self._send(202, b"")
+        else:
+            self._send(200, json.dumps(answer).encode())
+
+    def _on_stream(self, stream: str, answer: Json | None) -> None:
+        waiting = self.server.endpoint.streams.get(stream)
+        if waiting is not None and answer is not None:
+            waiting.put(json.dumps(answer).encode())
+        self._send(202 if waiting is not None else 404, b"")
+
+    def do_GET(self) -> None:
+        if self.path != "/sse":
+            self._send(405, b"")
+            return
+        endpoint = self.server.endpoint
+        stream = f"s{len(endpoint.streams) + 1}"
+        messages = endpoint.streams[stream] = queue.Queue()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("cache-control", "no-store")
+        self.end_headers()
+        self.close_connection = True
+        with suppress(ConnectionError):  # the client has gone
+            self._event("endpoint", f"/messages?{stream}".encode())
+            while not endpoint.closed:
+                with suppress(queue.Empty):
+                    self._event("message", messages.get(timeout=KEEP_ALIVE_SECONDS))
+
+    def _event(self, name: str, data: bytes) -> None:
+        self.wfile.write(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+        self.wfile.flush()
+
+    def do_DELETE(self) -> None:
+        self._send(200, b"")
+
+    def _send(self, status: int, body: bytes) -> None:
+        with suppress(ConnectionError):  # the client has gone
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
 
 RULES = Rules()
 

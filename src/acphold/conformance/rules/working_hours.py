@@ -19,27 +19,30 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
-from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.dialogue import EQUIPPED, AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import COUNT, GREET, Errand
-from acphold.conformance.host import EQUIPPED
 from acphold.conformance.record import Json, WireLine, objects
-from acphold.conformance.rules.cancellations import (
+from acphold.conformance.rules.listings import (
+    Loaded,
+    entries,
+    load,
+    loaded_after_restart,
+    pages,
+    said,
+    tool_calls,
+)
+from acphold.conformance.rules.prompt_turns import (
     CANCELLATION,
+    OUTPUT,
+    PIXEL,
+    SILENT,
     Cancelled,
     begun,
     cancel,
     is_of_turn,
+    plain_turn,
 )
-from acphold.conformance.rules.listings import entries, pages
-from acphold.conformance.rules.past_sessions import (
-    Loaded,
-    load,
-    loaded_after_restart,
-    said,
-    tool_calls,
-)
-from acphold.conformance.rules.prompt_turns import OUTPUT, PIXEL, SILENT, plain_turn
 from acphold.conformance.rules.selections import option_values
 from acphold.conformance.stage import (
     CheckedSession,

@@ -39,10 +39,10 @@ from acphold.errors import (
     NotAJournalError,
     ReadOnlyJournalError,
 )
-from acphold.journal.frames import DamagedRowError
 from acphold.journal.location import NAMED_BY
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Answer, Pipelines
+from acphold.journal.stored_history import DamagedRowError
 
 T = TypeVar("T")
 

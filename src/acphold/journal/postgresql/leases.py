@@ -46,7 +46,7 @@ from acphold.journal.owners import (
     Whose,
 )
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
-from acphold.journal.sql.lease_rows import NOBODY
+from acphold.journal.sql.session_tables import NOBODY
 
 FORGOTTEN_SECONDS: Final = 24 * 3600
 """The row of an owner that has not reported for this long is removed."""

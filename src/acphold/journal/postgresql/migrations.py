@@ -18,7 +18,7 @@ import psycopg
 from psycopg import Connection
 
 from acphold.errors import JournalUnavailableError, NoJournalError
-from acphold.journal import versions
+from acphold.journal import location
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""
@@ -283,7 +283,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
         raise NoJournalError(name)
     while found is None or found < VERSION:
         if found is not None:
-            versions.refuse_older(found, FIRST, f"in {name}")
+            location.refuse_older(found, FIRST, f"in {name}")
         try:
             with line.transaction():
                 line.execute(f"SET LOCAL lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'")
@@ -314,9 +314,9 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                 f"this role may not do ({error.diag.message_primary}); run `acphold doctor` once "
                 "with the role that owns it"
             ) from error
-    versions.refuse_newer(found, VERSION, f"in {name}")
+    location.refuse_newer(found, VERSION, f"in {name}")
 
 
 def refuse_newer_by_now(line: Line) -> None:
     """Raise NewerJournalError if a newer release has upgraded an open journal."""
-    versions.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")
+    location.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")

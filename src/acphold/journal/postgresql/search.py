@@ -1,4 +1,15 @@
-"""The full-text index and the search: settled entries are indexed, a piece at a time.
+"""Full-text search: words as FTS5 sees them, indexed piece by piece, and ranked.
+
+PostgreSQL's own parser takes `a.b` for a host and `x-y` for a compound. So texts are split by
+SQLite's tokenizer, and passed to PostgreSQL as a `tsvector`: words with their places. The three
+parts of a document have a weight each, and are so far apart that no phrase spans two of them.
+
+PostgreSQL counts places up to 16,383: a phrase beyond that in an entry is not found.
+
+PostgreSQL's `ts_rank` ignores how rare a word is and how long other documents are. It would order
+the same hits differently from a journal in a file.
+
+Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
 
 Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
 entries: for moments after a turn, for longer after a large import.
@@ -9,23 +20,224 @@ piece of their work for each step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final
+from heapq import nsmallest
+from itertools import accumulate
+from math import log, pi
+from typing import Any, Final, NamedTuple
 
 from acphold.history.entries import Entry
-from acphold.history.words import document
+from acphold.history.words import Document, camel_parts, document, indexable, with_spaces
 from acphold.journal import token_reports
-from acphold.journal.hits import Held, hit, patterns_of, terms
-from acphold.journal.index import SearchHit, Sought
+from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
-from acphold.journal.postgresql import ranks, segments
+from acphold.journal.postgresql import session_rows
 from acphold.journal.postgresql.migrations import Line
-from acphold.journal.postgresql.tables import PostgresqlTables
-from acphold.journal.postgresql.words import phrases, query, vectors
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import usage_rows
 from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.words_in_memory import Tokenizer
+
+WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
+"""The weight of each part. Source: PostgreSQL, Text Search Types."""
+
+_GAP: Final = 100
+"""Places between two parts: more than the words of a phrase that somebody types."""
+
+MOST_PLACES: Final = 255
+"""Places of one word in a document that PostgreSQL keeps."""
+
+_LAST_PLACE: Final = 16_383
+
+
+def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[tuple[str, int]]:
+    """The text of a `tsvector` for each document, and its number of words."""
+    parts = [getattr(document, part) for document in said for part in WEIGHTS]
+    words = iter(tokenizer.words([indexable(text) for text in parts]))
+    return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in said]
+
+
+def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
+    places: dict[str, list[str]] = {}
+    place, size = 1, 0
+    for _, (weight, words) in zip(range(len(WEIGHTS)), parts, strict=False):
+        for word in words:
+            known = places.setdefault(word, [])
+            if len(known) < MOST_PLACES:
+                known.append(f"{min(place, _LAST_PLACE)}{weight}")
+            place += 1
+        size += len(words)
+        place += _GAP
+    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items()), size
+
+
+class Phrase(NamedTuple):
+    """Consecutive words; with `is_prefix`, the last one is only the beginning of a word."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+
+    def query(self, part: str | None) -> str:
+        """The text of a `tsquery` for the phrase, in one part of the documents or in all."""
+        marks = [WEIGHTS[part] if part is not None else ""] * len(self.words)
+        if self.is_prefix:
+            marks[-1] += "*"
+        quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
+        return f"({' <-> '.join(quoted)})"
+
+
+def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
+    """The ways in which texts may have each term: as written, and for `camelCase` its parts in a
+    row. A term without any way matches nothing."""
+    found: list[list[Phrase]] = []
+    for term in terms:
+        ways = [with_spaces(term.text)]
+        if parts := camel_parts(term.text):
+            ways.append(parts)
+        words = tokenizer.words(ways)
+        found.append([Phrase(tuple(way), term.is_prefix) for way in words if way])
+    return found
+
+
+def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
+    """The text of a `tsquery` for all of the terms."""
+    return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)
+
+
+RANKED_AT_MOST: Final = 10_000
+"""The best are chosen from this many matching documents, the newest: all words of each are read."""
+
+SAMPLE: Final = 20_000
+"""Documents sampled for the average length and for how rare a phrase is; in a smaller journal,
+all."""
+
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+_LEAST: Final = 1e-6
+
+_OWNERS: Final = 1
+"""The word for a document's session, which FTS5 counts as part of the length. The word for a
+tenant, which some documents have, is not counted here."""
+
+Row = tuple[Any, ...]
+
+
+def best(
+    line: Line,
+    phrases: Sequence[Phrase],
+    part: str | None,
+    fitting: str,
+    columns: str,
+    documents: str,
+    values: dict[str, Any],
+) -> list[Row]:
+    """Return `columns` of the best documents found by the statement `fitting`, `limit` of `values`
+    at most.
+
+    `fitting` selects them after `at`, `number`, `size` and `words`. `documents` is what is
+    searched: a table, or a subquery in its place.
+    """
+    words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
+    counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
+    found = line.execute(
+        f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
+        f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
+        {**values, **dict(_named(phrases)), "ranked": RANKED_AT_MOST, "ranks": _RANKS},
+    ).fetchall()
+    if not found:
+        return []
+    average, rarities = _measured(line, phrases, part, [row[0] for row in found], documents, values)
+
+    def order(row: Row) -> tuple[float, int, int]:
+        counted, at, number, size = row[:4]
+        norm = _SATURATION * (1 - _LENGTH + _LENGTH * (size + _OWNERS) / (average + _OWNERS))
+        score = 0.0
+        for count, rarity in zip(counted, rarities, strict=True):
+            score += rarity * (count * (_SATURATION + 1) / (count + norm))
+        return (-score, -at, -number)
+
+    return [row[4:] for row in nsmallest(values["limit"], found, key=order)]
+
+
+def _counted(place: int, phrase: Phrase, words: str) -> str:
+    """SQL for the number of times a phrase occurs in a document."""
+    last = len(phrase.words) - 1
+    if not last and not phrase.is_prefix:
+        rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
+        return f"width_bucket({rank}::float8, %(ranks)s::float8[])"
+    names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
+    fits = [f"lexeme = {name}" for name in names]
+    if phrase.is_prefix:
+        fits[last] = f"starts_with(lexeme, {names[last]})"
+    if not last:
+        counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
+        return f"coalesce(({counted}), 0)"
+    starts = " UNION ALL ".join(
+        f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
+        for number, fit in enumerate(fits)
+    )
+    return (
+        f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
+        f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
+    )
+
+
+_RANKS: Final = [
+    rank - 1 / (2 * count**2) / (pi**2 / 6)
+    for count, rank in enumerate(
+        accumulate(1 / count**2 / (pi**2 / 6) for count in range(1, MOST_PLACES + 1)), 1
+    )
+]
+"""Lower bounds of `ts_rank` for one word that occurs once, twice and so on, if all places weigh the
+same: it adds up 1, 1/4, 1/9 … of a constant. Counting the places themselves takes ten times as
+long.
+
+Source: PostgreSQL, tsrank.c, calc_rank_or.
+"""
+
+
+def _named(phrases: Sequence[Phrase]) -> Iterator[tuple[str, str]]:
+    for place, phrase in enumerate(phrases):
+        yield f"phrase_{place}", phrase.query(None)
+        for number, word in enumerate(phrase.words):
+            yield f"word_{place}_{number}", word
+
+
+def _measured(
+    line: Line,
+    phrases: Sequence[Phrase],
+    part: str | None,
+    found: Sequence[Sequence[float]],
+    documents: str,
+    values: dict[str, Any],
+) -> tuple[float, list[float]]:
+    """The average number of words in a document, and the rarity of each phrase.
+
+    If there are more than SAMPLE documents, their number is the database's estimate.
+    """
+    fits = "".join(
+        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
+        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
+    )
+    row = line.execute(
+        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
+        f" WHERE oid = 'acphold.documents'::regclass){fits}"
+        f" FROM (SELECT size, words FROM {documents} LIMIT {SAMPLE}) AS page",
+        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
+    ).fetchone()
+    assert row is not None
+    looked_at, average, guessed, *having = row
+    number = looked_at if looked_at < SAMPLE else max(guessed, looked_at)
+    rarities = [1.0] * len(phrases)
+    for place, some in enumerate(having):
+        least = sum(bool(counts[place]) for counts in found)
+        among = max(some * number / looked_at, least)
+        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
+        rarities[place] = rarity if rarity > 0 else _LEAST
+    return average or 1.0, rarities
+
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes of history indexed at once (beyond one segment)."""
@@ -51,7 +263,7 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
 
 def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
     """Index the next piece of a session."""
-    found = segments.PostgresqlSegments(line, session_id).read(after, PIECE_BYTES, settled)
+    found = session_rows.PostgresqlSegments(line, session_id).read(after, PIECE_BYTES, settled)
     through = found[-1].last_seq if found else settled
     said = [
         (entry, words)
@@ -190,7 +402,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.rank:
         ways = [way for term in wanted for way in term]
         ranked = _RANKED.format(asked=asked, documents=documents)
-        rows = ranks.best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
+        rows = best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
     else:
         walks = _either(_WALK, which)
         rows = line.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()
@@ -209,7 +421,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
 
 def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
     """An entry; None if it is gone."""
-    for segment in segments.PostgresqlSegments(line, session_id).read(seq - 1, 1):
+    for segment in session_rows.PostgresqlSegments(line, session_id).read(seq - 1, 1):
         for entry in segment.entries():
             if entry.seq == seq:
                 return entry

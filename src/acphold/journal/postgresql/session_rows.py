@@ -1,4 +1,7 @@
-"""The tables of sessions and of links to the agents' own ids.
+"""The tables of the database that keep sessions: rows, links and segments of entries.
+
+The functions run inside a transaction of the caller, or are one by themselves, and may raise
+psycopg errors.
 
 The functions run inside a transaction of the caller, or are one by themselves, and may raise
 psycopg errors.
@@ -6,29 +9,260 @@ psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, time
+from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
 from acphold.errors import RewrittenError, SessionExistsError
-from acphold.history.entries import PROMPT, TURN_END
-from acphold.journal.journal import NewSession, RowChange, RowChanges
-from acphold.journal.postgresql import segments
+from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment
+from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import (
+    Lease,
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    RowChanges,
+    SessionRow,
+)
+from acphold.journal.postgresql import leases
 from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
-from acphold.journal.postgresql.migrations import Line
-from acphold.journal.sql import session_columns
-from acphold.journal.sql.history import BEHIND_A_TURN
-from acphold.journal.sql.tables import LastOfTurns
+from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.entry_rows import BEHIND_A_TURN
+from acphold.journal.sql.list_filters import walks
+from acphold.journal.sql.session_tables import selected
+from acphold.journal.sql.tables import Found, LastOfTurns, Tables
+from acphold.journal.stored_history import END, Settled, encode_settled, packed, plain
+from acphold.journal.token_reports import SLOT_MS
 
-LAST_SEQ: Final = (
+COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
+
+NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
+"""The time of the transaction, by the clock of the database."""
+
+_ROWS_AT_ONCE: Final = 2048
+
+LONG_BYTES: Final = 2000
+"""Longer values are packed before they are sent: the server would write them elsewhere, cut into
+rows of their own. Packed, 50 pieces of a message take a fifth, in the server's log, too."""
+
+TOO_LONG_BYTES: Final = 32 << 10
+"""Longer values are sent unpacked, and packed once they are old: packing one of this size takes the
+event loop 0.1 ms."""
+
+_SIZE: Final = """
+    CASE
+        WHEN octet_length(raw) < 7 OR substr(raw, 1, 4) <> '\\x28b52ffd' THEN octet_length(raw)
+        WHEN get_byte(raw, 4) >> 5 = 3 THEN 256 + get_byte(raw, 5) + (get_byte(raw, 6) << 8)
+        ELSE octet_length(raw)
+    END::bigint
+"""
+"""The unpacked bytes of a row; a packed one of up to 64 KiB has them in its header.
+
+Source: RFC 8878, 3.1.1.1.
+"""
+
+_READ: Final = f"""
+    SELECT {COLUMNS} FROM (
+        SELECT *, sum(size) OVER (ORDER BY last_seq ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM (
+            SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
+            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
+                {{}}
+            ORDER BY last_seq LIMIT {_ROWS_AT_ONCE}
+        ) AS next_ones
+    ) AS counted WHERE before < %(limit)s ORDER BY last_seq
+"""
+"""The next rows up to a number of bytes, without visiting the rows after them."""
+
+_NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 0 AND ({}))".format(
+    UPDATE,
+    " OR ".join(
+        f"raw BETWEEN '\\x{start.hex()}'::bytea AND '\\x{start.hex()}ff'::bytea"
+        for start in CHUNK_STARTS
+    ),
+)
+"""Leaves out rows that hold a single chunk."""
+
+
+class PostgresqlSegments:
+    """The segments of one session."""
+
+    def __init__(self, line: Line, session_id: str) -> None:
+        self._line = line
+        self._session_id = session_id
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
+    ) -> list[Segment]:
+        statement = _READ.format("" if chunks else _NO_CHUNKS)
+        found: list[Segment] = []
+        while limit_bytes > 0:
+            values = {
+                "session": self._session_id,
+                "after": after,
+                "through": through,
+                "limit": limit_bytes,
+            }
+            rows = self._line.execute(statement, values, binary=True).fetchall()
+            some = [segment_of_row(*row) for row in rows]
+            found += some
+            if len(some) < _ROWS_AT_ONCE:
+                break
+            limit_bytes -= sum(len(segment.raw) for segment in some)
+            after = some[-1].last_seq
+        return found
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
+        rows = self._line.execute(
+            f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %(session)s"
+            f" AND last_seq <= %(through)s{of_kinds} ORDER BY last_seq DESC LIMIT %(limit)s",
+            {
+                "session": self._session_id,
+                "through": through,
+                "kinds": [*kinds],
+                "limit": limit,
+            },
+            binary=True,
+        ).fetchall()
+        return [segment_of_row(*row) for row in reversed(rows)]
+
+    def is_alone(self, seq: int) -> bool:
+        row = self._line.execute(
+            "SELECT first_seq FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
+            (self._session_id, seq),
+        ).fetchone()
+        return row is not None and row[0] == seq
+
+    def insert(self, segments: Iterable[Segment]) -> None:
+        with self._line.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO acphold.segments (session_id, {COLUMNS})"
+                " VALUES (%s, %s, %s, %s, %s, %s)",
+                [
+                    (self._session_id, s.last_seq, s.first_seq, s.at, s.kind, s.raw)
+                    for s in segments
+                ],
+            )
+
+    def remove(self, segments: Iterable[Segment]) -> None:
+        if last_seqs := [segment.last_seq for segment in segments]:
+            self._line.execute(
+                "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = ANY(%s)",
+                (self._session_id, last_seqs),
+            )
+
+    def row_with(self, seq: int) -> tuple[int, int, bytes]:
+        row = self._line.execute(
+            "SELECT last_seq, first_seq, raw FROM acphold.segments"
+            " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1 FOR UPDATE",
+            (self._session_id, seq),
+            binary=True,
+        ).fetchone()
+        assert row is not None
+        return row[0], row[1], row[2]
+
+    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+        yield from self._line.execute(
+            "SELECT last_seq, at, raw FROM acphold.segments WHERE session_id = %s"
+            " AND last_seq > %s AND last_seq <= %s ORDER BY last_seq LIMIT 512",
+            (self._session_id, after, through),
+            binary=True,
+        ).fetchall()
+
+    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        with self._line.cursor() as cursor:
+            cursor.executemany(
+                "UPDATE acphold.segments SET raw = %s"
+                " WHERE session_id = %s AND last_seq = %s AND octet_length(raw) = %s",
+                [(raw, self._session_id, seq, length) for raw, seq, length in rows],
+            )
+
+
+def segment_of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
+    """The segment in the COLUMNS of a row."""
+    return Segment(first, last, kind, at, plain(raw))
+
+
+# -- appending --------------------------------------------------------------------------------
+
+
+HELD: Final = (
+    "WITH held AS MATERIALIZED (SELECT 1 FROM acphold.leases"
+    " WHERE session_id = %s AND epoch = %s AND (%s = 0::bigint OR EXISTS ("
+    "SELECT FROM acphold.segments WHERE session_id = leases.session_id AND last_seq = %s))"
+    " FOR SHARE)"
+)
+"""Selects the lease if it stands, and locks it until the transaction ends: a process that takes it
+over waits for that, and later appends under it find that it is lost. It also selects nothing if the
+entry before is missing, because the database has gone back. The primary key of the segments is the
+second line of defence."""
+
+
+@cache
+def appending(number: int, assignments: str = "") -> str:
+    """The statement that appends this many segments if the lease stands, and updates the session's
+    row with them; it is a transaction by itself."""
+    row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
+    changed = (
+        f", changed AS (UPDATE acphold.sessions SET {assignments}"
+        " WHERE session_id = %s AND EXISTS (SELECT FROM held))"
+    )
+    return (
+        f"{HELD}{changed if assignments else ''}"
+        f" INSERT INTO acphold.segments (session_id, {COLUMNS})"
+        f" SELECT %s, entries.* FROM (VALUES {', '.join([row] * number)}) AS entries"
+        " WHERE EXISTS (SELECT FROM held) RETURNING at"
+    )
+
+
+def appended(
+    lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """The statement that appends new segments, with its values. It returns the time (ms since the
+    epoch), or no row if the lease is lost."""
+    before = segments[0].first_seq - 1
+    parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
+    if assignments:
+        parameters += [*values, lease.session_id]
+    parameters.append(lease.session_id)
+    for one in segments:
+        raw = packed(one.raw) if LONG_BYTES < len(one.raw) <= TOO_LONG_BYTES else one.raw
+        parameters += (one.last_seq, one.first_seq, one.kind, raw)
+    return appending(len(segments), assignments), parameters
+
+
+def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | None:
+    """The time at which exactly these segments were written under this lease; None if they were
+    not."""
+    rows = line.execute(
+        f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
+        " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"
+        " ORDER BY last_seq LIMIT %s",
+        (lease.session_id, lease.next_seq, lease.session_id, lease.epoch, len(segments)),
+        binary=True,
+    ).fetchall()
+    found = [segment_of_row(*row) for row in rows]
+    wanted = [(one.first_seq, one.last_seq, one.kind, one.raw) for one in segments]
+    if [(one.first_seq, one.last_seq, one.kind, one.raw) for one in found] != wanted:
+        return None
+    return found[0].at
+
+
+LAST_SEQ_QUERY: Final = (
     "(SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id"
     " ORDER BY last_seq DESC LIMIT 1)"
 )
 
-SELECT_ROW: Final = session_columns.select(
+ROW_QUERY: Final = session_tables.select(
     "acphold.sessions",
     {
-        "last_seq": f"coalesce({LAST_SEQ}, 0)",
+        "last_seq": f"coalesce({LAST_SEQ_QUERY}, 0)",
         "downstream_id": "(SELECT downstream_id FROM acphold.links"
         " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1)",
         "shared_with": "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
@@ -40,7 +274,7 @@ SELECT_ROW: Final = session_columns.select(
 
 def create(line: Line, new: NewSession, number: int) -> None:
     """Insert a session without an owner; raises SessionExistsError."""
-    row = session_columns.new_row(new, None) | {"number": number}
+    row = session_tables.new_row(new, None) | {"number": number}
     marks = [_VALUES.get(name, "%s") for name in row]
     done = line.execute(
         f"INSERT INTO acphold.sessions ({', '.join(row)}) VALUES ({', '.join(marks)})"
@@ -52,14 +286,12 @@ def create(line: Line, new: NewSession, number: int) -> None:
     line.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
 
 
-_VALUES: Final = dict.fromkeys(
-    ("created_at", "updated_at"), f"coalesce(%s::bigint, {segments.NOW_MS})"
-)
+_VALUES: Final = dict.fromkeys(("created_at", "updated_at"), f"coalesce(%s::bigint, {NOW_MS})")
 
 
 def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
     """The values set in `change`, as SQL assignments; "" if none is."""
-    parts, values = session_columns.assignments(change, "%s")
+    parts, values = session_tables.assignments(change, "%s")
     return ", ".join([*parts, CHANGED] if parts else []), values
 
 
@@ -132,7 +364,7 @@ def last_of_turns(line: Line, session_ids: Iterable[str]) -> Iterator[LastOfTurn
     """Yield the ends of the last turns of those sessions that there are."""
     rows = line.execute(_LAST_OF_TURNS, (BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids]))
     for session_id, settled, prompted, kind, raw in rows.fetchall():
-        its = segments.PostgresqlSegments(line, session_id)
+        its = PostgresqlSegments(line, session_id)
         end = raw if kind == TURN_END else None
         yield LastOfTurns(session_id, end, prompted, settled, its)
 
@@ -209,3 +441,119 @@ def delete(line: Line, session_ids: Sequence[str], *, as_if_never: bool) -> None
     for table in OF_A_SESSION:
         line.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
     line.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)
+
+
+class PostgresqlTables(Tables):
+    """See `Tables`. The time is that of the database."""
+
+    KEY = OWN_KEY = "session_id"
+    SELECT_ROW = ROW_QUERY
+    LAST_OF_LINK = (
+        f"LEFT JOIN LATERAL (SELECT {COLUMNS} FROM acphold.segments"
+        " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
+        ") AS last ON true"
+    )
+    SEGMENT = COLUMNS
+    LAST_SEQ = f"coalesce({LAST_SEQ_QUERY}, 0)"
+    DELETED = "gone"
+    LOCKING_LEASE = " FOR SHARE OF leases"
+    LOCKING_ROW = " FOR UPDATE"
+    CHANGED = (leases.CHANGED,)
+    TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def refuse_newer(self) -> None:
+        refuse_newer_by_now(self._line)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        return self._line.execute(statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        with self._line.cursor() as cursor:
+            cursor.executemany(statement, rows)
+            return cursor.rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"({column} = ANY(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> list[int | str]:
+        return [*values]
+
+    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
+        # Slots with any report, even in sessions that are not asked for: excluding these takes
+        # longer than adding up a few empty days.
+        found = self._line.execute(
+            "SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s"
+            f" UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {wanted}",
+            values,
+        ).fetchall()
+        days = sorted({datetime.fromtimestamp(slot * SLOT_MS / 1000).date() for (slot,) in found})
+        midnights = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
+        values["midnights"] = midnights
+        names.update((str(place), day.isoformat()) for place, day in enumerate(days, 1))
+        at = f"coalesce(slot * {SLOT_MS}, updated_at)"
+        return f"width_bucket({at}, %(midnights)s::bigint[])::text"
+
+    def writing(self) -> AbstractContextManager[object]:
+        return self._line.transaction()
+
+    def now(self) -> int:
+        row = self._line.execute(f"SELECT {NOW_MS}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def own_key(self, session_id: str, number: int) -> str:
+        return session_id
+
+    def segments(self, key: str) -> PostgresqlSegments:
+        return PostgresqlSegments(self._line, key)
+
+    def segment(self, row: Sequence[Any]) -> Segment:
+        return segment_of_row(*row)
+
+    def keep_settled_state(self, key: str, settled: Settled) -> None:
+        self._line.execute(
+            "INSERT INTO acphold.summaries VALUES (%s, %s)"
+            " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
+            (key, encode_settled(settled)),
+        )
+
+    def create(self, new: NewSession) -> str:
+        row = self._line.execute("SELECT nextval('acphold.epochs')").fetchone()
+        assert row is not None
+        create(self._line, new, row[0])
+        return new.session_id
+
+    def link(self, agent: str, downstream_id: str, key: str | None) -> None:
+        self._line.execute(
+            "INSERT INTO acphold.links (agent, downstream_id, session_id) VALUES (%s, %s, %s)"
+            " ON CONFLICT (agent, downstream_id) DO UPDATE"
+            " SET session_id = excluded.session_id, number = excluded.number",
+            (agent, downstream_id, key),
+        )
+
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        limit = min(limit, 1 << 31)
+        parts: list[str] = []
+        values: list[Any] = []
+        for walk in walks(filter, after):  # one statement merges them
+            parts.append(
+                f"(SELECT session_id, updated_at FROM acphold.sessions WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s)"
+            )
+            values += (*walk.values, limit)
+        return selected(
+            self,
+            f"JOIN (SELECT session_id FROM ({' UNION ALL '.join(parts)}) AS found"
+            " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"
+            " ORDER BY updated_at DESC, sessions.session_id DESC",
+            (*values, limit),
+            counted=counted,
+        )
+
+    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
+        return last_of_turns(self._line, session_ids)

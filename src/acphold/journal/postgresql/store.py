@@ -1,51 +1,127 @@
-"""The journal in a PostgreSQL database: the seams of `Journal`, and the rules they share.
+"""The journal in a PostgreSQL database, and its latest appends, to write again.
+
+A standby that takes over may lack acknowledged writes, unless its server waits for it
+(`synchronous_commit`). An append requires the entry before it (see `session_tables.HELD`), so the
+owner of a session notices: with its next append, or when it reports to another server. It writes
+again the entries that it still has here. Other entries are lost, and positions behind them are void
+(`acphold.journal.lineage`).
 
 A transaction that somebody waits for during a turn never touches two sessions, so that they can be
 spread over several databases. None keeps state in a connection, so that a pooler may hand it round.
 When several sessions append together, these are several transactions on their way at once.
 """
 
-# See docs/decisions.md, 14.
-
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from time import perf_counter
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
 from acphold.errors import (
     HeldElsewhereError,
+    HistoryLostError,
     JournalError,
     LeaseLostError,
     SessionExistsError,
 )
 from acphold.history.entries import Segment
-from acphold.journal.index import SearchHit, Sought
 from acphold.journal.journal import (
     Append,
     Lease,
     Listed,
     NewSession,
+    RowChange,
     RowChanges,
 )
-from acphold.journal.latency import APPENDS
 from acphold.journal.owners import Owner, Whose
-from acphold.journal.postgresql import leases, segments, session_rows
+from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
-from acphold.journal.postgresql.recent_appends import RecentAppends
-from acphold.journal.postgresql.tables import PostgresqlTables
-from acphold.journal.sql import lease_rows, link_rows
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.session_tables import all_lost
 from acphold.journal.sql.store import SqlJournal, repeated
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_history import appended
-from acphold.journal.transcripts import ReadTranscript, Transcripts
+from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
+
+_log = logging.getLogger(__name__)
+
+KEPT_BYTES: Final = 16 << 20
+"""Bytes kept over all sessions, the newest; a standby lags by less, or its administrator knows."""
+
+_BYTES_OF_ONE: Final = 300
+"""Bytes needed to remember one append, beside its content."""
+
+
+class RecentAppends:
+    """See the module. Call `note` in the thread of the loop, the others in a worker thread."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
+        self._bytes = 0
+        self._server: bytes | None = None
+
+    def note(self, lease: Lease, made: Sequence[Segment], change: RowChange | None) -> None:
+        """Remember segments that were just appended."""
+        size = _BYTES_OF_ONE + sum(len(one.raw) for one in made)
+        self._kept.append((lease.session_id, made, change, size))
+        self._bytes += size
+        while self._bytes > KEPT_BYTES:
+            self._bytes -= self._kept.popleft()[3]
+
+    def write_again(self, line: Line, lease: Lease, lost: LeaseLostError) -> bool:
+        """Write the entries that a database lacks after going back; True if it is whole now.
+
+        If it is not, the era of the journal ends.
+        """
+        if not isinstance(lost, HistoryLostError):
+            return False
+        through, end = lost.last_seq, lease.next_seq - 1
+        due = []
+        for session_id, made, change, _ in self._kept.copy():
+            if session_id == lease.session_id and made[0].first_seq == through + 1:
+                due.append((made, change))
+                through = made[-1].last_seq
+        if through == end:
+            for made, change in due:
+                statement = session_rows.appended(lease, made, *session_rows.assignments(change))
+                if line.execute(*statement, binary=True).fetchone() is None:
+                    break
+            else:
+                _log.warning(
+                    "the journal has gone back: entries %d to %d of session %s are written again",
+                    lost.last_seq + 1,
+                    end,
+                    lease.session_id,
+                )
+                return True
+        leases.renew_era(line)
+        return False
+
+    def look(self, line: Line, held: Iterable[Lease]) -> list[LeaseLostError]:
+        """Return the lost leases, after writing missing entries again where possible.
+
+        If another server answers than last time, also checks that no entries are missing.
+        """
+        wanted = [*held]
+        server, was = leases.server(line), self._server
+        lost = all_lost(PostgresqlTables(line), wanted, whole=server != was)
+        self._server = server
+        by_id = {lease.session_id: lease for lease in wanted}
+        return [it for it in lost if not self.write_again(line, by_id[it.session_id], it)]
+
+
+# See docs/decisions.md, 14.
+
 
 T = TypeVar("T")
 
@@ -158,7 +234,7 @@ class PostgresqlJournal(SqlJournal):
         return await self._look(leases.owners)
 
     async def release(self, lease: Lease) -> None:
-        await self._asked(lambda tables: lease_rows.release(tables, lease))
+        await self._asked(lambda tables: session_tables.release_lease(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -173,7 +249,7 @@ class PostgresqlJournal(SqlJournal):
         if not all(made):
             raise ValueError("nothing to append")
         statements = [
-            segments.appended(append.lease, its, *session_rows.assignments(append.change))
+            session_rows.appended(append.lease, its, *session_rows.assignments(append.change))
             for append, its in zip(appends, made, strict=True)
         ]
         pipelines = self._database.pipelines
@@ -189,12 +265,12 @@ class PostgresqlJournal(SqlJournal):
         def work(line: Line) -> None:
             for place in [place for place in left if place not in told]:
                 lease, its = appends[place].lease, made[place]
-                at: int | LeaseLostError | None = segments.is_written(line, lease, its)
+                at: int | LeaseLostError | None = session_rows.is_written(line, lease, its)
                 if at is None:
                     try:
                         row = line.execute(*statements[place], binary=True).fetchone()
                         if row is None:
-                            at = lease_rows.lost(PostgresqlTables(line), lease)
+                            at = session_tables.lost(PostgresqlTables(line), lease)
                             if self._recent.write_again(line, lease, at):
                                 row = line.execute(*statements[place], binary=True).fetchone()
                         if row is not None:
@@ -202,7 +278,7 @@ class PostgresqlJournal(SqlJournal):
                     except UniqueViolation:
                         # The numbers are taken: by this very append, which was still on its way
                         # when its answer was given up; or by others.
-                        at = segments.is_written(line, lease, its)
+                        at = session_rows.is_written(line, lease, its)
                 told[place] = LeaseLostError(lease.session_id) if at is None else at
 
         try:
@@ -234,7 +310,7 @@ class PostgresqlJournal(SqlJournal):
         def work(tables: Tables) -> None:
             for listed in found:
                 with tables.writing():
-                    link_rows.enlist(tables, listed)
+                    session_tables.enlist(tables, listed)
 
         await self._slowly(work)
 
@@ -254,7 +330,7 @@ class PostgresqlJournal(SqlJournal):
 
         def some(line: Line, session_ids: Sequence[str], *held_by: Lease) -> None:
             for lease in held_by:
-                lease_rows.require(PostgresqlTables(line), lease)
+                session_tables.require_lease(PostgresqlTables(line), lease)
             found = session_rows.lock(line, session_ids, idle_since)
             if idle_since is not None and found:
                 held = leases.held(line, found)
@@ -284,7 +360,7 @@ class PostgresqlJournal(SqlJournal):
         if (owner_id := self._owner_id) is not None:
             self._owner_id = None
             try:
-                await self._asked(lambda tables: lease_rows.unregister(tables, owner_id))
+                await self._asked(lambda tables: session_tables.unregister(tables, owner_id))
             except JournalError as exc:  # harmless: others see that our connection has ended
                 log.info("the journal still names this process: %s", exc)
         await asyncio.to_thread(self._presence.close)

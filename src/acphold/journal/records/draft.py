@@ -41,7 +41,7 @@ LINKS: Final = b"i"
 """By agent and its id: our id; "" for a tombstone."""
 
 OWNERS: Final = b"o"
-"""By id: see `lease_records.KeptOwner`."""
+"""By id: see `written_records.KeptOwner`."""
 
 TOKENS: Final = b"t"
 """By time and id."""

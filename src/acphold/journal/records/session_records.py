@@ -1,4 +1,4 @@
-"""The record of each session, with its lease and its links; the order of the list; and changes."""
+"""The records of each session: its lease, links, entries and snapshots, and the list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from acphold.errors import SessionExistsError, UnknownSessionError
 from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
 from acphold.history.raw_update import storable
-from acphold.journal import id_prefixes, stored_history
+from acphold.journal import list_places, stored_history
 from acphold.journal.access import Share
 from acphold.journal.journal import (
     READ_BYTES,
@@ -44,8 +44,67 @@ from acphold.journal.records.draft import (
     key,
     text,
 )
-from acphold.journal.records.segment_records import SegmentRecords
-from acphold.journal.stored_history import END
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stored_history import END, StoredSegments, plain
+
+_decode_segment: Final = msgspec.msgpack.Decoder(tuple[int, int, str, int, bytes]).decode
+
+
+class SegmentRecords(StoredSegments):
+    """The entries of the session with this number."""
+
+    def __init__(self, draft: Draft, number: int) -> None:
+        self._draft = draft
+        self._number = number
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
+    ) -> list[Segment]:
+        found: list[Segment] = []
+        for _, record in self._draft.walk(self._key(after + 1), self._key(through + 1)):
+            found.append(_segment(record))
+            limit_bytes -= len(found[-1].raw)
+            if limit_bytes <= 0:
+                break
+        return found
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        found: list[Segment] = []
+        walk = self._draft.walk(
+            self._key(0), self._key(through + 1), backwards=True, at_once=min(limit, 64)
+        )
+        for _, record in walk:
+            segment = _segment(record)
+            if not kinds or segment.kind in kinds:
+                found.append(segment)
+                if len(found) >= limit:
+                    break
+        return found[::-1]
+
+    def put(self, segment: Segment) -> None:
+        """Write a segment."""
+        its = segment.first_seq, segment.last_seq, segment.kind, segment.at, segment.raw
+        self._draft.put(self._key(segment.last_seq), its)
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment."""
+        self._draft.remove(self._key(segment.last_seq))
+
+    def empty(self, seq: int) -> None:
+        """Remove the content of an entry, keeping its number."""
+        [segment] = self.read(seq - 1, 1)
+        raws = segment.raw.split(b"\n")
+        # A merged entry, which stands for several numbers, is alone in its segment.
+        raws[seq - segment.first_seq if len(raws) > 1 else 0] = b""
+        self.put(msgspec.structs.replace(segment, raw=b"\n".join(raws)))
+
+    def _key(self, seq: int) -> bytes:
+        return key(ENTRIES, self._number, seq)
+
+
+def _segment(record: bytes) -> Segment:
+    first_seq, last_seq, kind, at, raw = _decode_segment(record)
+    return Segment(first_seq, last_seq, kind, at, plain(raw))
 
 
 class KeptSession(Struct):
@@ -275,9 +334,9 @@ def resolve(draft: Draft, prefix: str, cwd: str | None = None) -> SessionRow:
         row = _decode(found).row
         if cwd is None or is_same_folder(cwd, row.cwd):
             matches.append(row.session_id)
-        if len(matches) > id_prefixes.MATCHES:
+        if len(matches) > list_places.MATCHES:
             break
-    return find(draft, id_prefixes.only_one(prefix, matches)).shown(draft)
+    return find(draft, list_places.only_one(prefix, matches)).shown(draft)
 
 
 def short_ids(draft: Draft, session_ids: Sequence[str], least: int) -> list[str]:
@@ -292,7 +351,7 @@ def short_ids(draft: Draft, session_ids: Sequence[str], least: int) -> list[str]
             if (found := next(walk, None)) is not None:
                 yield _decode(found[1]).row.session_id
 
-    return [id_prefixes.shortest(it, neighbours(it), least) for it in session_ids]
+    return [list_places.shortest(it, neighbours(it), least) for it in session_ids]
 
 
 def changes(draft: Draft, after: int | None, limit: int = 500) -> RowChanges:
@@ -438,3 +497,50 @@ def end_share(draft: Draft, session_id: str, tenant: str) -> bool:
     kept.row = replace(kept.row, shared_with=shared)
     keep(draft, kept)
     return True
+
+
+def keep_snapshots(draft: Draft, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
+    """Like `Snapshots.keep`."""
+    kept = find(draft, session_id)
+    for one in taken:
+        draft.put(_place(kept, one), one)
+    keep(draft, kept, always=True)
+
+
+def snapshots_of(draft: Draft, session_id: str) -> list[TurnSnapshot]:
+    """Like `Snapshots.of`."""
+    kept = look(draft, session_id)
+    return [] if kept is None else [*_its(draft, kept)]
+
+
+def newest_snapshots(draft: Draft, session_ids: Sequence[str]) -> dict[str, TurnSnapshot]:
+    """Like `Snapshots.newest`."""
+    found = {}
+    for session_id in session_ids:
+        if (kept := look(draft, session_id)) is not None:
+            for one in _its(draft, kept, backwards=True):
+                found[session_id] = one
+                break
+    return found
+
+
+def named_snapshots(draft: Draft) -> list[tuple[str, TurnSnapshot]]:
+    """Like `Snapshots.named`."""
+    rows = (msgspec.msgpack.decode(row, type=KeptSession) for _, row in draft.walk(SESSIONS))
+    return [(kept.row.session_id, one) for kept in rows for one in _its(draft, kept)]
+
+
+def drop_snapshots(draft: Draft, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
+    """Like `Snapshots.drop`."""
+    if (kept := look(draft, session_id)) is not None:
+        for one in taken:
+            draft.remove(_place(kept, one))
+
+
+def _place(kept: KeptSession, one: TurnSnapshot) -> bytes:
+    return key(SNAPSHOTS, kept.number, one.turn, int(one.edge == "end"), one.root)
+
+
+def _its(draft: Draft, kept: KeptSession, *, backwards: bool = False) -> Iterator[TurnSnapshot]:
+    for _, row in draft.walk(key(SNAPSHOTS, kept.number), backwards=backwards):
+        yield msgspec.msgpack.decode(row, type=TurnSnapshot)

@@ -11,9 +11,8 @@ from math import inf
 from typing import TypeVar
 
 from acphold.history.entries import PastEntry
-from acphold.journal import frames
+from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.index import Grouping, Index, SearchHit, Sought, UsageSums
 from acphold.journal.journal import (
     Lease,
     Links,
@@ -22,18 +21,14 @@ from acphold.journal.journal import (
     RowChange,
     SessionRow,
 )
-from acphold.journal.methods import StoredJournal, Through
-from acphold.journal.snapshots import Snapshots
+from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought, UsageSums
 from acphold.journal.sql import (
     access_rows,
-    history,
-    link_rows,
-    packed_rows,
-    session_rows,
-    settled_rows,
-    snapshot_rows,
+    entry_rows,
+    session_tables,
 )
 from acphold.journal.sql.tables import Tables
+from acphold.journal.stored_journal import StoredJournal, Through
 
 T = TypeVar("T")
 
@@ -88,19 +83,21 @@ class SqlJournal(StoredJournal):
             self._cursor_secret = await self._asked(secret)
         return self._cursor_secret
 
-    session = asked(session_rows.find)
-    resolve = asked(session_rows.resolve)
-    short_ids = asked(session_rows.short_ids)
-    count = asked(session_rows.count)
-    change = written(session_rows.change)
+    session = asked(session_tables.find)
+    resolve = asked(session_tables.resolve)
+    short_ids = asked(session_tables.short_ids)
+    count = asked(session_tables.count)
+    change = written(session_tables.change)
 
-    read = at_one_moment(history.read)
-    read_back = at_one_moment(history.read_back)
-    is_exact = at_one_moment(history.is_exact)
-    summary = at_one_moment(history.summary)
+    read = at_one_moment(entry_rows.read)
+    read_back = at_one_moment(entry_rows.read_back)
+    is_exact = at_one_moment(entry_rows.is_exact)
+    summary = at_one_moment(entry_rows.summary)
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._asked(lambda tables: history.outcomes(tables.last_of_turns(session_ids)))
+        return await self._asked(
+            lambda tables: entry_rows.outcomes(tables.last_of_turns(session_ids))
+        )
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
@@ -120,9 +117,9 @@ class SqlJournal(StoredJournal):
         first_seq = lease.next_seq
 
         def work(tables: Tables) -> int:
-            while settled_rows.settle_piece(tables, lease, first_seq - 1):
+            while entry_rows.settle_piece(tables, lease, first_seq - 1):
                 pass
-            return settled_rows.take_in(
+            return entry_rows.take_in(
                 tables, lease, past, change, link, instead=instead, release=release
             )
 
@@ -137,10 +134,10 @@ class SqlJournal(StoredJournal):
         apart: Collection[int] = (),
     ) -> None:
         def piece(tables: Tables) -> bool:
-            return settled_rows.settle_piece(tables, lease, through, apart)
+            return entry_rows.settle_piece(tables, lease, through, apart)
 
         def pack(tables: Tables) -> bool:
-            return packed_rows.pack_piece(tables, tables.key(lease), _old(tables))
+            return entry_rows.pack_piece(tables, tables.key(lease), _old(tables))
 
         self._settling += 1
         try:
@@ -184,7 +181,7 @@ async def repeated(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -
 
 def _old(tables: Tables) -> int:
     """The time before which a turn is old (ms since the epoch)."""
-    return tables.now() - frames.OLD_MS
+    return tables.now() - stored_history.OLD_MS
 
 
 class SqlPart:
@@ -222,28 +219,30 @@ class SqlIndex(SqlPart, Index):
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         if seconds > 0:
             await self._index(seconds, since=since)
-        return await self._asked(lambda tables: session_rows.unindexed(tables, cwd))
+        return await self._asked(lambda tables: session_tables.unindexed(tables, cwd))
 
     async def tidy(self, seconds: float) -> int:
         def piece(tables: Tables) -> bool:
-            key = packed_rows.newest_unpacked(tables, _old(tables))
-            return key is not None and packed_rows.pack_piece(tables, key)
+            key = entry_rows.newest_unpacked(tables, _old(tables))
+            return key is not None and entry_rows.pack_piece(tables, key)
 
         await repeated(lambda: self._slowly(piece), seconds)
-        return await self._asked(lambda tables: packed_rows.unpacked_sessions(tables, _old(tables)))
+        return await self._asked(lambda tables: entry_rows.unpacked_sessions(tables, _old(tables)))
 
 
 class SqlLinks(SqlPart, Links):
     """The links of a journal."""
 
-    link = written(link_rows.link)
-    linked = asked(link_rows.linked)
-    of = at_one_moment(link_rows.of)
-    last_entries = at_one_moment(link_rows.last_entries)
+    link = written(session_tables.link)
+    linked = asked(session_tables.linked)
+    of = at_one_moment(session_tables.links_of)
+    last_entries = at_one_moment(session_tables.last_entries)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if later := await self._asked(lambda tables: link_rows.used_later(tables, agent, times)):
-            await self._written(lambda tables: link_rows.move_up(tables, later))
+        if later := await self._asked(
+            lambda tables: session_tables.used_later(tables, agent, times)
+        ):
+            await self._written(lambda tables: session_tables.move_up(tables, later))
 
 
 class SqlAccess(SqlPart, Access):
@@ -264,8 +263,8 @@ class SqlAccess(SqlPart, Access):
 class SqlSnapshots(SqlPart, Snapshots):
     """The snapshots of a journal."""
 
-    keep = written(snapshot_rows.keep)
-    of = asked(snapshot_rows.of)
-    newest = asked(snapshot_rows.newest)
-    named = asked(snapshot_rows.named)
-    drop = written(snapshot_rows.drop)
+    keep = written(session_tables.keep_snapshots)
+    of = asked(session_tables.snapshots_of)
+    newest = asked(session_tables.newest_snapshots)
+    named = asked(session_tables.named_snapshots)
+    drop = written(session_tables.drop_snapshots)

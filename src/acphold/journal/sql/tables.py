@@ -21,8 +21,7 @@ from acphold.journal.journal import (
     NewSession,
     SessionRow,
 )
-from acphold.journal.settlement import Settled
-from acphold.journal.stored_history import StoredSegments
+from acphold.journal.stored_history import Settled, StoredSegments
 
 Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
@@ -96,7 +95,7 @@ class Tables(ABC):
     """The same in the table of sessions."""
 
     SELECT_ROW: ClassVar[str]
-    """The statement that reads rows of sessions, for `session_columns.decoded`."""
+    """The statement that reads rows of sessions, for `session_tables.decoded`."""
 
     LAST_OF_LINK: ClassVar[str]
     """Joins the last segment of the session of each link."""

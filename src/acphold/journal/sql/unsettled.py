@@ -12,10 +12,10 @@ from typing import Final
 
 from acphold.history.compaction import compact
 from acphold.journal.hits import Held, Term, hit, patterns_of
-from acphold.journal.index import SearchHit, Sought
 from acphold.journal.journal import ListFilter
-from acphold.journal.sql.history import settled_through
-from acphold.journal.sql.session_rows import select
+from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.sql.entry_rows import settled_through
+from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import fitting, query
@@ -35,7 +35,7 @@ def with_unsettled(
     if sought.session_id is None:
         rows = tables.page(filter, None, SESSIONS_AT_MOST, counted=False)
     else:
-        its = select(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        its = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
         rows = [row for row in its if filter.fits(row)]
     candidates = [
         (Held(row.session_id, row.agent, row.cwd, row.title, archived=False), entry)

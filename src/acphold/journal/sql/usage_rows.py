@@ -11,13 +11,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.journal.index import Tokens
+from acphold.journal.seams import Tokens
 from acphold.journal.sql.tables import Key, Tables
-from acphold.journal.token_reports import COUNTS, Report
-from acphold.journal.usage_slots import (
+from acphold.journal.token_reports import (
+    COUNTS,
     FEW_CURRENCIES,
     MOST_COST,
     MOST_TOKENS,
+    Report,
     Slot,
     are_alike,
     slots,

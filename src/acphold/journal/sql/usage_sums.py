@@ -13,13 +13,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from acphold.journal.index import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
+from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql.tables import IDS_AT_ONCE, Tables
 from acphold.journal.sql.usage_rows import COLUMNS, SESSION, report
-from acphold.journal.token_reports import COUNTS, CUMULATIVE, SessionUsage
+from acphold.journal.token_reports import COUNTS, CUMULATIVE, SLOT_MS, SessionUsage
 from acphold.journal.usage_groups import PackedSums, add, by_model, in_order, session_usage
-from acphold.journal.usage_slots import SLOT_MS
 
 _SUMMED: Final = ", ".join(f"sum({name}) AS {name}" for name in COUNTS)
 

@@ -1,6 +1,10 @@
-"""Checks of the file, for `acphold doctor` and before a backup is put back.
+"""Checks of the file, and repair of derived data of sessions, for `acphold doctor`.
 
 The functions may raise sqlite3 errors.
+
+All of it can be computed from the entries and the usage reports, which are never changed here.
+Repair goes session by session while others use the journal. A result is written only if the session
+was not settled again meanwhile.
 """
 
 from __future__ import annotations
@@ -10,14 +14,19 @@ from collections.abc import Iterator
 from typing import Final
 from zlib import crc32
 
-from acphold.history.times import now_ms
-from acphold.journal.frames import FRAME, DamagedRowError, unpacked
-from acphold.journal.in_file import Large, Sizes
-from acphold.journal.sql import usage_rows
-from acphold.journal.sqlite import leases
-from acphold.journal.sqlite.connection import Connection, reading
+from msgspec import Struct
+
+from acphold.history.compaction import snapshots
+from acphold.history.entries import now_ms
+from acphold.history.fold import Fold
+from acphold.journal import stored_history
+from acphold.journal.seams import Large, Repaired, Sizes
+from acphold.journal.sql import entry_rows, usage_rows
+from acphold.journal.sqlite import deletion, leases, search_index, session_rows
+from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stored_history import FRAME, DamagedRowError, read_all, unpacked
 
 
 def spoiled_summaries(connection: Connection, number: int | None = None) -> list[str]:
@@ -139,3 +148,107 @@ def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
         conversations = index = None
     rows = connection.execute(_LARGEST, (largest,)).fetchall()
     return Sizes(conversations, index, free * page_size, tuple(Large(*row) for row in rows))
+
+
+TRIES: Final = 5
+"""Attempts to count a session that is settled meanwhile, as happens after every turn."""
+
+_ORPHANS: Final = """
+    SELECT DISTINCT number FROM (
+        SELECT key >> 32 AS number FROM segments
+        UNION SELECT entry >> 32 FROM documents
+        UNION SELECT session FROM summaries
+        UNION SELECT session FROM leases
+        UNION SELECT session FROM usage
+        UNION SELECT session FROM usage_slots
+        UNION SELECT session FROM usage_costs
+        UNION SELECT session FROM snapshots
+    ) WHERE number NOT IN (SELECT number FROM sessions)
+"""
+
+
+def repair(connection: Connection) -> Repaired:
+    """Recount every session, remove rows without a session, and clear the search index.
+
+    Afterwards the index has to catch up.
+    """
+    known = "SELECT session FROM deleted"
+    orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
+    with writing(connection):
+        for (number,) in orphans:
+            deletion.remove_rows(connection, number)
+    for _ in deletion.sweep(connection):
+        pass
+    numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
+    miscounted = [
+        name
+        for number, name in numbers
+        if _recounted(connection, number) | _added_up(connection, number)
+    ]
+    for _ in search_index.forget(connection):
+        pass
+    return Repaired(tuple(miscounted), len(orphans))
+
+
+def _added_up(connection: Connection, number: int) -> bool:
+    """Correct the sums of usage of a session; True if they were wrong."""
+    with reading(connection):
+        if usage_rows.has_right_sums(SqliteTables(connection), number):
+            return False
+    with writing(connection):
+        usage_rows.add_up(SqliteTables(connection), number)
+    return True
+
+
+class _Kept(Struct, frozen=True):
+    """The stored data of a session: how far it is settled, and its count and state there.
+
+    `state` is None if it is not what was written.
+    """
+
+    through: int
+    messages: int
+    state: stored_history.Settled | None
+
+
+def _recounted(connection: Connection, number: int) -> bool:
+    """Correct the count and summary of a session; True if they were wrong."""
+    for _ in range(TRIES):
+        kept = _kept(connection, number)
+        if kept is None or (right := _computed(connection, number, kept.through)) == kept:
+            return False
+        with writing(connection):
+            if _kept(connection, number) != kept or right.state is None:
+                continue
+            connection.execute(
+                "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
+            )
+            SqliteTables(connection).keep_settled_state(number, right.state)
+            return True
+    return False
+
+
+def _kept(connection: Connection, number: int) -> _Kept | None:
+    row = connection.execute(
+        "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
+    ).fetchone()
+    if row is None:
+        return None
+    is_spoiled = bool(spoiled_summaries(connection, number))
+    state = None if is_spoiled else entry_rows.settled_state(SqliteTables(connection), number)
+    return _Kept(row[0], row[1], state)
+
+
+def _computed(connection: Connection, number: int, through: int) -> _Kept:
+    folding = Fold()
+    newest: dict[str, int] = {}
+    for segment in read_all(session_rows.SqliteSegments(connection, number), 0):
+        if segment.last_seq > through:
+            break
+        newest |= snapshots([segment])
+        for entry in segment.entries():
+            folding.add(entry)
+    state = folding.state()
+    return _Kept(
+        through, stored_history.messages(state), stored_history.Settled(state.summary(), newest)
+    )

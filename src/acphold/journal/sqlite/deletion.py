@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from acphold.journal.journal import Lease
-from acphold.journal.sql.lease_rows import NOBODY, require
-from acphold.journal.sqlite import leases, search_index, segments
+from acphold.journal.sql.session_tables import NOBODY, require_lease
+from acphold.journal.sqlite import leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.sqlite.session_rows import SqliteTables
 
 PIECE_BYTES: Final = 512 << 10
 """Bytes of history read at once for removal (beyond one part)."""
@@ -61,7 +61,7 @@ def delete(
                 session_id = session if isinstance(session, str) else session.session_id
                 found = connection.execute(_FIND, (session_id,)).fetchone()
                 if isinstance(session, Lease):
-                    require(SqliteTables(connection), session)
+                    require_lease(SqliteTables(connection), session)
                 if found is None:
                     continue
                 number, owner, updated_at = found
@@ -120,7 +120,7 @@ def sweep(connection: Connection) -> Iterator[None]:
                     else:
                         tenant = tenants[part.session]
                         search_index.unindex(connection, part.session, tenant, part.documents)
-                    segments.remove_through(connection, part.session, part.through)
+                    session_rows.remove_through(connection, part.session, part.through)
                     taken_out += 1
             yield
             if taken_out >= search_index.PARTS:  # each may have left a part in a volume
@@ -155,10 +155,10 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
         is_doomed = search_index.volumes_of(connection, session) <= doomed
         while left > 0:
             if is_doomed:
-                through, size = segments.extent(connection, session, after, PART_BYTES)
+                through, size = session_rows.extent(connection, session, after, PART_BYTES)
                 documents = None
             else:
-                found = segments.SqliteSegments(connection, session).read(after, PART_BYTES)
+                found = session_rows.SqliteSegments(connection, session).read(after, PART_BYTES)
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)

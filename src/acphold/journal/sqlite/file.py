@@ -30,9 +30,8 @@ from acphold.errors import (
     NotAJournalError,
     ReadOnlyJournalError,
 )
-from acphold.journal.frames import DamagedRowError
 from acphold.journal.location import NAMED_BY
-from acphold.journal.sqlite import file_notes, raw_bytes
+from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
     READ_WRITE,
@@ -43,6 +42,7 @@ from acphold.journal.sqlite.connection import (
 )
 from acphold.journal.sqlite.file_system import network_type
 from acphold.journal.sqlite.migrations import migrate, refuse_newer, refuse_other
+from acphold.journal.stored_history import DamagedRowError
 
 APPLICATION_ID: Final = 0x61637068
 """`acph`, at offset 68 of every journal. Source: sqlite.org, Database File Format, 1.3."""
@@ -78,8 +78,8 @@ class JournalFile:
         NotAJournalError and NewerJournalError; then only the file's mode may have changed.
         """
         with ExitStack() as undo:
-            raw_bytes.hold(path)
-            undo.callback(raw_bytes.let_go, path)
+            file_system.hold(path)
+            undo.callback(file_system.let_go, path)
             fresh = _inspect(path, create=create)
             was_open = _made_private(path)
             index = _LogIndex.of(path)
@@ -140,7 +140,7 @@ class JournalFile:
             return False
         changes = self._changes  # before the file is read: another thread may raise it meanwhile
         try:
-            header = raw_bytes.read(self.path, _HEADER_BYTES)
+            header = file_system.read_beside(self.path, _HEADER_BYTES)
         except OSError:
             return True
         found = _changes(header)
@@ -148,7 +148,7 @@ class JournalFile:
             return True
         if found > changes:
             self._changes = found
-            file_notes.note(self.path, file_notes.CHANGES, found)
+            file_system.note(self.path, file_system.CHANGES, found)
         return False
 
     def stand_alone(self) -> None:
@@ -169,7 +169,7 @@ class JournalFile:
             abandon(self.connection)
             return
         self.connection.close()
-        raw_bytes.let_go(self.path)
+        file_system.let_go(self.path)
 
     def _set_own_log_aside(self) -> None:
         """Set the log aside unless another process has done that, and has a log of its own now."""
@@ -240,8 +240,8 @@ def _inspect(path: str, *, create: bool) -> bool:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
         logged = _has_log(path)
-        changes = file_notes.noted(path, file_notes.CHANGES)
-        header = raw_bytes.read(path, _HEADER_BYTES)
+        changes = file_system.noted(path, file_system.CHANGES)
+        header = file_system.read_beside(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
         if not create:
@@ -280,7 +280,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         _set_aside(log_files(path))
         logged = False
     if found < changes:  # else the next one to open it would take the log of this one for another's
-        file_notes.note(path, file_notes.CHANGES, found)
+        file_system.note(path, file_system.CHANGES, found)
     if not logged and not _has_log(path):
         # A truncated file: SQLite would notice only after writing to it.
         page_bytes = int.from_bytes(header[16:18], "big")
@@ -395,7 +395,7 @@ class _LogIndex(Struct, frozen=True):
     def of(cls, path: str) -> _LogIndex | None:
         file = _identity(f"{path}-shm")
         try:
-            raw = raw_bytes.read(path, 100, "-shm")
+            raw = file_system.read_beside(path, 100, "-shm")
         except OSError:
             return None
         if len(raw) < 100:

@@ -1,21 +1,90 @@
-"""The file of the journal: implements `acphold.journal.in_file`."""
+"""The file of the journal: its health, its copies and its free pages.
+
+Deletions leave free pages. To return them, the last pages of the file are moved into them, so that
+the file gets shorter: in pieces, while others read and write, and a little after each turn.
+
+Source: sqlite.org, PRAGMA auto_vacuum. The functions may raise sqlite3 errors.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from acphold.journal.sqlite import checks, deletion, free_pages
+from acphold.journal.sqlite import checks, deletion
+from acphold.journal.sqlite.connection import Connection, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acphold.journal.in_file import Repaired, Sizes
+    from acphold.journal.seams import Repaired, Sizes
     from acphold.journal.sqlite.background import Background
     from acphold.journal.sqlite.connection import Connection
     from acphold.journal.sqlite.file import JournalFile
+
+
+# See docs/decisions.md, 12.
+
+
+SPARE_BYTES: Final = 16 << 20
+"""Free bytes kept for later use, unless everything is to be returned."""
+
+AFTER_A_TURN_BYTES: Final = 4 << 20
+"""Bytes returned after a turn, when nobody waits."""
+
+PAGES_AT_ONCE: Final = 64
+"""Pages moved in one transaction: some milliseconds."""
+
+
+def free_bytes(connection: sqlite3.Connection) -> int:
+    """The bytes of free pages in the file."""
+    (pages,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(page_size)
+
+
+def size_with_log(connection: sqlite3.Connection) -> int:
+    """The length of the file, including everything in the log."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(page_size)
+
+
+def give_back(
+    connection: Connection,
+    spare: int = 0,
+    most: int | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Iterator[None]:
+    """Return all free bytes but `spare`, at most `most` of them if set, a piece with each step.
+
+    `told` is called with the bytes of each piece. The file gets shorter once the log is copied into
+    it.
+    """
+    free = free_bytes(connection)
+    least = spare if most is None else max(spare, free - most)
+    while free > least:
+        with writing(connection):
+            before = size_with_log(connection)
+            for _ in connection.while_there_is_time(deque(range(PAGES_AT_ONCE))):
+                # One at a time: Python takes a single step of a statement without columns.
+                connection.execute("PRAGMA incremental_vacuum(1)")
+            given = before - size_with_log(connection)
+        if not given:  # it was made without auto_vacuum: its pages wait for new rows
+            return
+        told(given)
+        free = free_bytes(connection)
+        yield
+
+
+def give_back_some(connection: Connection) -> Iterator[None]:
+    """Return a few of the free pages beyond the spare ones."""
+    yield from give_back(connection, SPARE_BYTES, AFTER_A_TURN_BYTES)
 
 
 SHORTENED_SECONDS: Final = 2.0
@@ -26,7 +95,7 @@ that, the next copy of the log does it."""
 def _is_shortened(connection: Connection) -> bool:
     """Copy the log into the file; True once the file is no longer than its content."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return os.stat(connection.path).st_size <= free_pages.size(connection)
+    return os.stat(connection.path).st_size <= size_with_log(connection)
 
 
 class SqliteFile:
@@ -64,14 +133,14 @@ class SqliteFile:
         return await self._background.run(lambda db: checks.sizes(db, largest))
 
     async def repair(self) -> Repaired:
-        from acphold.journal.sqlite import repair  # late: for `acphold doctor` alone
+        from acphold.journal.sqlite import checks  # late: for `acphold doctor` alone
 
-        return await self._background.run(repair.repair)
+        return await self._background.run(checks.repair)
 
     async def give_back(self) -> int:
         given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(lambda db: free_pages.give_back(db, told=given.append))
+        await self._background.in_pieces(lambda db: give_back(db, told=given.append))
         # The file can only get shorter while nobody writes, so try several times.
         deadline = time.monotonic() + SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
@@ -80,6 +149,6 @@ class SqliteFile:
         return sum(given)
 
     async def copy_to(self, path: str) -> int:
-        from acphold.journal.sqlite import online_copy  # late: for `acphold backup` alone
+        from acphold.journal.sqlite import backup  # late: for `acphold backup` alone
 
-        return await self._background.run(lambda db: online_copy.copy_to(db, path))
+        return await self._background.run(lambda db: backup.copy_to(db, path))

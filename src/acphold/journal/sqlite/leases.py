@@ -1,4 +1,12 @@
-"""Leases: which process may write to a session; and owners: the processes that hold leases.
+"""Leases: which process may write to a session, proved by a locked file of each owner.
+
+Beside the journal is a folder with a file for each owner, named by its id. The owner keeps its file
+locked (flock(2)) for as long as it lives. The kernel releases the lock when the process ends,
+however it ends. No clock, host name, process number or runtime folder counts, and a container with
+the same folder sees the same lock.
+
+A process forked from an owner without executing another program would hold the lock, too; executed
+programs do not get the descriptor.
 
     granted ──acquire by anybody──▶ granted to them, with a higher epoch
     granted ──release───────────▶ nobody's: writes under it are taken until somebody acquires
@@ -16,21 +24,146 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from acphold.errors import (
     HeldElsewhereError,
+    JournalUnavailableError,
     UnknownSessionError,
 )
-from acphold.history.times import now_ms
+from acphold.history.entries import now_ms
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
-from acphold.journal.sqlite import file_notes
+from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import updated_by_last_entry
+
+# See docs/decisions.md, 15.
+
+
+SUFFIX: Final = "-owners"
+"""The name of the folder is the name of the journal with this suffix."""
+
+TRIES: Final = 100
+"""Attempts to create a file that others keep locking or removing at that moment."""
+
+
+class OwnerFile:
+    """The file that shows this process lives, created and locked under a new id.
+
+    Raises JournalUnavailableError if it cannot be made.
+    """
+
+    def __init__(self, journal: str) -> None:
+        self.id: Final = os.urandom(12).hex()
+        self._path = _path(journal, self.id)
+        self._descriptor = _made(self._path)
+
+    def keep(self) -> None:
+        """Create the file again if somebody removed it or its folder; raises
+        JournalUnavailableError."""
+        if not _is_at(self._descriptor, self._path):
+            before, self._descriptor = self._descriptor, _made(self._path)
+            os.close(before)
+
+    def close(self) -> None:
+        """End this owner: remove the file, and the folder if it is empty."""
+        remove(self._path)
+        os.close(self._descriptor)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(self._path))
+
+
+def lives(journal: str, owner_id: str) -> bool:
+    """True if the owner under this id lives; raises JournalUnavailableError."""
+    import fcntl  # late, for a quick start
+
+    if not owner_id.isalnum():  # it becomes part of a path, and the journal may be a stranger's
+        return False
+    path = _path(journal, owner_id)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def known(journal: str) -> list[str]:
+    """The ids of all owners with a file, alive or not."""
+    with suppress(OSError):
+        return os.listdir(f"{journal}{SUFFIX}")
+    return []
+
+
+def forget(journal: str, owner_id: str) -> None:
+    """Remove the file of a dead owner."""
+    if owner_id.isalnum():
+        remove(_path(journal, owner_id))
+
+
+def remove(path: str) -> None:
+    """Remove a file that others may be removing as well."""
+    with suppress(OSError):  # it or its folder is gone; a file left over is unlocked, so harmless
+        os.unlink(path)
+
+
+def _path(journal: str, owner_id: str) -> str:
+    return os.path.join(f"{journal}{SUFFIX}", owner_id)
+
+
+def _made(path: str) -> int:
+    """Create and lock the file; return its descriptor."""
+    import fcntl
+
+    for _ in range(TRIES):
+        try:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            continue  # the folder was removed again
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            time.sleep(0.001)  # somebody is just testing the lock
+        except OSError as error:
+            os.close(descriptor)
+            raise _unavailable(path, error) from error
+        os.close(descriptor)
+    raise JournalUnavailableError(f"{path} is removed again and again by another program")
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
+    return JournalUnavailableError(
+        f"cannot lock {path}: {error.strerror}; by that others see that the owner of a session "
+        "lives. Put the journal on a file system that has locks"
+    )
+
 
 Lives = Callable[[str], bool]
 """True if the owner of this id lives."""
@@ -116,7 +249,7 @@ def grant(
 
 def went_back(connection: Connection) -> bool:
     """True if the file is an earlier copy of itself, or took another course since."""
-    noted = file_notes.noted(connection.path, file_notes.EPOCH)
+    noted = file_system.noted(connection.path, file_system.EPOCH)
     last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
     # An equal count with other random bits: an earlier copy, which has granted epochs since.
     return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
@@ -130,7 +263,7 @@ def last_epoch(connection: sqlite3.Connection) -> int:
 
 def era(connection: Connection) -> str:
     """The era of the journal; begins a new one if the journal may have gone back."""
-    here = f"{file_notes.boot()} {os.stat(connection.path).st_ino}"
+    here = f"{file_system.boot()} {os.stat(connection.path).st_ino}"
     row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
     found, _, where = ("", "", "") if row is None else row[0].partition(" ")
     if where != here:

@@ -11,7 +11,7 @@ import sqlite3
 from typing import Final
 
 from acphold.errors import ReadOnlyJournalError
-from acphold.journal import versions
+from acphold.journal import location
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
@@ -281,7 +281,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     """
     while (version := _version(connection)) < VERSION:
         if version:
-            versions.refuse_older(version, FIRST, path)
+            location.refuse_older(version, FIRST, path)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have taken this step while we waited for the lock.
@@ -302,7 +302,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 def refuse_newer(version: int, path: str) -> None:
     """Raise NewerJournalError if this version of a journal is newer than this release."""
-    versions.refuse_newer(version, VERSION, path)
+    location.refuse_newer(version, VERSION, path)
 
 
 def refuse_other(connection: sqlite3.Connection, path: str) -> None:
@@ -319,7 +319,7 @@ def refuse_other(connection: sqlite3.Connection, path: str) -> None:
 
 def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> None:
     """Raise NewerJournalError if a newer release has upgraded an open journal."""
-    versions.refuse_newer_by_now(_version(connection), VERSION, path)
+    location.refuse_newer_by_now(_version(connection), VERSION, path)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -11,18 +11,23 @@ from math import log
 from typing import Final
 
 from acphold.history.entries import Entry, Segment
-from acphold.journal.frames import plain
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
-from acphold.journal.index import SearchHit, Sought
 from acphold.journal.location import resolved_folder
+from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS
-from acphold.journal.sqlite.segments import NAMES
-from acphold.journal.sqlite.session_rows import OF_AGENTS, SHARED_WITH, THERE_FOR, as_json
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.sqlite.session_rows import (
+    NAMES,
+    OF_AGENTS,
+    SHARED_WITH,
+    THERE_FOR,
+    SqliteTables,
+    as_json,
+)
+from acphold.journal.stored_history import plain
 from acphold.journal.words_in_memory import query
 
 MOST_SHARED: Final = 1_000

@@ -33,10 +33,10 @@ from acphold.history.entries import Segment
 from acphold.history.words import document
 from acphold.journal import token_reports
 from acphold.journal.sql import usage_rows
-from acphold.journal.sqlite import segments
+from acphold.journal.sqlite import session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.words_in_memory import TOKENIZER, columns
 
 PIECE_BYTES: Final = 512 << 10
@@ -173,7 +173,9 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting = deque(segments.SqliteSegments(connection, session).read(indexed, left, settled))
+        waiting = deque(
+            session_rows.SqliteSegments(connection, session).read(indexed, left, settled)
+        )
         if not waiting:
             yield _Part(session, indexed, settled, [], [])
         after = indexed

@@ -1,25 +1,185 @@
-"""The tables of sessions and of links to the agents' own ids.
+"""The tables of the file that keep sessions: rows, links and segments of entries.
+
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 
 The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
 from acphold.errors import SessionExistsError
-from acphold.history.entries import PROMPT, TURN_END
-from acphold.history.times import now_ms
-from acphold.journal.journal import NewSession, RowChanges
-from acphold.journal.sql import session_columns
-from acphold.journal.sql.history import BEHIND_A_TURN
-from acphold.journal.sql.tables import LastOfTurns
-from acphold.journal.sqlite import segments
+from acphold.history.entries import KINDS, PROMPT, TURN_END, UPDATE, Segment, now_ms
+from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import (
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChanges,
+    SessionRow,
+)
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.entry_rows import BEHIND_A_TURN
+from acphold.journal.sql.session_tables import selected
+from acphold.journal.sql.tables import Found, LastOfTurns, Tables
+from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.stored_history import Settled, encode_settled, plain
+from acphold.journal.token_reports import SLOT_MS
+
+# See docs/decisions.md, 10.
+
+
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+"""The number of a kind in its row; 0, for updates, takes no byte at all, and nearly every row is
+one."""
+
+NAMES: Final = dict(enumerate(KINDS))
+"""The reverse of CODES; a row of any other kind has its name instead of a number."""
+
+COLUMNS: Final = "key & 4294967295, first_seq, at, kind, raw"
+
+_SELECT: Final = f"SELECT {COLUMNS} FROM segments WHERE key BETWEEN ? AND ?"
+
+_NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
+    CODES[UPDATE],
+    " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
+)
+"""Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
+
+
+class SqliteSegments:
+    """The segments of one session, by its number."""
+
+    def __init__(self, connection: sqlite3.Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    def _key(self, seq: int) -> int:
+        return self._number << SEQ_BITS | seq
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
+    ) -> list[Segment]:
+        selected = _SELECT if chunks else _SELECT + _NO_CHUNKS
+        rows = self._connection.execute(
+            f"{selected} ORDER BY key", (self._key(after + 1), self._key(through))
+        )
+        segments: list[Segment] = []
+        for row in rows:
+            segments.append(segment_of_row(*row))
+            limit_bytes -= len(segments[-1].raw)
+            if limit_bytes <= 0:
+                break
+        # An unfinished statement would keep the write-ahead log from starting over.
+        rows.close()
+        return segments
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows = self._connection.execute(
+            f"{_SELECT}{of_kinds} ORDER BY key DESC LIMIT ?",
+            (
+                *(self._key(0), self._key(through)),
+                *(CODES.get(kind, kind) for kind in kinds),
+                limit,
+            ),
+        ).fetchall()
+        return [segment_of_row(*row) for row in reversed(rows)]
+
+    def size(self, after: int) -> int:
+        """The bytes of the segments that end above `after`."""
+        (found,) = self._connection.execute(
+            "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
+            (self._key(after + 1), self._key(SEQ_MASK)),
+        ).fetchone()
+        return int(found)
+
+    def is_alone(self, seq: int) -> bool:
+        row = self._connection.execute(
+            "SELECT first_seq FROM segments WHERE key = ?", (self._key(seq),)
+        ).fetchone()
+        return row is not None and row[0] == seq
+
+    def insert(self, segments: Iterable[Segment]) -> None:
+        self._connection.executemany(
+            "INSERT INTO segments (key, first_seq, at, kind, raw) VALUES (?, ?, ?, ?, ?)",
+            [
+                (self._key(s.last_seq), s.first_seq, s.at, CODES.get(s.kind, s.kind), s.raw)
+                for s in segments
+            ],
+        )
+
+    def remove(self, segments: Iterable[Segment]) -> None:
+        self._connection.executemany(
+            "DELETE FROM segments WHERE key = ?", [(self._key(s.last_seq),) for s in segments]
+        )
+
+    def row_with(self, seq: int) -> tuple[int, int, bytes]:
+        last_seq, first_seq, _, _, raw = self._connection.execute(
+            f"{_SELECT} ORDER BY key LIMIT 1", (self._key(seq), self._key(SEQ_MASK))
+        ).fetchone()
+        return last_seq, first_seq, raw
+
+    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+        rows = self._connection.execute(
+            f"{_SELECT} ORDER BY key", (self._key(after + 1), self._key(through))
+        )
+        try:
+            for last_seq, _, at, _, raw in rows:
+                yield last_seq, at, raw
+        finally:
+            # An unfinished statement would keep the write-ahead log from starting over.
+            rows.close()
+
+    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        self._connection.executemany(
+            "UPDATE segments SET raw = ? WHERE key = ? AND length(raw) = ?",
+            [(raw, self._key(seq), length) for raw, seq, length in rows],
+        )
+
+
+def segment_of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
+    """The segment in the COLUMNS of a row."""
+    return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
+
+
+def extent(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> tuple[int, int]:
+    """The end of the next rows above `after`, and their bytes: about `limit_bytes` of them.
+
+    (0, 0) if there are none.
+    """
+    rows = connection.execute(
+        "SELECT key & 4294967295, length(raw) FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    )
+    through = size = 0
+    for last, length in rows:
+        through, size = last, size + length
+        if size >= limit_bytes:
+            break
+    rows.close()
+    return through, size
+
+
+def remove_through(connection: sqlite3.Connection, session: int, through: int) -> None:
+    """Delete all rows of a session that end by `through`."""
+    connection.execute(
+        "DELETE FROM segments WHERE key BETWEEN ? AND ?",
+        (session << SEQ_BITS, session << SEQ_BITS | through),
+    )
+
 
 LAST_KEY: Final = (
     "(SELECT key FROM segments WHERE key BETWEEN ({0} << 32)"
@@ -27,12 +187,12 @@ LAST_KEY: Final = (
 )
 """The last segment of a session; format it with the SQL of the session's number."""
 
-LAST_SEQ: Final = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
+LAST_SEQ_QUERY: Final = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
 
-SELECT_ROW: Final = session_columns.select(
+ROW_QUERY: Final = session_tables.select(
     "sessions",
     {
-        "last_seq": LAST_SEQ,
+        "last_seq": LAST_SEQ_QUERY,
         "downstream_id": "(SELECT downstream_id FROM links WHERE session = sessions.number"
         " ORDER BY links.number DESC LIMIT 1)",
         "shared_with": "(SELECT json_group_object(tenant, prompts) FROM shares"
@@ -60,7 +220,7 @@ THERE_FOR: Final = f"(tenant = :tenant OR {SHARED_WITH})"
 
 def create(connection: sqlite3.Connection, new: NewSession) -> int:
     """Insert a session and return its number; raises SessionExistsError."""
-    row = session_columns.new_row(new, now_ms())
+    row = session_tables.new_row(new, now_ms())
     try:
         number = connection.execute(
             f"INSERT INTO sessions ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
@@ -108,7 +268,7 @@ def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> Ro
 _LAST_OF_TURNS: Final = (
     "SELECT kind, raw FROM (SELECT key, kind, raw FROM segments"
     " WHERE key BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295) ORDER BY key DESC LIMIT ?2)"
-    f" WHERE kind IN ({segments.CODES[PROMPT]}, {segments.CODES[TURN_END]})"
+    f" WHERE kind IN ({CODES[PROMPT]}, {CODES[TURN_END]})"
     " ORDER BY key DESC LIMIT 1"
 )
 
@@ -125,6 +285,123 @@ def last_of_turns(
         if row is not None:
             number, settled, prompted = row
             last = connection.execute(_LAST_OF_TURNS, (number, BEHIND_A_TURN)).fetchone()
-            is_end = last is not None and last[0] == segments.CODES[TURN_END]
-            its = segments.SqliteSegments(connection, number)
+            is_end = last is not None and last[0] == CODES[TURN_END]
+            its = SqliteSegments(connection, number)
             yield LastOfTurns(session_id, last[1] if is_end else None, prompted, settled, its)
+
+
+@cache
+def _native(statement: str) -> str:
+    plain = statement.replace("acphold.", "").replace("%s", "?")
+    return re.sub(r"%\((\w+)\)s", r":\1", plain)
+
+
+_DAY = "date({}, 'unixepoch', 'localtime')"
+
+
+class SqliteTables(Tables):
+    """See `Tables`. Triggers mark the rows that change."""
+
+    KEY = "session"
+    OWN_KEY = "number"
+    SELECT_ROW = ROW_QUERY
+    LAST_OF_LINK = f"LEFT JOIN segments ON segments.key = {LAST_KEY.format('links.session')}"
+    SEGMENT = COLUMNS
+    TOLD = (
+        "INSERT OR REPLACE INTO changes SELECT session_id,"
+        f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
+    )
+    LAST_SEQ = LAST_SEQ_QUERY
+    DELETED = "changes"
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def refuse_newer(self) -> None:
+        self._connection.refuse_newer()
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        return self._connection.execute(_native(statement), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return self._connection.executemany(_native(statement), rows).rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> str:
+        return msgspec.json.encode([*values]).decode()
+
+    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
+        slot, row = _DAY.format(f"slot * {SLOT_MS // 1000}"), _DAY.format("updated_at / 1000")
+        return f"coalesce({slot}, {row})"
+
+    def writing(self) -> AbstractContextManager[object]:
+        return writing(self._connection)
+
+    def now(self) -> int:
+        return now_ms()
+
+    def own_key(self, session_id: str, number: int) -> int:
+        return number
+
+    def segments(self, key: int) -> SqliteSegments:
+        return SqliteSegments(self._connection, key)
+
+    def segment(self, row: Sequence[Any]) -> Segment:
+        return segment_of_row(*row)
+
+    def keep_settled_state(self, key: int, settled: Settled) -> None:
+        summary = encode_settled(settled)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
+            (key, summary, crc32(summary)),
+        )
+
+    def create(self, new: NewSession) -> int:
+        return create(self._connection, new)
+
+    def link(self, agent: str, downstream_id: str, key: int | None) -> None:
+        # Replaced, not updated: a new row gets the highest number, which makes it the newest.
+        self._connection.execute(
+            "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
+            (agent, downstream_id, key),
+        )
+
+    # These are imported late, for a quick start.
+
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        from acphold.journal.sql.list_filters import walks
+
+        found = [
+            selected(
+                self,
+                # The index is named: without statistics the planner may choose another and sort.
+                f"{'' if walk.by_id else f'INDEXED BY {_index(filter)}'} WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
+                (*walk.values, limit),
+                counted=counted,
+            )
+            for walk in walks(filter, after)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]
+
+    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
+        return last_of_turns(self._connection, session_ids)
+
+
+def _index(filter: ListFilter) -> str:
+    """The index of the list to walk."""
+    if filter.tenant:
+        return f"listed_tenant{'_unread' * filter.unread}"
+    if filter.queued:
+        return "with_queue"
+    if filter.unread:
+        return "listed_unread"
+    if filter.agents:
+        return "listed_agent" if filter.cwd is None else "listed_both"
+    return "listed" if filter.cwd is None else "listed_folder"

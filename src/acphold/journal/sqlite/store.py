@@ -22,11 +22,9 @@ from acphold.errors import (
     JournalError,
     LeaseLostError,
 )
-from acphold.history.entries import Run, Segment
+from acphold.history.entries import Run, Segment, now_ms
 from acphold.history.fold import Summary
-from acphold.history.times import now_ms
-from acphold.journal import settlement
-from acphold.journal.index import SearchHit, Sought
+from acphold.journal import stored_history
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
@@ -36,21 +34,19 @@ from acphold.journal.journal import (
     RowChange,
     RowChanges,
 )
-from acphold.journal.latency import APPENDS
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Owner, Whose
-from acphold.journal.sql import lease_rows, link_rows, session_columns
-from acphold.journal.sql.history import read, settled_through, summary
+from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.entry_rows import read, settled_through, summary
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import Tables
 from acphold.journal.sqlite import (
     deletion,
-    file_notes,
-    free_pages,
+    file_system,
+    in_file,
     leases,
-    owner_files,
     search_index,
-    segments,
     session_rows,
 )
 from acphold.journal.sqlite.background import Background
@@ -58,9 +54,9 @@ from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, 
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.sqlite.tables import SqliteTables
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stored_history import appended
-from acphold.journal.transcripts import ReadTranscript, Transcripts
+from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 
 T = TypeVar("T")
 
@@ -106,7 +102,13 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
     """The row of a segment."""
     key = lease.number << SEQ_BITS | one.last_seq
     # A bytearray, because for bytes Python 3.11's sqlite3 searches for an adapter.
-    return key, one.first_seq, one.at, segments.CODES.get(one.kind, one.kind), bytearray(one.raw)
+    return (
+        key,
+        one.first_seq,
+        one.at,
+        session_rows.CODES.get(one.kind, one.kind),
+        bytearray(one.raw),
+    )
 
 
 def _with_row(
@@ -119,7 +121,7 @@ def _with_row(
 
 
 def _change(db: Connection, lease: Lease, change: RowChange) -> None:
-    SqliteTables(db).update(lease.number, *session_columns.assignments(change, "%s"))
+    SqliteTables(db).update(lease.number, *session_tables.assignments(change, "%s"))
 
 
 def _before(lease: Lease, one: Segment) -> int:
@@ -162,7 +164,7 @@ class SqliteJournal(SqlJournal):
         self._seen: tuple[int, int | None] | None = None
         self._followed: tuple[object, ...] | None = None
         self._own: dict[str, Here] = {}  # of the sessions that were ours then
-        self._owner: owner_files.OwnerFile | None = None  # once it has owned something
+        self._owner: leases.OwnerFile | None = None  # once it has owned something
         self._addresses: tuple[str, ...] = ()
         self._retired = False
 
@@ -221,7 +223,7 @@ class SqliteJournal(SqlJournal):
     async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
         lease = await self._owning(work)
         # After the commit: noting a grant that is rolled back would look like a file gone back.
-        file_notes.note(self.path, file_notes.EPOCH, lease.epoch)
+        file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
 
     async def owner(self, session_id: str) -> Whose:
@@ -241,7 +243,7 @@ class SqliteJournal(SqlJournal):
         return whose
 
     def _lives(self, owner_id: str) -> bool:
-        return owner_files.lives(self.path, owner_id)
+        return leases.lives(self.path, owner_id)
 
     async def _owning(self, work: Callable[[Connection, str], T]) -> T:
         """Run a transaction that makes this process own something; `work` gets the owner id."""
@@ -249,7 +251,7 @@ class SqliteJournal(SqlJournal):
         def owning(db: Connection) -> T:
             if self._owner is not None:
                 return work(db, self._owner.id)
-            owner = owner_files.OwnerFile(self.path)
+            owner = leases.OwnerFile(self.path)
             try:
                 self._register(db, owner.id)
                 done = work(db, owner.id)
@@ -264,7 +266,7 @@ class SqliteJournal(SqlJournal):
     def _register(self, db: Connection, own_id: str) -> None:
         dead = leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
         for id_ in dead:
-            owner_files.forget(self.path, id_)
+            leases.forget(self.path, id_)
 
     async def renew(
         self,
@@ -284,7 +286,7 @@ class SqliteJournal(SqlJournal):
         def work(db: Connection) -> list[LeaseLostError]:
             if not leases.renew(db, own_id, self._addresses, retired=self._retired):
                 self._register(db, own_id)
-            return lease_rows.all_lost(SqliteTables(db), held)
+            return session_tables.all_lost(SqliteTables(db), held)
 
         return await self._write(work)
 
@@ -293,7 +295,7 @@ class SqliteJournal(SqlJournal):
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
-        await self._written(lambda tables: lease_rows.release(tables, lease))
+        await self._written(lambda tables: session_tables.release_lease(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -337,7 +339,7 @@ class SqliteJournal(SqlJournal):
     async def _refused(self, lease: Lease) -> LeaseLostError:
         """The reason why nothing could be written under a lease; ends the era if history was
         lost."""
-        why = await self._asked(lambda tables: lease_rows.lost(tables, lease))
+        why = await self._asked(lambda tables: session_tables.lost(tables, lease))
         if isinstance(why, HistoryLostError):
             await self._write(leases.renew_era)
         return why
@@ -360,7 +362,7 @@ class SqliteJournal(SqlJournal):
             lost: list[LeaseLostError] = []
             if db.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
-                lost = lease_rows.all_lost(SqliteTables(db), held, whole=True)
+                lost = session_tables.all_lost(SqliteTables(db), held, whole=True)
             told = {error.session_id: error for error in lost}
             for lease, change in ((append.lease, append.change) for append in appends):
                 if change is not None and lease.session_id not in told:
@@ -386,7 +388,7 @@ class SqliteJournal(SqlJournal):
             tables = SqliteTables(db)
             with tables.writing():
                 for listed in found:
-                    link_rows.enlist(tables, listed)
+                    session_tables.enlist(tables, listed)
 
         await self._background.run(work)
 
@@ -412,7 +414,7 @@ class SqliteJournal(SqlJournal):
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(db: Connection) -> int:
             number, settled = settled_through(SqliteTables(db), session_id)
-            return segments.SqliteSegments(db, number).size(settled)
+            return session_rows.SqliteSegments(db, number).size(settled)
 
         return await self._look(size)
 
@@ -451,7 +453,7 @@ class SqliteJournal(SqlJournal):
         await self._background.aclose()
         if (owner := self._owner) is not None:
             try:
-                await self._written(lambda tables: lease_rows.unregister(tables, owner.id))
+                await self._written(lambda tables: session_tables.unregister(tables, owner.id))
             except JournalError as exc:  # harmless: others find the owner's file unlocked
                 log.info("the journal still names this process: %s", exc)
             owner.close()
@@ -477,7 +479,7 @@ class SqliteJournal(SqlJournal):
 
     async def _slowly(self, work: Callable[[Tables], T]) -> T:
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
-            self._background.has_grown(settlement.PIECE_BYTES)
+            self._background.has_grown(stored_history.PIECE_BYTES)
         return done
 
     async def _search(self, sought: Sought) -> list[SearchHit]:
@@ -558,4 +560,4 @@ class SqliteIndex(SqlIndex):
     async def sweep(self) -> None:
         """Overwrite the remains of deleted sessions, and return some of their room."""
         await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(free_pages.give_back_some)
+        await self._background.in_pieces(in_file.give_back_some)

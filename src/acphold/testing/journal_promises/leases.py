@@ -6,8 +6,7 @@ import os
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
-from acphold.testing.journal_promises.promise import promised, raises
-from acphold.testing.journal_promises.scenes import begun
+from acphold.testing.journal_promises.promise import begun, promised, raises
 
 
 @promised

@@ -1,7 +1,8 @@
-"""Sessions, and entries that are appended to them and read again."""
+"""Sessions, and entries that are appended to them, one by one and together, and read again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,21 +11,35 @@ from msgspec.structs import replace
 from acphold.errors import (
     AmbiguousIdError,
     IllegibleNameError,
+    LeaseLostError,
     SessionExistsError,
     UnknownSessionError,
 )
+from acphold.history import Segment
 from acphold.journal import (
+    Append,
     Journal,
+    Lease,
     ListFilter,
     NewSession,
     Origin,
     RowChange,
     SessionRow,
     Sought,
+    history,
     state_of,
 )
-from acphold.testing.journal_promises.promise import promised, raises
-from acphold.testing.journal_promises.scenes import begun, chunk, encode
+from acphold.testing.journal_promises.promise import (
+    append,
+    begun,
+    chunk,
+    each,
+    encode,
+    entries_of,
+    promised,
+    raises,
+    turn,
+)
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 
@@ -282,3 +297,142 @@ async def the_shortest_beginning_of_an_id_fits_no_other(journal: Journal) -> Non
     asked = ["x%", "abcd", "abc", "abX", "é1"]
     assert await journal.short_ids(asked, 1) == ["x", "abcd", "abc", "abX", "é"]
     assert await journal.short_ids(["x%"], 4) == ["x%"]
+
+
+@promised
+async def what_several_sessions_append_together_stands_in_each_of_them(
+    journal: Journal,
+) -> None:
+    leases = [await begun(journal, name) for name in ("s1", "s2", "s3")]
+    await journal.append(leases[1], [("update", [b"0"])])
+    done = await journal.append_all(
+        [
+            Append(
+                leases[0], [("prompt", [b"[]"]), ("update", [b"1", b"2"])], RowChange(title="T")
+            ),
+            Append(leases[1], [("update", [b"3"])]),
+            Append(leases[2], [("store", [b"4"])]),
+        ]
+    )
+    assert [lease.next_seq for lease in leases] == [4, 3, 2]
+    assert (await journal.session("s1")).title == "T"
+    for lease, told in zip(leases, done, strict=True):
+        assert not isinstance(told, LeaseLostError)
+        read = await journal.read(lease.session_id, told[0].first_seq - 1)
+        assert entries_of(read) == entries_of(told)
+
+
+@promised
+async def who_lost_a_session_is_told_and_the_others_are_appended_to(
+    journal: Journal, other: Journal
+) -> None:
+    kept, lost = await begun(journal, "s1"), await begun(journal, "s2")
+    await other.acquire("s2")
+    [one, two] = await journal.append_all(
+        [
+            Append(kept, [("update", [b"1"])]),
+            Append(lost, [("update", [b"2"])], RowChange(title="lost")),
+        ]
+    )
+    assert not isinstance(one, LeaseLostError)
+    assert isinstance(two, LeaseLostError)
+    assert (two.session_id, two.deleted) == ("s2", False)
+    assert [entry.raw for entry in entries_of(await journal.read("s1", 0))] == [b"1"]
+    assert await journal.read("s2", 0) == []
+    assert ((await journal.session("s2")).title, lost.next_seq) == (None, 1)
+
+
+@promised
+async def what_cannot_be_written_for_one_is_written_for_none(journal: Journal) -> None:
+    leases = [await begun(journal, name) for name in ("s1", "s2")]
+    with raises(OverflowError):
+        await journal.append_all(
+            [
+                Append(leases[0], [("update", [b"1"])]),
+                Append(leases[1], [("update", [b"2"])], RowChange(updated_at=1 << 70)),
+            ]
+        )
+    assert await journal.read("s1", 0) == []
+    assert [lease.next_seq for lease in leases] == [1, 1]
+
+
+TEXT = "x" * 20_000
+
+
+async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
+    """Make a session with a finished turn that is longer than one read returns."""
+    lease = await begun(journal)
+    pieces = [chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
+    await append(journal, lease, turn("Go", *pieces))
+    return lease
+
+
+def numbers(found: list[Segment]) -> list[int]:
+    """Return the numbers of the chunks, in order."""
+    text = b"".join(segment.raw for segment in found if segment.kind == "update").decode()
+    return [int(number) for number in re.findall("<([0-9]+)>", text)]
+
+
+@promised
+async def a_turn_that_is_settled_between_two_pages_is_read_once(journal: Journal) -> None:
+    lease = await long_turn(journal)
+    found: list[Segment] = []
+    async for segment in history(journal, "s1"):
+        found.append(segment)
+        if len(found) == 20:  # within the first megabyte
+            await journal.settle(lease, lease.next_seq - 1)
+    assert numbers(found) == [*range(80)]
+    again = [segment async for segment in history(journal, "s1")]
+    assert numbers(again) == [*range(80)]
+    assert len(again) < len(found)
+
+
+@promised
+async def a_turn_that_begins_while_a_session_is_read_is_not_read_in_part(
+    journal: Journal,
+) -> None:
+    lease = await long_turn(journal)
+    await journal.settle(lease, lease.next_seq - 1)
+    found: list[Segment] = []
+    async for segment in history(journal, "s1"):
+        if not found:
+            end = lease.next_seq - 1
+            await append(journal, lease, turn("More", chunk("agent_message", "<99>")))
+        found.append(segment)
+    assert found[-1].last_seq == end
+    assert numbers(found) == [*range(80)]
+
+
+@each("through", [1, 3, 5])
+@promised
+async def history_ends_where_it_is_to_end_also_inside_a_segment(
+    journal: Journal, through: int
+) -> None:
+    lease = await begun(journal)
+    await journal.append(
+        lease, [("update", [encode(chunk("agent_message", f"<{n}>")) for n in range(5)])]
+    )
+    found = [segment async for segment in history(journal, "s1", through=through)]
+    assert numbers(found) == [*range(through)]
+    assert found[-1].last_seq == through
+
+
+@promised
+async def entries_of_some_kinds_are_read_back_without_the_others(journal: Journal) -> None:
+    lease = await begun(journal)
+    for number in range(5):
+        await append(journal, lease, turn(f"ask {number}", chunk("agent_message", "…")))
+    all_ = (await journal.read_back("s1", None, 100)).entries
+    wanted = [entry for entry in all_ if entry.kind in ("prompt", "turn_end")]
+    found, before = list[object](), None
+    while True:
+        page = await journal.read_back("s1", before, 3, kinds=("prompt", "turn_end"))
+        assert len(page.entries) <= 3
+        found += page.entries
+        if (before := page.before) is None:
+            break
+    assert found == wanted
+    # A page that begins inside a segment of another kind contains none of it.
+    middle = next(entry.seq for entry in all_ if entry.kind == "update")
+    back = await journal.read_back("s1", middle + 1, 100, kinds=("prompt",))
+    assert {entry.kind for entry in back.entries} == {"prompt"}

@@ -14,16 +14,10 @@ from typing import Final
 
 from acphold.testing.journal_promises import (  # noqa: F401  importing them notes what they promise
     access,
-    common_appends,
-    history,
     leases,
-    links,
-    lists,
     search,
     sessions,
     settlement,
-    snapshots,
-    usage,
 )
 from acphold.testing.journal_promises.promise import PROMISED
 

@@ -3,7 +3,7 @@ import { standing } from "./rows.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-/** Most sessions with news, and of others as many as are shown in all where there are fewer: see `web.glances`. */
+/** Most sessions with news, and of others as many as are shown in all where there are fewer: see `web.reports`. */
 const MOST = 20;
 const IN_ALL = 8;
 

@@ -8,7 +8,7 @@ import { sessionPlace } from "./places.js";
 
 /** @typedef {import("../wire/pages.js").Hit} Hit */
 /** @typedef {{speaker: string, text: string} | null} Message */
-/** @typedef {{place: string, excerpt: string, marks: [number, number][], before: Message, after: Message}} Context  see `web.glances` */
+/** @typedef {{place: string, excerpt: string, marks: [number, number][], before: Message, after: Message}} Context  see `web.reports` */
 
 /** Hits of a session that are shown before somebody asks for more. */
 const FIRST = 3;

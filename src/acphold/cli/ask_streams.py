@@ -1,0 +1,233 @@
+"""The input and output of `acphold ask`: prompt and stdin; words or JSON on stdout."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from acphold.cli.command_line import UsageError
+from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
+from acphold.client.answers import chosen
+from acphold.client.remote_turn import typed
+from acphold.history.raw_update import encode_object, encode_text, is_our_notice, members
+from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart
+from acphold.schema.updates import Notice
+
+if TYPE_CHECKING:
+    from acphold.cli.command_line import Exit
+    from acphold.client import PermissionQuestion, RemoteSession
+    from acphold.client.answers import PermissionAnswer
+    from acphold.errors import AcpholdError
+    from acphold.schema import Update
+
+
+FROM_STDIN = "-"
+"""As the prompt, this stands for all of stdin."""
+
+FIRST_BYTE_SECONDS = 5.0
+"""A pipe on stdin has this long to deliver something or to end: some programs pass on a pipe that
+stays open for ever. A prompt of `-` waits."""
+
+MOST_STDIN = 16 << 20
+"""At most this many bytes of stdin are sent; a model reads a fraction of it."""
+
+
+def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
+    """Return the texts to send: the prompt, then the text on stdin.
+
+    Raises UsageError when both are empty, TimeoutError at the deadline.
+    """
+    if prompt != FROM_STDIN:
+        found = [prompt, _stdin(deadline, waits=False)]
+    elif sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("`-` sends what comes on stdin, which is a terminal here")
+    else:
+        found = [_stdin(deadline, waits=True)]
+    texts = [text for text in found if text.strip()]
+    if not texts:
+        raise UsageError("the prompt is empty")
+    return texts
+
+
+def _stdin(deadline: float | None, *, waits: bool) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    fd = sys.stdin.fileno()
+    if not waits and not select.select([fd], [], [], _left(deadline, FIRST_BYTE_SECONDS))[0]:
+        print(
+            f"acphold ask: nothing has come on stdin for {FIRST_BYTE_SECONDS:g} s, so it is not "
+            "sent; `< /dev/null` says at once that there is nothing",
+            file=sys.stderr,
+        )
+        return ""
+    data = bytearray()
+    while select.select([fd], [], [], _left(deadline, None))[0]:
+        piece = os.read(fd, 64 * 1024)
+        data += piece
+        if not piece and b"\0" in data:
+            raise UsageError("stdin is not text; use --file")
+        if not piece:
+            return data.decode(errors="replace")
+        if len(data) > MOST_STDIN:
+            raise UsageError(f"more than {MOST_STDIN >> 20} MiB came on stdin; use --file")
+    raise TimeoutError
+
+
+def _left(deadline: float | None, most: float | None) -> float | None:
+    """Return the seconds until the deadline, at most `most`; None for no bound."""
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    return min((it for it in (left, most) if it is not None), default=None)
+
+
+def tell(words: str) -> None:
+    """Print a message of ours on stderr; on a terminal no text of an agent can look like it."""
+    name = "acphold ask:"
+    if sys.stderr.isatty() and os.environ.get("TERM") not in LINE_TERMINALS:
+        colour = "" if os.environ.get("NO_COLOR") else ";33"
+        name = f"\x1b[1{colour}m{name}\x1b[0m"
+    print(f"{name} {words}", file=sys.stderr)
+
+
+class Output(Protocol):
+    """Shows a question and its answer."""
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        """Show that the session is open; `agent` is its agent's name in `acphold list`."""
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        """Show updates of the agent."""
+
+    def end_line(self) -> None:
+        """End the line: the next text on the terminal is not ours."""
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
+    ) -> None:
+        """Show that a permission request was answered, by a person or by the arguments."""
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        """Show that the turn is over."""
+
+    def failed(self, error: AcpholdError) -> None:
+        """Show that the turn failed."""
+
+
+class TextOutput:
+    """The agent's text as it comes; tool calls are named on stderr if that is a terminal."""
+
+    def __init__(self) -> None:
+        # A file gets the agent's text unchanged, even what would control a terminal.
+        self._tame = visible if sys.stdout.isatty() else str
+        self._last = "\n"
+        self._message: str | None = None
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        return None
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        for raw in raws:
+            self._show(typed(raw), raw)
+        sys.stdout.flush()
+
+    def _show(self, update: Update, raw: bytes) -> None:
+        match update:
+            case AgentMessageChunk(content=TextContent(text=text), message_id=message):
+                if message != self._message:
+                    self._end_line()
+                self._message = message
+                self._print(text)
+            case ToolCallStart(title=title, kind=kind):
+                self._end_line()
+                if sys.stderr.isatty():
+                    print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
+            case Notice():
+                parts = members(raw)
+                told = on_one_line(". ".join(filter(None, (update.title, update.description))))
+                if is_our_notice(parts):
+                    tell(told)
+                else:
+                    print(f"[notice] {told}", file=sys.stderr)
+
+    def _print(self, text: str) -> None:
+        if text:
+            print(self._tame(text), end="")
+            self._last = text[-1]
+
+    def end_line(self) -> None:
+        if sys.stdout.isatty():
+            self._end_line()
+            sys.stdout.flush()
+
+    def _end_line(self) -> None:
+        """End the line: the next text does not belong to the message so far."""
+        if self._last != "\n":
+            print()
+            self._last = "\n"
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
+    ) -> None:
+        if answer is False and not by_person:  # the person has just seen it
+            what = on_one_line(question.tool_call.title or "a tool call")
+            tell(f"not permitted (see --permission): {what}")
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        self._end_line()
+        sys.stdout.flush()
+        if code:
+            how = f"({stop_reason})" if stop_reason else "before the turn had ended"
+            tell(visible(f"{code.meaning} {how}"))
+
+    def failed(self, error: AcpholdError) -> None:
+        self._end_line()
+
+
+class JsonOutput:
+    """One JSON object per line, as things happen."""
+
+    def __init__(self) -> None:
+        self._tame = visible_json if sys.stdout.isatty() else str
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        self._say("session", sessionId=session.id, agent=agent, cwd=session.cwd)
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        for raw in raws:
+            # As the agent wrote it; one on several lines is put on one line.
+            said = {"type": b'"update"', "update": raw.replace(b"\n", b" ")}
+            print(self._tame(encode_object(said).decode(errors="replace")))
+        sys.stdout.flush()
+
+    def end_line(self) -> None:
+        return None  # each object has a line of its own
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
+    ) -> None:
+        tool, option = question.tool_call, chosen(answer, question.options)
+        self._say(
+            "permission",
+            toolCallId=tool.tool_call_id,
+            title=tool.title,
+            optionId=None if option is None else option.option_id,
+            byPerson=by_person,
+        )
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        self._say("end", stopReason=stop_reason, exitCode=int(code))
+
+    def failed(self, error: AcpholdError) -> None:
+        from acphold.cli.main import exit_code
+
+        code = int(exit_code(error))
+        self._say("error", message=str(error), code=error.code, exitCode=code)
+
+    def _say(self, kind: str, **members: object) -> None:
+        said = {name: msgspec.json.encode(value) for name, value in members.items()}
+        print(self._tame(encode_object({"type": encode_text(kind), **said}).decode()), flush=True)

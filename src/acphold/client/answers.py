@@ -1,0 +1,452 @@
+"""A client's answers to an agent: permission, forms and pages, files and terminals.
+
+Source: spec v1, elicitation.
+
+Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation".
+
+| request | answered by |
+|---|---|
+| anything in `handlers` | that handler |
+| `session/request_permission` | the policy, or `on_permission` |
+| `elicitation/create` | `on_form`, `on_page`, if they were given |
+| `fs/*`, `terminal/*` | the workspace of the session, if files and terminals were offered |
+| anything else | -32601 |
+
+When a turn is cancelled, its requests to a person are answered `cancelled` at once (spec v1, prompt
+turn, "Cancellation").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
+from acphold.history.timeline import ToolCall, ToolDraft
+from acphold.schema import (
+    CREATE_ELICITATION,
+    REQUEST_PERMISSION,
+    BooleanConfigOptionCapabilities,
+    CancelledPermissionOutcome,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    CompactionCapabilities,
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    ElicitationSchema,
+    FileSystemCapabilities,
+    NoticeCapabilities,
+    PermissionOption,
+    RequestPermissionResponse,
+    SelectedPermissionOutcome,
+    SessionConfigOptionsCapabilities,
+    ToolKind,
+    decode,
+    encode,
+)
+from acphold.schema.client_services import fits
+from acphold.schema.initialize import ElicitationUrlCapabilities
+from acphold.schema.splice import members
+
+if TYPE_CHECKING:
+    from acphold.history.timeline import ToolCall
+    from acphold.schema import ElicitationContentValue, RequestPermissionRequest
+    from acphold.schema.updates import RequestPermissionOutcome
+    from acphold.workspace.workspace import Workspace
+
+
+class FormQuestion(Struct, frozen=True):
+    """An agent asks for values; `session_id` is None while there is no session yet.
+
+    Show which agent asks, and let the person change what they entered.
+    """
+
+    message: str
+    form: ElicitationSchema
+    session_id: str | None = None
+    tool_call_id: str | None = None
+
+
+class PageQuestion(Struct, frozen=True):
+    """An agent asks a person to open `url`, for a sign-in or a payment, say.
+
+    Show all of the URL and its host, and open it only if the person agrees.
+    """
+
+    message: str
+    url: str
+    id: str
+    session_id: str | None = None
+
+
+Filled: TypeAlias = "Mapping[str, ElicitationContentValue] | Literal['dismissed'] | None"
+"""The values by field; None if the person declines, "dismissed" if they go away."""
+
+AskForm: TypeAlias = Callable[[FormQuestion], "Filled | Awaitable[Filled]"]
+"""Fills in a form."""
+
+AskPage: TypeAlias = Callable[[PageQuestion], "bool | Awaitable[bool | None] | None"]
+"""True if the person agrees to open it, False if they decline, None if they go away."""
+
+DISMISSED = CreateElicitationResponse(action="cancel")
+DECLINED = CreateElicitationResponse(action="decline")
+
+
+def form_question(asked: CreateElicitationRequest) -> FormQuestion:
+    """Return a request of mode `form` as a question for a program."""
+    assert isinstance(asked.requested_schema, ElicitationSchema)  # the type has checked it
+    return FormQuestion(
+        asked.message,
+        asked.requested_schema,
+        None if asked.session_id is UNSET else asked.session_id,
+        asked.tool_call_id,
+    )
+
+
+def page_question(asked: CreateElicitationRequest) -> PageQuestion:
+    """Return a request of mode `url` as a question for a program."""
+    assert isinstance(asked.url, str)
+    assert isinstance(asked.elicitation_id, str)
+    session_id = None if asked.session_id is UNSET else asked.session_id
+    return PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
+
+
+def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationResponse:
+    """Return the answer to the agent; DeclarationError if the values do not fit the form.
+
+    Fields that were left out get the form's defaults.
+    """
+    if filled is None:
+        return DECLINED
+    if isinstance(filled, str):
+        return DISMISSED
+    defaults = {name: getattr(field, "default", None) for name, field in form.properties.items()}
+    values = {name: value for name, value in defaults.items() if value is not None} | {**filled}
+    missing = [name for name in form.required or () if name not in values]
+    wrong = [
+        name
+        for name, value in values.items()
+        if name not in form.properties or not fits(value, form.properties[name])
+    ]
+    if missing or wrong:
+        which = ", ".join(sorted({*missing, *wrong}))
+        raise DeclarationError(f"the form was filled in badly: {which}")
+    return CreateElicitationResponse(action="accept", content=values)
+
+
+def page_answer(agrees: bool | None) -> CreateElicitationResponse:
+    """Return the answer to the agent about a page."""
+    if agrees is None:
+        return DISMISSED
+    return CreateElicitationResponse(action="accept") if agrees else DECLINED
+
+
+# See docs/decisions.md, 6.
+
+
+Rule: TypeAlias = Literal["allow", "reject", "ask"]
+"""The handling of a request: allow it once, reject it, or ask the callback."""
+
+Kind: TypeAlias = "ToolKind | Literal['*']"
+"""A kind of tool that a policy names; `*` is the rest."""
+
+Policy: TypeAlias = "Rule | Mapping[Kind, Rule]"
+"""One rule for all, or one for each kind of tool (`read`, `edit`, `execute` …); `*` is the rest."""
+
+KINDS = (*get_args(ToolKind), "*")
+
+SWITCH_MODE = "switch_mode"
+"""The kind of a tool that changes what the agent may do from then on."""
+
+
+class PermissionQuestion(Struct, frozen=True):
+    """An agent asks if it may go on with a tool call.
+
+    `tool_call` is the call as it stands, with the fields of the request. `options` are the answers
+    that the agent accepts, in the order in which it wants them shown. `request` is all of it, as it
+    came.
+    """
+
+    session_id: str
+    tool_call: ToolCall
+    options: tuple[PermissionOption, ...]
+    request: RequestPermissionRequest
+
+
+PermissionAnswer: TypeAlias = PermissionOption | str | bool | None
+"""An option or its id; True and False for the option that allows, or rejects, once; None if the
+person did not choose, which ends the turn at some agents."""
+
+AskPermission: TypeAlias = Callable[
+    [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"
+]
+"""Decides a permission request of an agent."""
+
+
+def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
+    """Return the policy to follow; DeclarationError if it cannot be followed.
+
+    Without one, a callback is asked; without that, everything is rejected.
+    """
+    if policy is None:
+        return "ask" if has_callback else "reject"
+    if not isinstance(policy, (str, Mapping)):
+        raise DeclarationError(
+            "a policy is a rule, or rules by kind of tool; a function goes to `on_permission`"
+        )
+    for kind in () if isinstance(policy, str) else policy:
+        if kind not in KINDS:
+            raise DeclarationError(f"{kind!r} is no kind of tool: one is {', '.join(KINDS)}")
+    for rule in {policy} if isinstance(policy, str) else {*policy.values()}:
+        if rule not in get_args(Rule):
+            raise DeclarationError(f"{rule!r} is no rule for permissions: allow, reject or ask")
+        if rule == "ask" and not has_callback:
+            raise DeclarationError("a policy that asks needs `on_permission`, which is asked")
+    return policy
+
+
+def rule_for(policy: Policy, kind: str) -> Rule:
+    """Return the policy's rule for a kind of tool.
+
+    A change of mode is allowed only by a policy that names that kind: the agent may then do things
+    unasked that the policy was not meant for.
+    """
+    if isinstance(policy, str):
+        return "reject" if kind == SWITCH_MODE and policy == "allow" else policy
+    for known, rule in policy.items():  # not by the key: an agent may be newer than our kinds
+        if known == kind:
+            return rule
+    return rule_for(policy.get("*", "reject"), kind)
+
+
+def chosen(
+    answer: PermissionAnswer, options: Sequence[PermissionOption]
+) -> PermissionOption | None:
+    """Return the option that an answer means; None if the agent offers none that does.
+
+    True and False never stand for "always". DeclarationError for an option that is not offered.
+    """
+    if answer is None:
+        return None
+    if isinstance(answer, bool):
+        kind = "allow_once" if answer else "reject_once"
+        return next((option for option in options if option.kind == kind), None)
+    wanted = answer if isinstance(answer, str) else answer.option_id
+    for option in options:
+        if option.option_id == wanted:
+            return option
+    offered = ", ".join(option.option_id for option in options)
+    raise DeclarationError(f"the agent offers no option {wanted!r}, but {offered}")
+
+
+def outcome(
+    answer: PermissionAnswer, options: Sequence[PermissionOption]
+) -> RequestPermissionOutcome:
+    """Return the answer to the agent.
+
+    A "yes" that can only be given for always becomes a "no". A "no" is a reject option if there is
+    one, for "cancelled" ends the whole turn at some agents.
+    """
+    option = chosen(answer, options)
+    if option is None and answer is True:
+        option = chosen(False, options)
+    if option is None:
+        return CancelledPermissionOutcome()
+    return SelectedPermissionOutcome(option_id=option.option_id)
+
+
+Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
+"""Answers one method of an agent: JSON in, JSON out. Its exceptions become error answers."""
+
+
+class AskingSession(Protocol):
+    """The session that a request is about."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def roots(self) -> Sequence[str]:
+        """Its folders, absolute, `cwd` first."""
+
+    @property
+    def is_cancelling(self) -> bool:
+        """True while a cancelled turn of it is not over."""
+
+    @property
+    def is_at_others(self) -> bool:
+        """True if requests now may be for other clients: no turn of ours runs."""
+
+    def tool(self, tool_call_id: str) -> ToolCall | None:
+        """Return a tool call as it stands."""
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """The answers to an agent's requests; see `acphold.connect`. Callbacks may be coroutines."""
+
+    permission: Policy | None = None
+    on_permission: AskPermission | None = None
+    on_form: AskForm | None = None
+    on_page: AskPage | None = None
+    files: bool | Sequence[str] = False
+    terminals: bool = False
+    handlers: Mapping[str, Handler] = {}
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """The capabilities that are offered to the agent."""
+        form, page = self.on_form is not None, self.on_page is not None
+        files = bool(self.files)
+        return ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
+            terminal=self.terminals,
+            session=ClientSessionCapabilities(
+                config_options=SessionConfigOptionsCapabilities(
+                    boolean=BooleanConfigOptionCapabilities()
+                ),
+                notices=NoticeCapabilities(),
+                compaction=CompactionCapabilities(),
+            ),
+            elicitation=ElicitationCapabilities(
+                form=ElicitationFormCapabilities() if form else None,
+                url=ElicitationUrlCapabilities() if page else None,
+            )
+            if form or page
+            else None,
+        )
+
+
+LOOK_SECONDS = 1.0
+"""Seconds between checks if another client still has the session open, to answer for its own
+turn."""
+
+
+async def left_to_others(session_id: str) -> None:
+    """Return when no other client has the session open; if one answers, the question is withdrawn.
+
+    Used for requests of another client's turn: the decision is that client's while it is attached.
+    """
+    from acphold.reading.neighbours import has_other_clients  # brings the server
+
+    while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+class Duties:
+    """Answers requests as `answers` says; closing it ends terminals."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._policy = checked_policy(
+            answers.permission, has_callback=answers.on_permission is not None
+        )
+        self._is_mute = answers.permission is None and answers.on_permission is None
+        self._workspaces: dict[str, Workspace] = {}
+        self._open: dict[asyncio.Future[Any], str] = {}  # open questions to a person, by session
+
+    async def answer(self, method: str, params: bytes, session: AskingSession | None) -> bytes:
+        """Return the result as JSON; raises AcpholdError with the code for it."""
+        if (handler := self._answers.handlers.get(method)) is not None:
+            said = handler(msgspec.json.decode(params or b"{}"))
+            return encode(await said if isawaitable(said) else said)
+        match method:
+            case REQUEST_PERMISSION.name:
+                return encode(RequestPermissionResponse(await self._permit(params, session)))
+            case CREATE_ELICITATION.name:
+                return encode(await self._elicit(params, session))
+        is_file, is_terminal = method.startswith("fs/"), method.startswith("terminal/")
+        if not (is_file and self._answers.files) and not (is_terminal and self._answers.terminals):
+            raise MethodNotFoundError(method)
+        if session is None:
+            raise UnknownSessionError("", reason=f"{method} names no session that is open here")
+        return await self._workspace(session).answer(method, params)
+
+    def cancel(self, session_id: str) -> None:
+        """End the open questions of a session: its turn is cancelled."""
+        for asked, asker in list(self._open.items()):
+            if asker == session_id:
+                asked.cancel()
+
+    async def forget(self, session_id: str) -> None:
+        """End the session's terminals: it is closed."""
+        self.cancel(session_id)
+        if (workspace := self._workspaces.pop(session_id, None)) is not None:
+            await workspace.aclose()
+
+    async def aclose(self) -> None:
+        """End all terminals; may be called again."""
+        for session_id in [*self._open.values(), *self._workspaces]:
+            await self.forget(session_id)
+
+    # -- what a person decides ------------------------------------------------------------
+
+    async def _permit(self, params: bytes, session: AskingSession | None) -> Any:
+        asked = decode(REQUEST_PERMISSION.params, params).value
+        if session is not None and session.is_cancelling:
+            return CancelledPermissionOutcome()
+        known = None if session is None else session.tool(asked.tool_call.tool_call_id)
+        draft = ToolDraft.of(known or ToolCall(asked.tool_call.tool_call_id, {}))
+        draft.patch("tool_call_update", members(members(params)["toolCall"]))
+        tool = draft.tool_call()
+        rule = rule_for(self._policy, tool.kind)
+        # Other clients decide while they are attached.
+        is_theirs = self._is_mute and session is not None and session.is_at_others
+        if is_theirs and await self._ask(left_to_others, asked.session_id, asked.session_id, True):
+            return CancelledPermissionOutcome()
+        if rule != "ask":
+            return outcome(rule == "allow", asked.options)
+        assert self._answers.on_permission is not None  # the policy was checked
+        question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
+        answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
+        return outcome(answer, asked.options)
+
+    async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
+        asked = decode(CREATE_ELICITATION.params, params).value
+        about = asked.session_id if isinstance(asked.session_id, str) else ""
+        if session is not None and session.is_cancelling:
+            return DISMISSED
+        if asked.mode == "form" and self._answers.on_form is not None:
+            form = form_question(asked)
+            return form_answer(
+                await self._ask(self._answers.on_form, form, about, "dismissed"), form.form
+            )
+        if asked.mode == "url" and self._answers.on_page is not None:
+            agrees = await self._ask(self._answers.on_page, page_question(asked), about, None)
+            return page_answer(agrees)
+        raise MethodNotFoundError(CREATE_ELICITATION.name)
+
+    async def _ask(
+        self, callback: Callable[[Any], Any], question: object, session_id: str, cancelled: Any
+    ) -> Any:
+        """Return the callback's answer; `cancelled` if the turn is cancelled before."""
+        said = callback(question)
+        if not isawaitable(said):
+            return said
+        asking = asyncio.ensure_future(said)
+        self._open[asking] = session_id
+        try:
+            await asyncio.wait([asking])
+        finally:
+            del self._open[asking]
+            asking.cancel()  # if the question is withdrawn; no effect once there is an answer
+        return cancelled if asking.cancelled() else asking.result()
+
+    # -- what a session's folders are served for ------------------------------------------
+
+    def _workspace(self, session: AskingSession) -> Workspace:
+        if session.id not in self._workspaces:
+            from acphold.workspace.roots import Roots
+            from acphold.workspace.workspace import Workspace  # most programs serve neither
+
+            cwd, *additional = session.roots
+            files = self._answers.files
+            roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
+            self._workspaces[session.id] = Workspace(roots)
+        return self._workspaces[session.id]

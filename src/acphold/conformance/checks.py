@@ -1,0 +1,401 @@
+"""Checks: rules declared with their tests, and tried in turn on one agent.
+
+    RULES = Rules()
+
+    @RULES.case("list.no-match", MUST, SOURCE)
+    async def no_match(stage: Stage) -> None:
+        \"""A folder without sessions gives an empty list.\"""
+
+    @RULES.also("list.no-match")
+    @one_by_one
+    def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
+
+    @RULES.observer("tool.absolute", MUST, SOURCE, unless="the agent made no tool call")
+    def absolute(record: Record, witness: Witness) -> None:
+        \"""Paths of tool calls are absolute.\"""
+
+    @RULES.overview("list.titles", MUST, SOURCE, unless="the agent has no list")
+    def titles(records: Sequence[Record], witness: Witness) -> None:
+        \"""Titles in lists are the last ones.\"""
+
+The docstring is the rule in words, as reports and docs/rules.md show it. A case raises a signal,
+see `verdicts`. An observer looks at one connection, an overview at all of them together, as a
+session outlives its connection. Both report to their witness each thing they looked at and each
+that was wrong; they run when all cases are over. `RULES.unseen` declares a rule that no behaviour
+can show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import NotRequired, TypedDict, Unpack
+
+from msgspec import Struct, structs
+
+from acphold.conformance.dialogue import Shell
+from acphold.conformance.record import Record, WireLine
+from acphold.conformance.stage import CheckSettings, Stage
+from acphold.conformance.subject import Subject
+from acphold.conformance.verdicts import (
+    Finding,
+    Level,
+    NotApplied,
+    NotObservable,
+    Reach,
+    Remarked,
+    Rule,
+    RuleSource,
+    Signal,
+    Verdict,
+    Violation,
+)
+from acphold.errors import AgentStartError
+from acphold.schema import Implementation
+from acphold.tasks import TaskSet
+
+MUST, SHOULD, EXPECTED = Level.MUST, Level.SHOULD, Level.EXPECTED
+
+Case = Callable[[Stage], Awaitable[None]]
+"""Plays something and judges it."""
+
+
+class Witness:
+    """Collects what an observer has seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.wrong: list[tuple[str, tuple[WireLine, ...]]] = []
+        self._remarks: dict[str, None] = {}
+
+    def saw(self) -> None:
+        """Count one thing that the rule is about."""
+        self.seen += 1
+
+    def check(self, is_kept: object, why: str, *lines: WireLine) -> None:
+        """Count one thing that the rule is about, and accuse it unless the rule is kept."""
+        self.saw()
+        if not is_kept:
+            self.accuse(why, *lines)
+
+    def accuse(self, why: str, *lines: WireLine) -> None:
+        """Report one thing that breaks the rule."""
+        self.wrong.append((why, lines))
+
+    def remark(self, what: str) -> None:
+        """Tell something with the verdict that breaks no rule."""
+        self._remarks[what] = None
+
+    def judge(self, unless: str) -> None:
+        """Raise the resulting signal; `unless` says why nothing may have been seen."""
+        if self.wrong:
+            why, lines = self.wrong[0]
+            again = len(self.wrong) - 1
+            raise Violation(f"{why} (and {again} more such)" if again else why, *lines)
+        if not self.seen and unless:
+            raise NotObservable(unless)
+        if self._remarks:
+            raise Remarked("; ".join(self._remarks))
+
+
+Observer = Callable[[Record, Witness], None]
+"""Looks at one connection."""
+
+Overview = Callable[[Sequence[Record], Witness], None]
+"""Looks at all connections."""
+
+
+def one_by_one(observer: Observer) -> Overview:
+    """Return the overview that looks at one connection after the other."""
+
+    @wraps(observer)
+    def overview(records: Sequence[Record], witness: Witness) -> None:
+        for record in records:
+            observer(record, witness)
+
+    return overview
+
+
+class Check(Struct, frozen=True):
+    """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
+    overview.
+
+    `destructive`: only played when asked for by name. `beside`: the case has a process of its own
+    and mostly waits, so the next ones are played meanwhile.
+    """
+
+    rule: Rule
+    case: Case | None = None
+    overview: Overview | None = None
+    unseen: str = ""
+    unless: str = ""
+    destructive: bool = False
+    beside: bool = False
+
+
+class Observed(TypedDict):
+    """Options of a rule that is observed: `unless` says why nothing may have been seen."""
+
+    unless: str
+    only: NotRequired[Reach | None]
+
+
+def _sentence(judge: Callable[..., object]) -> str:
+    """Return the rule in words, which is the docstring of the function that judges it."""
+    # Python with -OO has no docstrings.
+    return " ".join((judge.__doc__ or judge.__name__).split())
+
+
+class Rules:
+    """The rules of one module, in order; `only` is the reach of those that name none."""
+
+    def __init__(self, only: Reach | None = None) -> None:
+        self._checks: list[Check] = []
+        self._only = only
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self._checks)
+
+    def case(
+        self,
+        id: str,
+        level: Level,
+        source: RuleSource,
+        *needs: str,
+        only: Reach | None = None,
+        destructive: bool = False,
+        beside: bool = False,
+    ) -> Callable[[Case], Case]:
+        """Register the decorated coroutine as a rule's case; `needs` are names of CAPABILITIES."""
+
+        def declare(case: Case) -> Case:
+            rule = Rule(id, _sentence(case), level, source, needs, only or self._only)
+            self._checks.append(Check(rule, case, destructive=destructive, beside=beside))
+            return case
+
+        return declare
+
+    def overview(
+        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+    ) -> Callable[[Overview], Overview]:
+        """Register the decorated function as an overview."""
+
+        def declare(overview: Overview) -> Overview:
+            rule = Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
+            self._checks.append(Check(rule, overview=overview, unless=seen["unless"]))
+            return overview
+
+        return declare
+
+    def observer(
+        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+    ) -> Callable[[Observer], Observer]:
+        """Register the decorated function as an observer."""
+
+        def declare(observer: Observer) -> Observer:
+            self.overview(id, level, source, *needs, **seen)(one_by_one(observer))
+            return observer
+
+        return declare
+
+    def also(self, id: str) -> Callable[[Overview], Overview]:
+        """Register the decorated function as an overview beside the case of this rule."""
+
+        def declare(overview: Overview) -> Overview:
+            index = next(n for n, it in enumerate(self._checks) if it.rule.id == id)
+            self._checks[index] = structs.replace(self._checks[index], overview=overview)
+            return overview
+
+        return declare
+
+    def unseen(self, id: str, says: str, level: Level, source: RuleSource, why: str) -> None:
+        """Register a rule that no behaviour can show; `why` is a sentence."""
+        self._checks.append(Check(Rule(id, says, level, source), unseen=why))
+
+
+CASE_TIMEOUTS = 12
+"""Longest time for a case, in answer timeouts.
+
+Each of its waits has its own limit; this is for an agent that uses up all of them.
+"""
+
+
+class CheckReport(Struct):
+    """The result of a check.
+
+    `agent` is its name for itself, `seconds` is the duration, `records` are all connections.
+    """
+
+    subject: str
+    agent: Implementation | None
+    findings: tuple[Finding, ...]
+    seconds: float
+    records: Sequence[Record] = ()
+
+    def of(self, verdict: Verdict) -> list[Finding]:
+        """Return the findings with this verdict."""
+        return [finding for finding in self.findings if finding.verdict is verdict]
+
+
+OnFinding = Callable[[Finding], None]
+OnCheck = Callable[[Check], None]
+
+
+def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
+    """Return the checks whose id or group matches a glob pattern; all if there is none."""
+    return [
+        check
+        for check in checks
+        if not patterns
+        or any(
+            fnmatch.fnmatchcase(name, pattern)
+            for pattern in patterns
+            for name in (check.rule.id, check.rule.group)
+        )
+    ]
+
+
+async def inspect(
+    subject: Subject,
+    checks: Sequence[Check],
+    settings: CheckSettings,
+    *,
+    shell: Callable[[], Shell] | None = None,
+    on_check: OnCheck = lambda _: None,
+    on_finding: OnFinding = lambda _: None,
+    records: list[Record] | None = None,
+) -> CheckReport:
+    """Check `subject`; the callbacks are told when a check begins and when its finding is final.
+
+    Connections are added to `records` as they begin. Observers come last, because they look at
+    everything. Raises AgentStartError if the agent cannot be started at all.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    findings: dict[str, Finding] = {}
+    tasks = TaskSet()
+    beside: dict[str, asyncio.Task[Finding]] = {}
+    with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
+        stage = Stage(subject, folder, settings, shell=shell, records=records)
+        try:
+            for check in checks:
+                if check.overview is None or check.case is not None:
+                    on_check(check)
+                    if check.beside:
+                        found = _found(stage, check, _play)
+                        beside[check.rule.id] = tasks.start(found, check.rule.id)
+                    else:
+                        findings[check.rule.id] = await _found(stage, check, _play)
+            for id, task in beside.items():
+                findings[id] = await task
+            for check in checks:
+                if check.overview is not None and check.case is None:
+                    on_check(check)
+                    findings[check.rule.id] = await _found(stage, check, _observe)
+                elif check.overview is not None and findings[check.rule.id].is_pass:
+                    findings[check.rule.id] = await _found(stage, check, _observe)
+                on_finding(findings[check.rule.id])
+            agent = None
+            with suppress(Signal, AgentStartError):
+                agent = (await stage.hello()).agent_info
+            # The sessions that were made are nobody's conversations: delete them.
+            with suppress(Signal, AgentStartError):
+                await stage.needs("delete")
+                dialogue = await stage.main()
+                calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
+                for call in calls:
+                    await dialogue.answered(call)
+        finally:
+            await tasks.aclose()
+            await stage.aclose()
+    in_order = tuple(findings[check.rule.id] for check in checks)
+    shown = tuple(_with_stderr(finding, stage.records) for finding in in_order)
+    return CheckReport(subject.name, agent, shown, loop.time() - began, stage.records)
+
+
+STDERR_BEFORE, STDERR_AFTER = 15, 5
+"""Lines of stderr that a failure shows: the last ones before it, and those after it."""
+
+STDERR_SECONDS = 0.5
+"""Seconds by which a line of stderr may be later than the line of the wire that it is about."""
+
+
+def record_of(records: Sequence[Record], line: WireLine) -> Record | None:
+    """Return the connection of this line; None for one that was no line of a connection."""
+    for record in records:
+        if line.number < len(record.lines) and record.lines[line.number] is line:
+            return record
+    return None
+
+
+def _with_stderr(finding: Finding, records: Sequence[Record]) -> Finding:
+    """Return a failure with the agent's stderr from its first line on."""
+    if finding.verdict is not Verdict.FAIL or not finding.lines:
+        return finding
+    found: list[str] = []
+    for record in records:
+        times = [line.at for line in finding.lines if record_of([record], line) is not None]
+        if times:
+            until = max(times)
+            found += record.stderr.between(min(times), until)[-STDERR_BEFORE:]
+            found += record.stderr.between(until, until + STDERR_SECONDS)[:STDERR_AFTER]
+    return structs.replace(finding, stderr=tuple(found))
+
+
+OTHERS = {
+    Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
+    Reach.SERVER: "it is about a program that the check starts, and this is a server",
+}
+"""Reasons why a rule does not apply to an agent reached in this way."""
+
+
+async def _found(
+    stage: Stage, check: Check, look: Callable[[Stage, Check], Awaitable[None]]
+) -> Finding:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    limit = CASE_TIMEOUTS * stage.settings.timeout
+    try:
+        async with asyncio.timeout(limit):
+            if check.rule.only not in (None, stage.subject.reach):
+                raise NotApplied(OTHERS[stage.subject.reach])
+            await look(stage, check)
+    except Signal as signal:
+        return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)
+    except TimeoutError:
+        why = f"it was not over after {limit:g} s: the agent uses up every wait"
+        return _finding(check, Verdict.NOT_OBSERVABLE, why, (), loop.time() - began)
+    except AgentStartError as error:
+        if not stage.records:
+            raise
+        return _finding(check, Verdict.NOT_OBSERVABLE, str(error), (), loop.time() - began)
+    return _finding(check, Verdict.PASS, "", (), loop.time() - began)
+
+
+async def _play(stage: Stage, check: Check) -> None:
+    rule = check.rule
+    await stage.needs(*rule.needs)
+    if check.unseen:
+        raise Signal(check.unseen)
+    if check.destructive and rule.id not in stage.settings.named:
+        raise Signal(f"it is only done when asked for: --only {rule.id}")
+    if check.case is not None:
+        await check.case(stage)
+
+
+async def _observe(stage: Stage, check: Check) -> None:
+    await stage.needs(*check.rule.needs)
+    if check.overview is not None:
+        witness = Witness()
+        check.overview([it for it in stage.records if it.is_version_one], witness)
+        witness.judge(check.unless)
+
+
+def _finding(
+    check: Check, verdict: Verdict, why: str, lines: Sequence[WireLine], seconds: float
+) -> Finding:
+    return Finding(check.rule, verdict, why, tuple(lines), round(seconds, 3))

@@ -1,0 +1,280 @@
+"""Sessions that a client loads: the agent opens them in time, and those only it knows are adopted.
+
+The client sees the history in any case. If the agent is late, or cannot open the session, the next
+prompt waits or tries again, and reports the problem. Only if the agent asks a person to sign in
+first, nothing is shown before.
+
+Adopting is complete once the agent's replay is in the journal whole. Until then the session is in
+no list, and a failure leaves nothing behind: the agent still has it, so it can be opened again.
+Removal needs our own lease, and a linked session is never removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from msgspec import UNSET
+
+from acphold.agents import HubAgent
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AcpholdError,
+    FolderElsewhereError,
+    HeldElsewhereError,
+    HeldOutsideError,
+    LeaseLostError,
+    RemoteError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from acphold.history.entries import now_ms
+from acphold.hub.agent_session import Setup
+from acphold.hub.annotations import first_words, notice, without_context
+from acphold.hub.choices import settings_in
+from acphold.hub.conversation import Conversation
+from acphold.hub.handover import MARGIN_MS
+from acphold.hub.session import HubSession
+from acphold.hub.session_list import SessionList, check_folder
+from acphold.journal import (
+    Journal,
+    Lease,
+    NewSession,
+    RowChange,
+    is_forgotten,
+    session_of,
+)
+from acphold.journal.owners import other_owner
+from acphold.schema import LOAD_SESSION, RESUME_SESSION
+
+log = logging.getLogger(__name__)
+
+HELD_OUTSIDE = "The agent has this conversation open in another process"
+HELD_OUTSIDE_HOW = (
+    "You can read it here as it was last seen. To continue, close it there first, or continue a "
+    "copy: acphold fork"
+)
+
+FOLDER_ELSEWHERE = "The folder of this session is on another machine"
+
+LOAD_SECONDS = 25.0
+"""Seconds that `session/load` waits, behind the replay, for the agent to open the session too.
+
+The history is shown all the same; the next prompt waits on, or tries again and reports.
+"""
+
+
+class Readiness:
+    """See the module. `signed_in` says that the agent has let a session be used since it
+    started."""
+
+    def __init__(self, agent: HubAgent, sessions: SessionList) -> None:
+        self.signed_in = False
+        self._agent = agent
+        self._sessions = sessions
+
+    @property
+    def may_want_sign_in(self) -> bool:
+        """True if nothing of a conversation may be shown before the agent lets it be opened."""
+        return not self.signed_in and self._agent.has_sign_in
+
+    def begin(self, conversation: Conversation) -> asyncio.Task[None]:
+        """Start a task in which the agent opens a session; pass it to `wait`, and cancel it at the
+        end."""
+        return asyncio.create_task(self._restored(conversation), name="agent opens session")
+
+    async def wait(self, restoring: asyncio.Task[None]) -> None:
+        """Wait for the agent to have the session open, but not for ever."""
+        await asyncio.wait([restoring], timeout=LOAD_SECONDS)
+        if not restoring.done():
+            restoring.cancel()
+            log.warning("a session is opened before the agent has it open")
+        elif not restoring.cancelled():  # an earlier `wait` may have given up on it
+            restoring.result()
+
+    async def _restored(self, conversation: Conversation) -> None:
+        """Restore it, after checking whether it has gone on outside acphold."""
+        restoration, session = conversation.restoration, conversation.session
+        try:
+            known = None if conversation.side.is_open else await restoration.known_as()
+            if known is not None and session.last_seq:
+                listed = await self._sessions.look_up(known)
+                if listed is not None and listed.updated_at is not None:
+                    [last] = await session.read(session.last_seq - 1, 1)
+                    restoration.went_on = listed.updated_at > last.at + MARGIN_MS
+            await restoration.ready()
+            # While the agent works in the session, it is not asked to open it.
+            self.signed_in = self.signed_in or conversation.side.is_open
+        except RemoteError as exc:
+            # An agent of the library raises in our process: its error is the answer.
+            if exc.code == AUTH_REQUIRED or self._agent.reads_journal:
+                raise
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+        except HeldOutsideError as exc:
+            told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [told])
+            log.warning("session %s: %s", conversation.id, exc)
+        except FolderElsewhereError as exc:
+            told = notice(FOLDER_ELSEWHERE, str(exc), "warning")
+            await conversation.session.publish("update", [told])
+            log.warning("session %s: %s", conversation.id, exc)
+        except AcpholdError as exc:
+            # The history is shown all the same; the next prompt tries again and reports.
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+
+
+# See docs/decisions.md, 1.
+
+
+ADOPT_SECONDS = 120.0
+"""Seconds an agent has to replay a session of its own: some read a long history for a long time."""
+
+ELSEWHERE_SECONDS = 30.0
+"""Seconds another process may take to adopt the same session before we give up."""
+
+ATTEMPTS = 10
+"""Times an adoption is started while other processes start, or give up, the same one."""
+
+LOOK_SECONDS = 0.1
+"""Seconds between looks at whether another process has adopted it: it cannot call us."""
+
+
+class Adoption:
+    """Adopts sessions of one agent. `enter` makes a live conversation of a lease, `drop` ends one
+    whose replay failed."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        agent: HubAgent,
+        session_list: SessionList,
+        enter: Callable[[Lease, Setup], Awaitable[Conversation]],
+        drop: Callable[[Conversation], None],
+    ) -> None:
+        self._journal = journal
+        self._agent = agent
+        self._list = session_list
+        self._enter = enter
+        self._drop = drop
+
+    async def is_known(self, session_id: str) -> bool:
+        """Return True if the journal has this session whole; a half-adopted one does not count."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return False
+        if row.prompted or row.downstream_id is not None:
+            return True
+        return await self._was_made_here(session_id)
+
+    async def _was_made_here(self, session_id: str) -> bool:
+        # An adopted session has its "settings" entry last, any other has it first.
+        first = await self._journal.read(session_id, 0, 1)
+        return bool(first) and first[0].kind == "settings"
+
+    async def may_correct_folder(self, session_id: str) -> bool:
+        """Return True if the session's folder is only what the first client said that loaded it.
+
+        That is so if it was adopted from an agent without a session list.
+        """
+        lists = self._agent.capabilities.session_capabilities.list is not None
+        return not lists and not await self._was_made_here(session_id)
+
+    async def adopt(self, session_id: str, setup: Setup) -> Conversation:
+        """Take a session into the journal, from the agent's own replay.
+
+        Raises UnknownSessionError if the agent has no such session, or it was deleted here;
+        SessionExistsError if another process has it meanwhile; InvalidParamsError for another
+        working directory than the agent lists; RemoteError if the agent asks the person to sign in;
+        AgentError.
+        """
+        can = self._agent.capabilities
+        if self._agent.reads_journal:  # the journal has all of its sessions
+            raise UnknownSessionError(session_id)
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise UnknownSessionError(session_id)
+        if await is_forgotten(self._journal, self._agent.key, session_id):
+            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        known = await session_of(self._journal, self._agent.key, session_id)
+        if known == session_id:
+            raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+        if known is not None:
+            raise UnknownSessionError(session_id)  # one of ours, under another id
+        if (listed := await self._list.look_up(session_id)) is not None:
+            check_folder(listed.info.cwd, setup.cwd)
+        method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
+        lease = await self._claim(session_id, setup)
+        conversation = await self._enter(lease, setup)
+        side, session = conversation.side, conversation.session
+        try:
+            for early in side.bind(session.id):
+                await conversation.hear(early)
+            setup = side.setup
+            async with side.exchange(method, setup.params, ADOPT_SECONDS) as answer:
+                side.opened(answer, setup)
+                change = await self._description(session)
+                await session.publish("settings", [settings_in(answer)], change=change)
+                await session.link(self._agent.key, session.id)
+            session.rest()
+        except BaseException as exc:
+            self._drop(conversation)
+            await self._undo(lease)
+            if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
+                raise UnknownSessionError(
+                    session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
+                ) from exc
+            raise
+        return conversation
+
+    async def _claim(self, session_id: str, setup: Setup) -> Lease:
+        """Return a lease of a session without entries; remove what a half-done adoption has
+        left."""
+        new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._journal.create(new)
+            except SessionExistsError:
+                # Remove what is there once no process adopts it, unless another one is quicker.
+                with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
+                    seen = await self._until_nobody_is_at_it(session_id)
+                    lease = await self._journal.acquire(session_id, seen=seen)
+                    if await self.is_known(session_id):  # the other process has finished
+                        await self._journal.release(lease)
+                    else:
+                        await self._journal.delete(lease)
+        raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
+
+    async def _until_nobody_is_at_it(self, session_id: str) -> int:
+        """Wait for a running process that adopts it; return the epoch of the last adopter.
+
+        SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
+        """
+        deadline = asyncio.get_running_loop().time() + ELSEWHERE_SECONDS
+        while not await self.is_known(session_id):
+            whose = await self._journal.owner(session_id)
+            # Remains of our own are at rest: we adopt a session only once at a time.
+            late = asyncio.get_running_loop().time() > deadline
+            if late or other_owner(whose) is None:
+                return whose.epoch
+            await asyncio.sleep(LOOK_SECONDS)
+        raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+
+    async def _description(self, session: HubSession) -> RowChange:
+        """Return what the list shows of it: from the agent's list, else from the replay."""
+        listed = self._list.agents_own(session.id)
+        title = session.attributes.title or (listed.info.title if listed is not None else None)
+        title = without_context(title or "").strip()
+        if not title:
+            title = first_words(await session.state(through=session.last_seq))
+        session.row.untitled = False
+        at = None if listed is None else listed.updated_at
+        return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)
+
+    async def _undo(self, lease: Lease) -> None:
+        try:
+            if (await self._journal.session(lease.session_id)).downstream_id is None:
+                await self._journal.delete(lease)
+        except (LeaseLostError, UnknownSessionError):
+            log.info("session %s: another process adopts it", lease.session_id)

@@ -1,0 +1,222 @@
+"""Codex's tools: file changes as requested and as applied, and shell commands as it shows them.
+
+Purposes are reading a file, listing, searching, or other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from acphold.imports.content_blocks import diff
+from acphold.imports.values import Object, from_json, number, objects, text
+
+_HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_MOVED: Final = "*** Move to: "
+
+
+def is_patch(script: str) -> bool:
+    """Return True if a text contains a patch in Codex's own format."""
+    return "*** Begin Patch" in script
+
+
+def asked_changes(patch: str, cwd: str) -> list[Object]:
+    """Return the diffs in a patch, as far as it has both sides."""
+    changes: list[Object] = []
+    path, kind, hunk = "", "", _Hunk()
+    for line in patch.splitlines():
+        header = _HEADER.fullmatch(line)
+        if header or line.startswith(("@@", "*** End")):
+            changes += hunk.ended(path, new_file=kind == "Add")
+            hunk = _Hunk()
+        if header:
+            kind, path = header[1], os.path.join(cwd, header[2])
+            if kind == "Delete":
+                changes.append(diff(path, "", ""))
+        elif line.startswith(_MOVED):
+            path = os.path.join(cwd, line.removeprefix(_MOVED))
+        elif path and not line.startswith(("@@", "***")):
+            hunk.add(line)
+    return changes
+
+
+def done_changes(changes: Object) -> list[Object]:
+    """Return the diffs in the `changes` of a `patch_apply_end` event, which are by path."""
+    found: list[Object] = []
+    for path, change in changes.items():
+        kind = text(change, "type")
+        if kind == "add":
+            found.append(diff(path, None, text(change, "content")))
+        elif kind == "delete":
+            found.append(diff(path, text(change, "content"), ""))
+        else:
+            path = text(change, "move_path") or path
+            hunk = _Hunk()
+            for line in text(change, "unified_diff").splitlines():
+                if line.startswith("@@"):
+                    found += hunk.ended(path, new_file=False)
+                    hunk = _Hunk()
+                elif not line.startswith(("--- ", "+++ ")):
+                    hunk.add(line)
+            found += hunk.ended(path, new_file=False)
+    return found
+
+
+def edit_fields(changes: list[Object]) -> Object:
+    """Return the fields of a tool call that makes these changes."""
+    paths = list(dict.fromkeys(text(change, "path") for change in changes))
+    return {
+        "title": f"Edit {', '.join(paths)}" if paths else "Edit",
+        "kind": "edit",
+        "content": changes,
+        "locations": [{"path": path} for path in paths],
+    }
+
+
+class _Hunk:
+    """The lines of one place in a file, on both sides."""
+
+    def __init__(self) -> None:
+        self._old: list[str] = []
+        self._new: list[str] = []
+
+    def add(self, line: str) -> None:
+        if not line.startswith(("+", "\\")):
+            self._old.append(line[1:])
+        if not line.startswith(("-", "\\")):
+            self._new.append(line[1:])
+
+    def ended(self, path: str, *, new_file: bool) -> list[Object]:
+        """Return the diff of these lines, if there are any."""
+        if not self._old and not self._new:
+            return []
+        old, new = ("".join(f"{line}\n" for line in side) for side in (self._old, self._new))
+        return [diff(path, None if new_file else old, new)]
+
+
+_OPERATORS: Final = frozenset({";", "&&", "||", "|", "&"})
+_SPEAKING: Final = frozenset({"echo", "printf", "true", ":", "cd", "set", "export"})
+"""Commands that only frame others."""
+
+_SHAPING: Final = frozenset(
+    {"head", "tail", "wc", "sort", "uniq", "tr", "cut", "nl", "column", "awk", "sed", "less"}
+)
+"""Commands that after a pipe only format the first one's output."""
+
+_LISTING: Final = frozenset({"ls", "tree", "eza", "exa", "fd", "find"})
+_READING: Final = frozenset({"cat", "bat", "less", "more", "nl", "head", "tail", "sed"})
+_SEARCHING: Final = frozenset({"rg", "grep", "egrep", "ag", "ack"})
+_SHELLS: Final = frozenset({"bash", "sh", "zsh"})
+_EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
+_OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
+
+
+def script_of(command: list[str]) -> str:
+    """Return the script in `bash -lc SCRIPT`; any other command as one would type it."""
+    if (
+        len(command) == 3
+        and os.path.basename(command[0]) in _SHELLS
+        and command[1].startswith("-")
+        and command[1].endswith("c")
+    ):
+        return command[2]
+    return shlex.join(command)
+
+
+def purposes(script: str) -> list[Object]:
+    """Return the relevant commands of a script, each with `type`, `cmd` and details."""
+    try:
+        lexer = shlex.shlex(script, posix=True, punctuation_chars=";&|")
+        lexer.whitespace_split = True
+        lexer.commenters = ""
+        tokens = [*lexer, ";"]
+    except ValueError:  # an unclosed quotation mark
+        tokens = []
+    found: list[Object] = []
+    words: list[str] = []
+    is_piped = False
+    for token in tokens:
+        if token not in _OPERATORS:
+            words.append(token)
+            continue
+        is_shaping = is_piped and words and words[0] in _SHAPING and not _files(words)
+        if words and words[0] not in _SPEAKING and not is_shaping:
+            found.append(_purpose(words))
+        words, is_piped = [], token == "|"
+    return found or [{"type": "unknown", "cmd": script}]
+
+
+def _purpose(words: list[str]) -> Object:
+    """Return the purpose of one simple command."""
+    command, files = shlex.join(words), _files(words)
+    is_list = words[:2] == ["git", "ls-files"] or (words[0] == "rg" and "--files" in words)
+    if is_list or words[0] in _LISTING:
+        files = [word for word in files if word != "ls-files"]
+        return {"type": "list_files", "cmd": command, "path": files[0] if files else None}
+    if words[:2] == ["git", "grep"] or words[0] in _SEARCHING:
+        query, path, *_ = *(files[1:] if words[0] == "git" else files), None, None
+        return {"type": "search", "cmd": command, "query": query, "path": path}
+    is_whole = len(files) == 1 and (words[0] != "sed" or "-n" in words)
+    if words[0] in _READING and is_whole:
+        name = os.path.basename(files[0].rstrip("/"))
+        return {"type": "read", "cmd": command, "name": name, "path": files[0]}
+    return {"type": "unknown", "cmd": command}
+
+
+def _files(words: list[str]) -> list[str]:
+    """Return the arguments except options, the values of `-n` and the like, and a sed script."""
+    rest = [word for word in words[1:] if not word.startswith("-")]
+    if words[0] in ("head", "tail"):
+        rest = [word for word in rest if not word.isdigit()]
+    return rest[1:] if words[0] in ("sed", "awk") else rest
+
+
+def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
+    """Return title, kind and the file read, of a command of known purpose."""
+    kind, path = text(purpose, "type"), text(purpose, "path")
+    if kind == "read":
+        return f"Read {text(purpose, 'name')}", "read", os.path.join(cwd, path)
+    if kind == "list_files":
+        return f"List {os.path.join(cwd, path) if path else cwd}", "search", ""
+    query = text(purpose, "query")
+    where = f" in {path}" if path else ""
+    return f"Search {query}{where}" if query else f"Search {text(purpose, 'cmd')}", "search", ""
+
+
+def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
+    """Return the fields for a shell command: by its purpose, otherwise as typed."""
+    unknown = [text(purpose, "cmd") for purpose in found if text(purpose, "type") == "unknown"]
+    if unknown:
+        title = f"Run {'; '.join(unknown)}" if old else unknown[0]
+        return {"title": title, "kind": "execute"}
+    told = [described(purpose, cwd) for purpose in found]
+    places = [{"path": place} for _, _, place in told if place]
+    fields: Object = {"title": ", ".join(title for title, _, _ in told), "kind": told[-1][1]}
+    return fields | ({"locations": places} if places else {})
+
+
+def language(fields: Object) -> str:
+    """Return the language of the fence around a command's output, from the file it read."""
+    places = objects(fields, "locations")
+    suffix = Path(text(places[0], "path")).suffix if places else ""
+    return suffix.removeprefix(".") if suffix else "sh"
+
+
+def printed(output: object) -> tuple[str, int | None]:
+    """Return a call's output and its exit code, from any of the formats used."""
+    if isinstance(output, dict | list):
+        parts = objects(output) or objects(output, "content")
+        words = "".join(text(part, "text") for part in parts) or text(output, "content")
+        return (words, None) if words else (msgspec.json.encode(output).decode(), None)
+    inner = from_json(output)
+    if isinstance(inner, dict) and "output" in inner:
+        return text(inner, "output"), number(inner, "metadata", "exit_code")
+    words = output if isinstance(output, str) else ""
+    head = _OUTPUT.search(words)
+    code = _EXIT.search(words, 0, head.start() if head else len(words))
+    return words[head.end() :] if head else words, int(code[1]) if code else None

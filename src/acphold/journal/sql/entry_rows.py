@@ -1,0 +1,281 @@
+"""The entries of sessions in rows: settling, reading and packing them.
+
+A finished turn is *settled*: its entries are compacted and counted, and then indexed. This is done
+in pieces. Slow computation happens outside of the transactions, so that these are short.
+
+The functions raise UnknownSessionError. Each takes several statements, so run it on one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from acphold.errors import UnknownSessionError
+from acphold.history.entries import PastEntry, Segment, in_segments
+from acphold.history.fold import SessionState, Summary
+from acphold.journal import stored_history
+from acphold.journal.journal import READ_BYTES, Lease, PageBack, RowChange
+from acphold.journal.sql import session_tables, usage_rows
+from acphold.journal.sql.tables import KeptSegments, Key, LastOfTurns, Tables
+from acphold.journal.stored_history import (
+    PACKED_AT_ONCE_BYTES,
+    PIECE_BYTES,
+    Piece,
+    Settled,
+    decode_settled,
+    packed,
+    plain,
+)
+
+
+def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
+    """Settle the next entries up to `through`; True if there may be more, False without a lease.
+
+    No entry in `apart` is merged with later ones.
+    """
+    settled = _settled_under(tables, lease)
+    if settled is None or settled >= through:
+        return False
+    found = tables.segments(tables.key(lease)).read(settled, PIECE_BYTES, through)
+    if not found:
+        return False
+    piece = Piece(found, _before(tables, lease, settled), stored=True, apart=apart)
+    with tables.writing():
+        if _settled_under(tables, lease, locked=True) != settled:
+            return False
+        _write(tables, tables.key(lease), piece)
+    return found[-1].last_seq < through
+
+
+def take_in(
+    tables: Tables,
+    lease: Lease,
+    past: Sequence[PastEntry],
+    change: RowChange | None,
+    link: tuple[str, str] | None,
+    *,
+    instead: bool = False,
+    release: bool = False,
+) -> int:
+    """Append entries, already settled, to a session that is settled to its end; return the last
+    number.
+
+    With `instead`, they replace its last entry if that has a row to itself; with `release`, the
+    lease is released. Raises LeaseLostError.
+    """
+    key, last = tables.key(lease), lease.next_seq - 1
+    rows = tables.segments(key)
+    instead = instead and rows.is_alone(last)
+    found = list(in_segments(past, lease.next_seq - instead))
+    before = _before(tables, lease, last)
+    old_before = tables.now() - stored_history.OLD_MS
+    piece = Piece(found, before, stored=False, old_before=old_before) if found else None
+    through = found[-1].last_seq if found else last
+    with tables.writing():
+        if _settled_under(tables, lease, locked=True) is None:
+            raise session_tables.lost(tables, lease)
+        # Read once the lease is locked: whoever held it may have settled them.
+        settled = _settled_under(tables, lease)
+        # They may be there already, when only the answer was lost. Then the first of them may stand
+        # in one row with others, so that `instead` found nothing to replace.
+        if settled is not None and settled > last:
+            through, is_new = settled, False
+        else:
+            is_new = through != last or rows.read(last - 1, 1) != found
+        if instead and is_new:  # as if it had never been there
+            rows.remove(rows.read(last - 1, 1))
+            parts = [
+                f"{name} = CASE WHEN {name} > %s THEN %s ELSE {name} END"
+                for name in ("settled_through", "indexed_through", "packed_through")
+            ]
+            tables.update(key, parts, [last - 1] * 2 * len(parts))
+        if piece is not None and is_new:
+            _write(tables, key, piece)
+        if change is not None:
+            tables.update(key, *session_tables.assignments(change, "%s"))
+        if link is not None:
+            tables.link(*link, key)
+        if release:
+            session_tables.release_lease(tables, lease)
+    return through
+
+
+def settled_state(tables: Tables, key: Key) -> Settled:
+    """The settled state of a session."""
+    row = tables.execute(
+        f"SELECT summary FROM acphold.summaries WHERE {tables.KEY} = %s", (key,)
+    ).fetchone()
+    return Settled() if row is None else decode_settled(row[0])
+
+
+def _settled_under(tables: Tables, lease: Lease, *, locked: bool = False) -> int | None:
+    """The last settled entry of the session; None if the lease is lost."""
+    row = tables.execute(
+        "SELECT settled_through FROM acphold.sessions"
+        f" JOIN acphold.leases ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"
+        f" WHERE leases.{tables.KEY} = %s AND epoch = %s{tables.LOCKING_LEASE * locked}",
+        (tables.key(lease), lease.epoch),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _before(tables: Tables, lease: Lease, settled: int) -> SessionState:
+    """The state at `settled`, as far as it matters for the entries that follow."""
+    key = tables.key(lease)
+    return stored_history.context(tables.segments(key), settled_state(tables, key).summary, settled)
+
+
+def _write(tables: Tables, key: Key, piece: Piece) -> None:
+    """Write the result of settling a run of segments."""
+    rows = tables.segments(key)
+    rows.remove(piece.gone)
+    rows.insert(piece.new)
+    earlier = settled_state(tables, key).snapshots
+    for kind in earlier.keys() & piece.snapshots.keys():
+        _empty(rows, earlier[kind])
+    tables.keep_settled_state(key, Settled(piece.summary, earlier | piece.snapshots))
+    parts = [
+        "settled_through = %s",
+        "message_count = message_count + %s",
+        "packed_through = CASE WHEN %s AND packed_through = settled_through THEN %s"
+        " ELSE packed_through END",
+    ]
+    tables.update(key, parts, [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq])
+    usage_rows.keep(tables, key, piece.usage)
+
+
+def _empty(rows: KeptSegments, seq: int) -> None:
+    """Remove the content of an entry, keeping its number."""
+    last_seq, first_seq, raw = rows.row_with(seq)
+    raws = stored_history.plain(raw).split(b"\n")
+    # A merged entry, which stands for several numbers, is alone in its row.
+    raws[seq - first_seq if len(raws) > 1 else 0] = b""
+    rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
+
+
+BEHIND_A_TURN: Final = 64
+"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
+session."""
+
+
+def read(
+    tables: Tables,
+    session_id: str,
+    after: int,
+    limit_bytes: int = READ_BYTES,
+    *,
+    tail_bytes: int = 0,
+) -> list[Segment]:
+    """Like `Journal.read`."""
+    key, settled = settled_through(tables, session_id)
+    return stored_history.page(tables.segments(key), after, limit_bytes, settled, tail_bytes)
+
+
+def read_back(
+    tables: Tables,
+    session_id: str,
+    before: int | None,
+    limit: int,
+    limit_bytes: int = READ_BYTES,
+    *,
+    kinds: Sequence[str] = (),
+) -> PageBack:
+    """Like `Journal.read_back`."""
+    key, settled = settled_through(tables, session_id)
+    rows = tables.segments(key)
+    return stored_history.page_back(rows, session_id, settled, before, limit, limit_bytes, kinds)
+
+
+def is_exact(tables: Tables, session_id: str, after: int) -> bool:
+    """Like `Journal.is_exact`."""
+    key, settled = settled_through(tables, session_id)
+    return stored_history.is_exact(tables.segments(key), settled, after)
+
+
+def summary(tables: Tables, session_id: str) -> Summary:
+    """Combine the settled summary with the entries behind it."""
+    key, settled = settled_through(tables, session_id)
+    kept = settled_state(tables, key).summary
+    return stored_history.summary(tables.segments(key), kept, settled)
+
+
+def outcomes(found: Iterable[LastOfTurns]) -> dict[str, bytes | None]:
+    """Like `Journal.outcomes`."""
+    told: dict[str, bytes | None] = {}
+    for session_id, end, prompted, settled, segments in found:
+        if end is not None:
+            told[session_id] = plain(end)
+        elif prompted and segments.read(settled, 1):
+            told[session_id] = None  # unsettled, so not over; a settled turn is over in any case
+    return told
+
+
+def settled_through(tables: Tables, session_id: str) -> tuple[Any, int]:
+    """The key of a session, and its last settled entry."""
+    row = tables.execute(
+        f"SELECT {tables.OWN_KEY}, settled_through FROM acphold.sessions WHERE session_id = %s",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return row[0], row[1]
+
+
+_UNPACKED = "FROM acphold.sessions WHERE packed_through < settled_through AND updated_at < %s"
+
+
+def newest_unpacked(tables: Tables, before: int) -> Key | None:
+    """The next session to pack: the newest of those last active before `before` (ms since the
+    epoch)."""
+    row = tables.execute(
+        f"SELECT {tables.OWN_KEY} {_UNPACKED} ORDER BY updated_at DESC LIMIT 1", (before,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def unpacked_sessions(tables: Tables, before: int) -> int:
+    """The number of sessions last active before `before` with rows that are not packed."""
+    (count,) = tables.execute(f"SELECT count(*) {_UNPACKED}", (before,)).fetchone()
+    return int(count)
+
+
+def pack_piece(tables: Tables, key: Key, before: int | None = None) -> bool:
+    """Pack the next settled rows of a session, up to the first from `before` or later (ms).
+
+    False if there were none.
+    """
+    if (far := _how_far(tables, key)) is None:
+        return False
+    rows: list[tuple[int, bytes]] = []
+    size = 0
+    for seq, at, raw in tables.segments(key).stored(*far):
+        if (before is not None and at >= before) or size >= PACKED_AT_ONCE_BYTES:
+            break
+        rows.append((seq, raw))
+        size += len(raw)
+    if not rows:
+        return False
+    changed = [
+        (smaller, seq, len(raw)) for seq, raw in rows if len(smaller := packed(raw)) < len(raw)
+    ]
+    with tables.writing():
+        # Another process may have been quicker, or the session was deleted.
+        if _how_far(tables, key, tables.LOCKING_ROW) == far:
+            # The length is compared because a row may have been emptied meanwhile.
+            tables.segments(key).rewrite(changed)
+            tables.execute(
+                f"UPDATE acphold.sessions SET packed_through = %s WHERE {tables.OWN_KEY} = %s",
+                (rows[-1][0], key),
+            )
+    return True
+
+
+def _how_far(tables: Tables, key: Key, locking: str = "") -> tuple[int, int] | None:
+    """The last packed and the last settled entry of a session; None if nothing is left to pack."""
+    row = tables.execute(
+        "SELECT packed_through, settled_through FROM acphold.sessions"
+        f" WHERE {tables.OWN_KEY} = %s AND packed_through < settled_through{locking}",
+        (key,),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])

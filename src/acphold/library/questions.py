@@ -1,0 +1,238 @@
+"""Questions of an agent to the person: permission for a tool, forms to fill in, pages to open.
+
+Source: spec v1, tool calls, "Requesting Permission".
+
+Source: spec v1, elicitation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from acphold.errors import (
+    INVALID_PARAMS,
+    CapabilityError,
+    DeclarationError,
+    InvalidParamsError,
+    RemoteError,
+)
+from acphold.library.outbox import fresh_id
+from acphold.schema import (
+    COMPLETE_ELICITATION,
+    CREATE_ELICITATION,
+    REQUEST_PERMISSION,
+    CancelledPermissionOutcome,
+    CompleteElicitationNotification,
+    CreateElicitationRequest,
+    ElicitationSchema,
+    PermissionOption,
+    RequestPermissionRequest,
+    UnknownPropertySchema,
+    decode,
+    encode,
+)
+from acphold.schema.client_services import fits
+
+if TYPE_CHECKING:
+    from acphold.library.store import Store
+    from acphold.library.workspace import ClientSide
+    from acphold.schema import ElicitationContentValue, ToolCallPatch
+
+
+OPTIONS = (
+    PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
+    PermissionOption(option_id="allow_always", name="Always allow", kind="allow_always"),
+    PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
+    PermissionOption(option_id="reject_always", name="Always reject", kind="reject_always"),
+)
+"""A person chooses from these, unless the author gives others."""
+
+ALLOWED = "permission/"
+"""Prefix of the store's keys for answers that hold for always."""
+
+
+class Decision(Struct, frozen=True):
+    """The person's decision; true if they allow it, as in `if await turn.ask_permission(…):`.
+
+    `option_id` is the option they chose, now or earlier for always. It is None if the turn was
+    cancelled before they chose. It is also None if the client's answer names no offered option;
+    then nothing is allowed.
+    """
+
+    allowed: bool
+    option_id: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+class Permissions:
+    """The permission requests of one session, and the answers it remembers."""
+
+    def __init__(self, client: ClientSide, store: Store) -> None:
+        self._client = client
+        self._store = store
+
+    def remembered(self, key: str) -> Decision | None:
+        """Return the decision for always; None if there is none."""
+        found = self._store.get(ALLOWED + key)
+        return None if found is None else Decision(**found)
+
+    async def ask(
+        self, call: ToolCallPatch, key: str, options: Sequence[PermissionOption] | None
+    ) -> Decision | None:
+        """Ask about a tool call; returns the decision, kept under `key` if it is for always.
+
+        Returns None when the client says that the turn was cancelled before a decision.
+        """
+        offered = OPTIONS if options is None else tuple(options)
+        request = RequestPermissionRequest(
+            session_id=self._client.session_id, tool_call=call, options=offered
+        )
+        outcome = (await self._client.ask(REQUEST_PERMISSION, request)).outcome
+        if isinstance(outcome, CancelledPermissionOutcome):
+            return None
+        chosen = next((each for each in offered if each.option_id == outcome.option_id), None)
+        if chosen is None:
+            return Decision(False)
+        decision = Decision(chosen.kind.startswith("allow"), chosen.option_id)
+        if chosen.kind.endswith("always"):
+            self._store[ALLOWED + key] = {
+                "allowed": decision.allowed,
+                "option_id": decision.option_id,
+            }
+            await self._store.save()
+        return decision
+
+
+def check_options(options: Sequence[PermissionOption] | None) -> None:
+    """Raise DeclarationError unless a person can choose from the options."""
+    if options is not None:
+        ids = {option.option_id for option in options}
+        if not ids or len(ids) < len(options):
+            raise DeclarationError(
+                "a permission request offers options, each with an id of its own"
+            )
+
+
+def forget_permissions(store: Store) -> None:
+    """Forget the decisions for always, so that the person is asked again."""
+    for key in store:
+        if key.startswith(ALLOWED):
+            del store[key]
+
+
+Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
+"""The person agreed, said no, or went away without an answer."""
+
+OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
+
+
+class FormAnswer(Mapping[str, "ElicitationContentValue"]):
+    """The values that the person filled in, by field; true if they did, as in `if answer:`.
+
+    `outcome` is "accepted", "declined" (they said no) or "dismissed" (they went away without an
+    answer); without "accepted" it is empty.
+    """
+
+    def __init__(self, outcome: Outcome, values: Mapping[str, ElicitationContentValue]) -> None:
+        self.outcome: Outcome = outcome
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"<FormAnswer {self.outcome}: {self._values!r}>"
+
+    def __bool__(self) -> bool:
+        return self.outcome == "accepted"
+
+    def __getitem__(self, field: str) -> ElicitationContentValue:
+        return self._values[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Visit:
+    """A page that the person was asked to open; `agreed` is True if they do.
+
+    `outcome` is "accepted", "declined" or "dismissed", as for a form; `id` is the request's.
+    """
+
+    def __init__(self, id: str, outcome: Outcome, client: ClientSide) -> None:
+        self.id = id
+        self.outcome: Outcome = outcome
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<Visit {self.outcome}>"
+
+    @property
+    def agreed(self) -> bool:
+        """True if the person opens it."""
+        return self.outcome == "accepted"
+
+    async def done(self) -> None:
+        """Tell the client that the purpose of the page has been fulfilled."""
+        completed = encode(CompleteElicitationNotification(elicitation_id=self.id))
+        await self._client.notify(COMPLETE_ELICITATION.name, completed)
+
+
+async def ask_form(
+    client: ClientSide, message: str, fields: Mapping[str, Any], tool_call_id: str | None
+) -> FormAnswer:
+    """See `Turn.ask_form`."""
+    offered = client.capabilities.elicitation
+    if offered is None or offered.form is None:
+        raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
+    schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
+    schema.setdefault("type", "object")
+    try:
+        form = decode(ElicitationSchema, encode(schema)).value
+    except InvalidParamsError as exc:
+        raise DeclarationError(f"no form can be made of that schema: {exc}") from None
+    for name, field in form.properties.items():
+        if isinstance(field, UnknownPropertySchema):
+            raise DeclarationError(f"{name!r} is of type {field.kind!r}, which no form can show")
+    request = CreateElicitationRequest(
+        session_id=client.session_id,
+        mode="form",
+        message=message,
+        requested_schema=form,
+        tool_call_id=tool_call_id,
+    )
+    answer = await client.ask(CREATE_ELICITATION, request)
+    outcome = OUTCOMES.get(answer.action, "dismissed")
+    if outcome != "accepted":
+        return FormAnswer(outcome, {})
+    values = answer.content or {}  # checked again here, as the protocol asks
+    missing = [name for name in form.required or () if name not in values]
+    wrong = [
+        name
+        for name, value in values.items()
+        if name in form.properties and not fits(value, form.properties[name])
+    ]
+    if missing or wrong:
+        which = ", ".join(sorted({*missing, *wrong}))
+        raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
+    return FormAnswer(outcome, values)
+
+
+async def ask_page(client: ClientSide, message: str, url: str) -> Visit:
+    """See `Turn.ask_page`."""
+    offered = client.capabilities.elicitation
+    if offered is None or offered.url is None:
+        raise CapabilityError("this client opens no pages (clientCapabilities.elicitation.url)")
+    if not url.startswith(("https://", "http://")):
+        raise DeclarationError(f"{url!r}: a page begins with https:// or http://")
+    visit_id = fresh_id("visit")
+    request = CreateElicitationRequest(
+        session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url
+    )
+    answer = await client.ask(CREATE_ELICITATION, request)
+    return Visit(visit_id, OUTCOMES.get(answer.action, "dismissed"), client)

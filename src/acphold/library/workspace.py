@@ -1,0 +1,527 @@
+"""The workspace of a session: requests to its client, its files, and commands that a turn runs.
+
+Source: spec v1, overview; extensibility.
+
+Source: spec v1, file system; session setup, "Working Directory".
+
+Source: spec v1, terminals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from acphold.agents.interface import AgentRequest, Notified
+from acphold.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    AcpholdError,
+    ConnectionLostError,
+    FileAccessError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    MissingFileError,
+    RemoteError,
+    TerminalStartError,
+    WorkspaceError,
+)
+from acphold.schema import (
+    CREATE_TERMINAL,
+    KILL_TERMINAL,
+    READ_TEXT_FILE,
+    RELEASE_TERMINAL,
+    TERMINAL_OUTPUT,
+    WAIT_FOR_TERMINAL_EXIT,
+    WRITE_TEXT_FILE,
+    CreateTerminalRequest,
+    EnvVariable,
+    KillTerminalRequest,
+    Method,
+    ReadTextFileRequest,
+    ReleaseTerminalRequest,
+    TerminalOutputRequest,
+    WaitForTerminalExitRequest,
+    WriteTextFileRequest,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acphold.agents.interface import AgentListener
+    from acphold.library.outbox import Outbox
+    from acphold.schema import ClientCapabilities, Implementation, TerminalExitStatus
+    from acphold.workspace.files import Files
+    from acphold.workspace.roots import Roots
+    from acphold.workspace.terminals import TerminalCommand, Terminals
+    from acphold.workspace.threads import Threads
+
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+UNANSWERED = (MethodNotFoundError, ConnectionLostError)
+"""Raised by `ask` when no client can answer now: do it yourself then."""
+
+
+class ClientSide:
+    """The client on the other end of session `session_id`.
+
+    The client sent `capabilities` and `info` with `initialize`. A request leaves after everything
+    that the author said before it, which is in `outbox`.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        listener: AgentListener,
+        capabilities: ClientCapabilities,
+        info: Implementation | None,
+        outbox: Outbox,
+    ) -> None:
+        self.session_id = session_id
+        self.capabilities = capabilities
+        self.info = info
+        self._listener = listener
+        self._outbox = outbox
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Return the client's answer.
+
+        Raises RemoteError when the client refuses or the answer cannot be read, and one of
+        UNANSWERED if no client can answer.
+        """
+        raw = await self.ask_raw(method.name, encode(params))
+        try:
+            return decode(method.result, b"{}" if raw == b"null" else raw).value
+        except InvalidParamsError as exc:
+            said = f"the client's answer to {method.name} cannot be read: {exc}"
+            raise RemoteError(INTERNAL_ERROR, said) from exc
+
+    async def ask_raw(self, method: str, params: bytes) -> bytes:
+        """Like `ask`, with JSON in and out."""
+        await self._outbox.leave()
+        try:
+            return await self._listener.answer(AgentRequest(method, params))
+        except RemoteError as exc:
+            if exc.code == METHOD_NOT_FOUND:
+                raise MethodNotFoundError(method) from exc
+            raise
+
+    async def notify(self, method: str, params: bytes) -> None:
+        """Send a notification other than an update."""
+        await self._outbox.leave()
+        await self._listener.hear(Notified(method, params))
+
+
+class Folders:
+    """The folders of a session on this machine; imports nothing for them before their first use."""
+
+    def __init__(self, cwd: str, additional: tuple[str, ...]) -> None:
+        self.cwd = cwd
+        self._additional = additional
+
+    @cached_property
+    def roots(self) -> Roots:
+        """The meaning of paths inside them; its methods block."""
+        from acphold.workspace.roots import Roots
+
+        return Roots(self.cwd, self._additional)
+
+    @cached_property
+    def files(self) -> Files:
+        """The files inside them."""
+        from acphold.workspace.files import Files
+
+        return Files(self.roots)
+
+    async def named(self, path: str) -> str:
+        """Return the absolute path of a file, for a client, after checking that it is inside."""
+        return await self._threads.run(lambda _: self.roots.named(path))
+
+    async def folder(self, path: str) -> str:
+        """Return the absolute path of a folder inside them; raises WorkspaceError."""
+        return await self._threads.run(lambda _: self.roots.folder(path))
+
+    @cached_property
+    def _threads(self) -> Threads:
+        from acphold.workspace.threads import Threads
+
+        return Threads(at_once=8)
+
+
+class SessionFiles:
+    """Text files inside the session's folders.
+
+    A client that serves files is asked for them, because it also has unsaved text. Otherwise
+    they are read and written here, a file in one step. A relative path starts at the session's
+    `cwd`, wherever the agent was started.
+
+    All methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
+    also through links; MissingFileError; NotTextError (a folder, a device, not UTF-8); and
+    FileAccessError. InvalidParamsError is for values that no path or line can have.
+    """
+
+    def __init__(self, client: ClientSide, folders: Folders) -> None:
+        self._client = client
+        self._folders = folders
+
+    async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+        """Return the text of a file: all of it, or at most `limit` lines from line `line` on.
+
+        Lines count from 1; past the end the text is "". Raises FileTooLargeError for more than
+        10 MiB at once.
+        """
+        for field, value in (("line", line), ("limit", limit)):
+            if value is not None and value < 0:
+                raise InvalidParamsError(f"{field} is negative: {value}", field)
+        if self._client.capabilities.fs.read_text_file:
+            request = ReadTextFileRequest(
+                session_id=self._client.session_id,
+                path=await self._folders.named(path),
+                line=line,
+                limit=limit,
+            )
+            try:
+                return (await self._client.ask(READ_TEXT_FILE, request)).content
+            except UNANSWERED:
+                pass  # the client that prompted is not the one with that capability
+            except RemoteError as exc:
+                raise _refusal(path, "read", exc) from exc
+        return await self._folders.files.read(path, line=line, limit=limit)
+
+    async def write(self, path: str, content: str) -> None:
+        """Write a file: `content` is its whole text; a missing file is created."""
+        if self._client.capabilities.fs.write_text_file:
+            request = WriteTextFileRequest(
+                session_id=self._client.session_id,
+                path=await self._folders.named(path),
+                content=content,
+            )
+            try:
+                await self._client.ask(WRITE_TEXT_FILE, request)
+            except UNANSWERED:
+                pass
+            except RemoteError as exc:
+                raise _refusal(path, "write", exc) from exc
+            else:
+                return
+        await self._folders.files.write(path, content)
+
+    async def folder(self, path: str) -> str:
+        """Return the absolute path of a folder inside the session's; raises WorkspaceError."""
+        return await self._folders.folder(path)
+
+
+def _refusal(path: str, verb: str, error: RemoteError) -> WorkspaceError:
+    if error.code == RESOURCE_NOT_FOUND:
+        return MissingFileError(f"there is no file {path!r}: {error}")
+    return FileAccessError(f"the client cannot {verb} {path!r}: {error}")
+
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS = 5.0
+"""The end of a turn waits this long for the end of the commands it started."""
+
+OUTPUT_SECONDS = 2.0
+"""A tool call or command that ends waits this long for the client to send the output."""
+
+POLL_SECONDS = 0.25
+"""How often a client is asked for a command's output: it does not send it by itself."""
+
+OVERLAP = 64
+TRIES = 100
+"""When the beginning of an output was dropped, its continuation is found by comparing this many
+characters, in this many places: output that repeats one character for ever must not keep us
+busy."""
+
+
+class CommandExit(Struct, frozen=True):
+    """The exit code of a command, or the signal that ended it (`SIGKILL`); both None if unknown."""
+
+    code: int | None = None
+    signal: str | None = None
+
+
+class CommandOutput(Struct, frozen=True):
+    """The output of a command so far, stdout and stderr in one.
+
+    `truncated` is True when its beginning was dropped; `exit` is set once the command has ended.
+    """
+
+    text: str
+    truncated: bool
+    exit: CommandExit | None
+
+
+class RunningCommand(ABC):
+    """A running command; it ends at `release` or with the turn.
+
+        async for piece in running:
+            print(piece, end="")
+
+    prints its output from the beginning to the end, in pieces as they come; see also `lines`. `id`
+    is that of its terminal. `in_client` is True if the client runs it, in a terminal that a tool
+    call can show. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError when
+    the client fails.
+    """
+
+    in_client = False
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self._released = False
+
+    @abstractmethod
+    async def output(self) -> CommandOutput:
+        """Return the output so far without waiting; after `release`, the output at that time."""
+
+    @abstractmethod
+    def __aiter__(self) -> AsyncIterator[str]: ...
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Yield its output line by line, without the line ends, until the command ends."""
+        begun = ""
+        async for piece in self:
+            *whole, begun = (begun + piece).split("\n")
+            for line in whole:
+                yield line.removesuffix("\r")
+        if begun:
+            yield begun
+
+    @abstractmethod
+    async def wait(self) -> CommandExit:
+        """Wait until the command ends; use `asyncio.timeout` to bound it."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """End the command; its output and exit can still be asked for."""
+
+    async def release(self) -> None:
+        """End the command if it runs, and release the terminal; may be called again."""
+        if not self._released:
+            self._released = True
+            await self._release()
+
+    @abstractmethod
+    async def _release(self) -> None: ...
+
+
+class ClientCommand(RunningCommand):
+    """A command in a terminal of the client."""
+
+    in_client = True
+
+    def __init__(self, id: str, client: ClientSide) -> None:
+        super().__init__(id)
+        self._client = client
+        self._last: CommandOutput | None = None
+
+    async def output(self) -> CommandOutput:
+        return await self._output() if self._last is None else self._last
+
+    async def _output(self) -> CommandOutput:
+        request = TerminalOutputRequest(session_id=self._client.session_id, terminal_id=self.id)
+        found = await self._client.ask(TERMINAL_OUTPUT, request)
+        return CommandOutput(found.output, found.truncated, _exit(found.exit_status))
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        seen = ""
+        ended = asyncio.create_task(self.wait(), name="wait for command")
+        try:
+            while True:
+                over = ended.done() or self._released
+                found = await self.output()
+                if piece := _behind(seen, found.text):
+                    yield piece
+                seen = found.text
+                if over:
+                    return
+                await asyncio.wait([ended], timeout=POLL_SECONDS)
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    async def wait(self) -> CommandExit:
+        session_id = self._client.session_id
+        request = WaitForTerminalExitRequest(session_id=session_id, terminal_id=self.id)
+        status = await self._client.ask(WAIT_FOR_TERMINAL_EXIT, request)
+        return CommandExit(status.exit_code, status.signal)
+
+    async def kill(self) -> None:
+        request = KillTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
+        await self._client.ask(KILL_TERMINAL, request)
+
+    async def _release(self) -> None:
+        with suppress(AcpholdError, TimeoutError):  # then the client says it to the release too
+            async with asyncio.timeout(OUTPUT_SECONDS):
+                self._last = await self._output()
+        request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
+        await self._client.ask(RELEASE_TERMINAL, request)
+
+
+class OwnCommand(RunningCommand):
+    """A command that this process runs, in a process group of its own."""
+
+    def __init__(self, terminal: TerminalCommand, terminals: Terminals) -> None:
+        super().__init__(terminal.id)
+        self._terminal = terminal
+        self._terminals = terminals
+
+    async def output(self) -> CommandOutput:
+        found = self._terminal.output()
+        return CommandOutput(found.output, found.truncated, _exit(found.exit_status))
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self._terminal.follow()
+
+    async def wait(self) -> CommandExit:
+        status = await self._terminal.wait()
+        return CommandExit(status.exit_code, status.signal)
+
+    async def kill(self) -> None:
+        await self._terminal.kill()
+
+    async def _release(self) -> None:
+        if self.id in self._terminals:
+            await self._terminals.release(self.id)
+
+
+def _exit(status: TerminalExitStatus | None) -> CommandExit | None:
+    return None if status is None else CommandExit(status.exit_code, status.signal)
+
+
+def _behind(seen: str, text: str) -> str:
+    """Return the new part of `text` after `seen`; the beginning of both may have been dropped."""
+    begin, at = text[:OVERLAP], -1
+    for _ in range(TRIES):
+        at = seen.find(begin, at + 1)
+        if at < 0:
+            break
+        if text.startswith(seen[at:]):
+            return text[len(seen) - at :]
+    for length in range(min(len(begin), len(seen)), 0, -1):
+        if seen.endswith(begin[:length]):
+            return text[length:]
+    return text
+
+
+class Command(Struct, frozen=True):
+    """A command to run; the last `output_bytes` of its output are kept."""
+
+    command: str
+    args: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+    output_bytes: int | None
+
+
+class TurnCommands:
+    """The commands that one turn has started; they end with the turn."""
+
+    def __init__(
+        self, client: ClientSide, folders: Folders, terminals: Callable[[], Terminals]
+    ) -> None:
+        self._client = client
+        self._folders = folders
+        self._terminals = terminals
+        self._starting: set[asyncio.Task[RunningCommand]] = set()
+        self._running: list[RunningCommand] = []
+
+    async def start(self, command: Command) -> RunningCommand:
+        """Run `command`; see `Turn.terminal`. It ends with the turn, even if this is cancelled."""
+
+        def over(task: asyncio.Task[RunningCommand]) -> None:
+            self._starting.discard(task)
+            if not task.cancelled():
+                task.exception()  # seen, also when nobody waits for it any more
+
+        task = asyncio.create_task(self._start(command), name="start command")
+        self._starting.add(task)
+        task.add_done_callback(over)
+        return await asyncio.shield(task)
+
+    async def _start(self, command: Command) -> RunningCommand:
+        started: RunningCommand | None = None
+        if self._client.capabilities.terminal:
+            started = await self._start_in_client(command)
+        if started is None:
+            terminals = self._terminals()
+            terminal = await terminals.create(
+                command.command,
+                command.args,
+                env=command.env,
+                cwd=command.cwd,
+                output_byte_limit=command.output_bytes,
+            )
+            started = OwnCommand(terminal, terminals)
+        self._running.append(started)
+        return started
+
+    async def _start_in_client(self, command: Command) -> RunningCommand | None:
+        request = CreateTerminalRequest(
+            session_id=self._client.session_id,
+            command=command.command,
+            args=command.args,
+            env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
+            # Ours in the client's own words.
+            cwd=self._folders.cwd
+            if command.cwd is None
+            else await self._folders.folder(command.cwd),
+            output_byte_limit=command.output_bytes,
+        )
+        try:
+            created = await self._client.ask(CREATE_TERMINAL, request)
+        except UNANSWERED:
+            return None  # the client that prompted is not the one that said it can
+        except RemoteError as exc:
+            raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
+        return ClientCommand(created.terminal_id, self._client)
+
+    async def aclose(self) -> None:
+        """End all commands, within seconds."""
+        if self._starting:
+            await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
+        for task in tuple(self._starting):
+            task.cancel()
+        left = [self._release(command) for command in self._running]
+        if left:
+            await asyncio.gather(*left)
+
+    async def _release(self, command: RunningCommand) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await command.release()
+        except (AcpholdError, TimeoutError) as exc:
+            log.warning("terminal %s was not released: %r", command.id, exc)
+
+
+class PendingCommand:
+    """A command about to run: `await` it, or use it with `async with`, which releases it."""
+
+    def __init__(self, commands: TurnCommands, command: Command) -> None:
+        self._commands = commands
+        self._command = command
+        self._running: RunningCommand | None = None
+
+    def __await__(self) -> Generator[object, None, RunningCommand]:
+        return self._commands.start(self._command).__await__()
+
+    async def __aenter__(self) -> RunningCommand:
+        self._running = await self._commands.start(self._command)
+        return self._running
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._running is not None:
+            await self._running.release()

@@ -1,0 +1,390 @@
+"""The file changes of a session for the page, and the origins of lines for `why --server`.
+
+    GET /sessions/ID/changes?turn=N|last&path=PATH
+    GET /sessions/ID/changes?whole=true&turn=N&last=N&entry=SEQ&steps=true&root=FOLDER
+
+    {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…],
+     "kept": false, "notes": []}
+    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns", "how"}
+    PROMPT  {"turn", "seq", "text"}
+
+`turn` selects one turn: its number, or `last`; without it, all turns. `turns` of the answer is
+their number, `turns` of a file has those that changed it, and PROMPT is the prompt of one of
+these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
+alone, and much more of it. `more` counts the files left out.
+
+`kept`: the session's files were kept, and these are all changes; `how` is a line about their
+origin, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
+the agent reported.
+
+With `whole` the answer is `origins.origin_readers.FoundChanges`, for `acphold diff --server`: no
+file is cut, bytes are in base64, `last` counts turns from the end, and `entry` is in the turn.
+
+    POST /origins    origins.origin_readers.AskedOrigins → FoundOrigins; bytes are in base64
+
+The files are the client's, and are compared with the snapshots of the same project here. This needs
+the scope watch in all sessions, because an answer reveals contents of files. Nothing sent is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Coroutine, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from acphold.errors import WorkspaceError
+from acphold.history import Segment
+from acphold.history.entries import TurnSpan, turn_spans
+from acphold.history.raw_update import storable
+from acphold.history.words import document
+from acphold.journal import Journal, SessionRow
+from acphold.journal.journal import READ_BYTES, Readable, history
+from acphold.origins.origin_readers import (
+    MOST_BYTES,
+    AskedOrigins,
+    FoundChanges,
+    FoundOrigins,
+    LocalOrigins,
+    WantedChanges,
+    has_turn,
+    turn_changes,
+)
+from acphold.origins.why import Lines, Origin, runs
+from acphold.presentation.visible_text import visible_json
+from acphold.reports.file_edits import FileText
+from acphold.reports.session_diff import FileDiff, Gap, on_disk
+from acphold.schema import LOAD_SESSION
+from acphold.server.principals import Principal
+from acphold.snapshots.checkouts import checkout_of, same_project
+from acphold.snapshots.git import GitError
+from acphold.web.exchange import HttpExchange
+from acphold.web.gate import RefusedError
+from acphold.web.journal_pages import JournalReader
+from acphold.workspace.threads import Threads
+
+log = logging.getLogger(__name__)
+
+MOST_FILES: Final = 500
+MOST_PROMPTS: Final = 50
+"""Most files of an answer, and most prompts: the newest."""
+
+FILE_CHARACTERS: Final = 20_000
+ALL_CHARACTERS: Final = 500_000
+"""Most characters of the patch of one file among others, and of all patches of an answer."""
+
+ALONE_CHARACTERS: Final = 2_000_000
+"""Most characters of the patch of a file that was asked for alone."""
+
+PROMPT_CHARACTERS: Final = 300
+
+HISTORY_BYTES: Final = 128 << 20
+"""Most history that is read for one answer, in bytes; it is read twice."""
+
+WHOLE_BYTES: Final = 16 << 20
+"""Most bytes of all patches, if they were asked for whole."""
+
+DISK_BYTES: Final = 2 << 20
+"""Longer files on disk are not read for this."""
+
+WAITING: Final = 4
+"""Most answers waiting for their turn; beyond that callers are told to come back later."""
+
+
+class SessionChanges:
+    """Computes one answer at a time: comparing files takes much of a processor."""
+
+    def __init__(self) -> None:
+        self._alone = asyncio.Semaphore()
+        self._threads = Threads(1)
+        self._asked = 0
+
+    async def body(
+        self,
+        journal: Journal,
+        row: SessionRow,
+        turn: int | None,
+        path: str | None,
+        *,
+        reads_disk: bool,
+    ) -> bytes:
+        """Return the answer about a session; for `turn` -1 about its last turn. The files
+        themselves are only read if `reads_disk`.
+
+        Raises RefusedError: 404 if it has no such turn or file, 413 if the session is too long,
+        503 if too many wait.
+        """
+        return await self._in_turn(self._body(journal, row, turn, path, reads_disk))
+
+    async def whole(
+        self, journal: Journal, row: SessionRow, wanted: WantedChanges, *, reads_disk: bool
+    ) -> bytes:
+        """Return all changes as `FoundChanges`; raises RefusedError as `body` does, 413 also for
+        very long patches, and 400 if no files of the wanted folder were kept."""
+        return await self._in_turn(self._whole(journal, row, wanted, reads_disk))
+
+    async def _in_turn(self, work: Coroutine[None, None, bytes]) -> bytes:
+        if self._asked > WAITING:
+            work.close()
+            raise RefusedError(503, "too many requests for changes at once; try again")
+        self._asked += 1
+        try:
+            async with self._alone:
+                return await work
+        finally:
+            self._asked -= 1
+
+    async def _whole(
+        self, journal: Journal, row: SessionRow, wanted: WantedChanges, reads_disk: bool
+    ) -> bytes:
+        bounded = _Bounded(journal)
+        spans = await turn_spans(history(bounded, row.session_id))
+        if not has_turn(spans, wanted):
+            return msgspec.json.encode(FoundChanges(len(spans)))
+        try:
+            found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+        except WorkspaceError as error:
+            raise RefusedError(400, str(error)) from None
+        size = sum(len(it.patch) for it in found.reported)
+        if (kept := found.kept) is not None:
+            size += sum(len(it.patch) for it in kept.files)
+            size += sum(len(it.patch) for it in kept.parts)
+        if size > WHOLE_BYTES:
+            least = f"more than {WHOLE_BYTES >> 20} MB have changed"
+            raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
+        reported = [
+            replace(it, path=storable(it.path), patch=storable(it.patch)) for it in found.reported
+        ]
+        return msgspec.json.encode(replace(found, reported=reported))
+
+    async def _found(
+        self,
+        journal: Journal,
+        read: Readable,
+        row: SessionRow,
+        spans: Sequence[TurnSpan],
+        wanted: WantedChanges,
+        reads_disk: bool,
+    ) -> FoundChanges:
+        def look(path: str) -> FileText | None:
+            return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
+
+        # The kept files are the disk of an earlier time.
+        found = await turn_changes(
+            *(journal, row, spans, wanted, look),
+            reads_kept=reads_disk,
+            read=read,
+            threads=self._threads,
+        )
+        if found.problem:
+            log.warning("session %s: %s", row.session_id, found.problem)
+        return found
+
+    async def _body(
+        self,
+        journal: Journal,
+        row: SessionRow,
+        turn: int | None,
+        path: str | None,
+        reads_disk: bool,
+    ) -> bytes:
+        bounded = _Bounded(journal)
+        spans = await turn_spans(history(bounded, row.session_id))
+        if turn is not None:
+            turn = len(spans) if turn == -1 else turn
+            if not spans and turn == 0:
+                return _json(spans, turn, [], 0, [])
+            if turn > len(spans):
+                raise RefusedError(404, f"the session has {len(spans)} turns")
+
+        wanted = WantedChanges(turn)
+        of_turn = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+        kept = of_turn.kept
+        how: dict[str, str] = {}
+        if kept is not None:
+            how = {file.path: file.words for file in kept.files}
+            found = [
+                FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
+            ]
+        else:
+            found = [file for file in of_turn.reported if file.patch or file.gap]
+        if path is not None and not (
+            found := [file for file in found if storable(file.path) == path]
+        ):
+            raise RefusedError(404, "the session changed no such file")
+        shown = found[:MOST_FILES]
+        told = {number for file in shown for number in file.turns if number}
+        prompts = [
+            {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
+            for number in sorted(told)[-MOST_PROMPTS:]
+        ]
+        room = ALL_CHARACTERS if path is None else ALONE_CHARACTERS
+        most = FILE_CHARACTERS if path is None else ALONE_CHARACTERS
+        files: list[dict[str, object]] = []
+        for file in shown:
+            facts, used = _file(file, min(room, most))
+            room -= used
+            files.append({**facts, "how": how.get(file.path)})
+        notes = None if kept is None else kept.notes
+        return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
+
+
+def _text(patch: bytes) -> tuple[str, Gap | None]:
+    """Return the patch of a file as text, or the reason for none."""
+    _, _, after = patch.partition(b"\nindex ")
+    if after.partition(b"\n")[2].startswith(b"GIT binary patch"):
+        return "", Gap.BINARY
+    return patch.decode(errors="replace"), None
+
+
+class _Bounded:
+    """A journal of which only so much is read; other questions have their turn in between."""
+
+    def __init__(self, journal: Readable) -> None:
+        self._journal = journal
+        self._left = HISTORY_BYTES
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return await self._journal.session(session_id, counted=counted)
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        found = await self._journal.read(session_id, after, limit_bytes, tail_bytes=tail_bytes)
+        self._left -= sum(len(segment.raw) for segment in found)
+        if self._left < 0:
+            raise RefusedError(413, "the session is too long for this; `acphold diff` shows it")
+        await asyncio.sleep(0)
+        return found
+
+
+async def _prompt(journal: Journal, session_id: str, span: TurnSpan) -> dict[str, object]:
+    """Return the place and the words that began a turn; before its prompt may be its author."""
+    async for segment in history(journal, session_id, span.first - 1, span.first + 1):
+        for entry in segment.entries():
+            if span.first <= entry.seq <= span.last and (words := document(entry).messages):
+                text = " ".join(words[: 4 * PROMPT_CHARACTERS].split())
+                return {"seq": entry.seq, "text": text[:PROMPT_CHARACTERS]}
+    return {"seq": span.first, "text": ""}
+
+
+def _file(file: FileDiff, room: int) -> tuple[dict[str, object], int]:
+    """Return a file as the page gets it, and the characters of its patch."""
+    _, at, hunks = file.patch.partition("\n@@")
+    lines = [line[:1] for line in hunks.split("\n")] if at else []
+    patch = file.patch
+    if len(patch) > room:
+        patch = patch[:room].rpartition("\n")[0]
+        patch += "\n" if patch else ""
+    facts = {
+        "path": storable(file.path),
+        "patch": storable(patch),
+        "added": lines.count("+"),
+        "removed": lines.count("-"),
+        "rest": file.patch.count("\n") - patch.count("\n"),
+        "gap": None if file.gap is None else file.gap.value,
+        "turns": [number for number in file.turns if number],
+    }
+    return facts, len(patch)
+
+
+def _json(
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    files: Sequence[dict[str, object]],
+    more: int,
+    prompts: Sequence[dict[str, object]],
+    notes: Sequence[str] | None = None,
+) -> bytes:
+    facts = {
+        "turns": len(spans),
+        "turn": turn,
+        "files": files,
+        "more": more,
+        "prompts": prompts,
+        "kept": notes is not None,
+        "notes": [storable(note) for note in notes or ()],
+    }
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
+
+
+LARGEST: Final = 2 * MOST_BYTES
+"""Largest request, in bytes: base64 takes a third more."""
+
+MOST_LINES: Final = 1_000_000
+"""Most lines of a request: much is remembered of each."""
+
+LONGEST_PATH: Final = 4096
+"""Longest path, in bytes: each is looked for in every snapshot."""
+
+NO_PROJECT: Final = "no files of this project are kept at the server"
+
+
+class LineOrigins:
+    """Answers these requests, one at a time; see the module."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._alone = asyncio.Lock()
+        self._threads = Threads(1)
+
+    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
+        """Answer a request; raises RefusedError, ForbiddenError and JournalError."""
+        if exchange.method != "POST":
+            raise RefusedError(405, "use POST")
+        principal.check(LOAD_SESSION.name, b"{}")
+        if not principal.sees_all:
+            principal.refused(LOAD_SESSION.name, None)
+            raise RefusedError(403, "the origins of lines need a token for all sessions")
+        lines, asked = await _asked(exchange)  # a slow sender keeps nobody waiting
+        if self._alone.locked():
+            raise RefusedError(503, "busy with another request of this kind; try again")
+        async with self._alone:
+
+            async def found(journal: Journal) -> FoundOrigins:
+                return await self._found(journal, asked, lines)
+
+            try:
+                answer = await self._reader.ask(found)
+            except (GitError, TimeoutError, BufferError, OSError) as exc:
+                raise RefusedError(503, f"the kept files cannot be read: {exc}") from None
+        await exchange.answer(200, raw=encode(answer))
+
+    async def _found(
+        self, journal: Journal, asked: AskedOrigins, lines: list[Lines]
+    ) -> FoundOrigins:
+        roots = {one.root for _, one in await journal.snapshots.named()}
+        top = await self._threads.run(lambda _: same_project(sorted(roots), asked.project, None))
+        checkout = checkout_of(top) if top else None
+        if checkout is None:
+            nothing = Origin("unknown", reason=NO_PROJECT)
+            every = [runs(it.path, dict.fromkeys(it.lines, nothing)) for it in lines]
+            return FoundOrigins([run for its in every for run in its], [])
+        return await LocalOrigins(journal).origins(checkout, lines)
+
+
+async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
+    asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
+    lines: list[Lines] = []
+    left = MOST_LINES
+    for file in asked.files:
+        numbers: list[int] = []
+        end = file.content.count(b"\n") + 1
+        for first, last in file.lines:
+            if not (numbers[-1] if numbers else 0) < first <= last <= end:
+                raise RefusedError(400, "the request names no lines of its files")
+            if (left := left - (last + 1 - first)) < 0:
+                raise RefusedError(413, f"more than {MOST_LINES:,} lines")
+            numbers += range(first, last + 1)
+        if len(file.path) > LONGEST_PATH:
+            raise RefusedError(413, f"a path has more than {LONGEST_PATH:,} bytes")
+        is_odd = not {b"", b".", b".."}.isdisjoint(file.path.split(b"/")) or b"\0" in file.path
+        if not numbers or is_odd:
+            raise RefusedError(400, "the request names no lines of its files")
+        lines.append(Lines(os.fsdecode(file.path), file.content, tuple(numbers)))
+    return lines, asked

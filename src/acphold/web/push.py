@@ -1,0 +1,398 @@
+"""Web Push: a message encrypted, signed and sent, and the browsers to notify with our signing key.
+
+The address comes from a browser, so it may be anybody's: it is resolved once, and connected to only
+if all its addresses are public. No redirect is followed, and nothing of an answer is read but its
+status.
+
+Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
+
+The encryption library is imported late: a `serve` with no open page saves its 8 MiB.
+
+The last lets a restarted server withdraw its notices. All is kept in a file that only this user can
+read, in the user's state folder, one for each journal: it is useless without the tokens in that
+journal, whose ids it stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode, encode
+
+from acphold.transports.runtime_folder import state_folder
+from acphold.workspace.threads import Threads
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+
+SECONDS: Final = 15.0
+"""Longest time for sending one message, in seconds."""
+
+LONGEST_ENDPOINT: Final = 2048
+"""Longest address of a subscription, in characters."""
+
+POINT_BYTES: Final = 65
+SECRET_BYTES: Final = 16
+"""Bytes of a browser's key, an uncompressed point of P-256, and of its secret (RFC 8291, 3)."""
+
+LARGEST_PAYLOAD: Final = 3000
+"""Bytes: a push service takes 4096 with what encryption adds (RFC 8030, 7.2)."""
+
+TTL_SECONDS: Final = 6 * 60 * 60
+"""Seconds that a push service keeps a message for an offline device."""
+
+SIGNED_SECONDS: Final = 60 * 60
+"""Seconds for which a signature is valid; a day at most (RFC 8292, 2)."""
+
+
+class Subscription(Struct, frozen=True):
+    """The address and keys of a browser; base64url without padding."""
+
+    endpoint: str
+    p256dh: str
+    auth: str
+
+
+class Order(Struct, frozen=True):
+    """A message to send: `key` signs it, `payload` is what the browser gets."""
+
+    to: Subscription
+    payload: str
+    key: str
+    subject: str
+    topic: str
+
+
+class PushOutcome(Struct, frozen=True):
+    """The result of sending: the HTTP status, 0 if there was no answer, and the reason."""
+
+    status: int = 0
+    why: str = ""
+
+
+class WrongSubscriptionError(Exception):
+    """A subscription is not valid; says why."""
+
+
+def checked(found: Subscription) -> Subscription:
+    """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
+
+    Its address may be anybody's. Where the name resolves to is checked when a message is sent
+    (`web.push`).
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    if len(found.endpoint) > LONGEST_ENDPOINT:
+        raise WrongSubscriptionError("the endpoint is too long")
+    try:
+        parts = urlsplit(found.endpoint)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise WrongSubscriptionError("the endpoint is no URL") from None
+    if parts.scheme != "https" or not host or parts.username is not None or port not in (None, 443):
+        raise WrongSubscriptionError("the endpoint is no https address")
+    if not host.isascii() or "." not in host or _is_address(host):
+        raise WrongSubscriptionError("the endpoint is no name of a push service")
+    try:
+        point = decoded(found.p256dh)
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
+        secret = decoded(found.auth)
+    except (ValueError, binascii.Error):
+        raise WrongSubscriptionError("the keys are none of P-256") from None
+    if len(point) != POINT_BYTES or len(secret) != SECRET_BYTES:
+        raise WrongSubscriptionError("the keys have another length")
+    return found
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def new_key() -> str:
+    """Return a new signing key, as PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def public_key(pem: str) -> str:
+    """Return the public key for browsers: base64url of the point."""
+    return _point(_private(pem))
+
+
+def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]:
+    """Return the headers of a message to this address.
+
+    Of two messages with one `topic` waiting for a device the push service keeps the later one.
+    `subject` is our contact address.
+    """
+    import jwt
+
+    key, parts = _private(pem), urlsplit(endpoint)
+    claims = {
+        "aud": f"{parts.scheme}://{parts.netloc}",
+        "exp": int(time.time()) + SIGNED_SECONDS,
+        "sub": subject,
+    }
+    return {
+        "Authorization": f"vapid t={jwt.encode(claims, key, 'ES256')},k={_point(key)}",
+        "Content-Encoding": "aes128gcm",
+        "Content-Type": "application/octet-stream",
+        "TTL": str(TTL_SECONDS),
+        "Topic": topic,
+        "Urgency": "high",
+    }
+
+
+def encrypted(subscription: Subscription, payload: bytes) -> bytes:
+    """Return the body of a message, encrypted for that browser."""
+    import http_ece
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    body: bytes = http_ece.encrypt(
+        payload,
+        private_key=ec.generate_private_key(ec.SECP256R1()),
+        dh=decoded(subscription.p256dh),
+        auth_secret=decoded(subscription.auth),
+        version="aes128gcm",
+    )
+    return body
+
+
+def decoded(text: str) -> bytes:
+    """Decode base64url, padded or not; raises ValueError."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def _private(pem: str) -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key = load_pem_private_key(pem.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey), "we make no others"
+    return key
+
+
+def _point(key: ec.EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
+
+
+AT_ONCE: Final = 8
+"""Messages sent at the same time."""
+
+PATIENCE: Final = 2 * SECONDS
+"""Longest time for a message, with the wait for its turn, in seconds."""
+
+PORT: Final = 443
+
+_WITH_IPV4_AT_THE_END: Final = (
+    ipaddress.IPv6Network("::/96"),  # IPv4-compatible
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 6052)
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
+)
+_PRIVATE: Final = (
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),
+)
+
+
+def is_public(address: str) -> bool:
+    """Return True for an address of the public network, including one embedded in another."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not found.is_multicast
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if any(found in network for network in _WITH_IPV4_AT_THE_END):
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    if not all(is_public(str(it)) for it in inside if it is not None):
+        return False
+    if found.ipv4_mapped is not None:
+        return True
+    is_private = any(found in network for network in _PRIVATE)
+    return found.is_global and not found.is_multicast and not is_private
+
+
+async def send(
+    order: Order,
+    may: Callable[[str], bool] = is_public,
+    port: int = PORT,
+    verify: ssl.SSLContext | bool = True,
+) -> PushOutcome:
+    """Send one message; never raises for errors of others.
+
+    Blocks while the name is looked up, so it runs in a thread: see `PushSender`. `may` says which
+    addresses may be connected to; `verify` has the certificates to trust instead of the usual ones.
+    """
+    import httpx2  # late: only a `serve` with something to send needs it
+
+    host = urlsplit(order.to.endpoint).hostname or ""
+    try:
+        async with asyncio.timeout(SECONDS):
+            # Not by the loop: at its end it would wait for a name server that does not answer.
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = [str(it[4][0]) for it in found]
+            if not addresses or not all(map(may, addresses)):
+                return PushOutcome(0, f"{host} is none of the public network")
+            # Connect to the address that was checked: the name may resolve to another the next
+            # time.
+            address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+            url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
+            body = encrypted(order.to, order.payload.encode())
+            said = headers(order.key, order.to.endpoint, order.subject, order.topic)
+            said["Host"] = host
+            async with (
+                httpx2.AsyncClient(verify=verify, trust_env=False, timeout=SECONDS) as http,
+                http.stream(
+                    "POST", url, content=body, headers=said, extensions={"sni_hostname": host}
+                ) as answer,
+            ):
+                return PushOutcome(answer.status_code)
+    except TimeoutError:
+        return PushOutcome(0, f"{host} does not answer")
+    except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        return PushOutcome(0, f"{host}: {type(exc).__name__}: {exc}")
+
+
+class PushSender:
+    """Sends messages in threads: encryption and HTTP slow down nothing else.
+
+    A thread that hangs in a look-up keeps nobody waiting, not even the exit.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads(AT_ONCE)
+
+    async def send(self, order: Order) -> PushOutcome:
+        """Send one message; never raises for errors of others."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._threads.run(lambda _: asyncio.run(send(order)))
+        except TimeoutError:
+            return PushOutcome(0, "the push service does not answer")
+        except (RuntimeError, OSError) as exc:  # no thread, or no file descriptor, is left
+            return PushOutcome(0, f"notices cannot be sent: {exc}")
+
+
+log = logging.getLogger(__name__)
+
+LARGEST: Final = 1 << 20
+"""Largest size of the file, in bytes."""
+
+MOST: Final = 256
+"""Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
+
+
+class _SubscriptionFile(Struct):
+    key: str
+    browsers: dict[str, Subscription] = {}
+    told: dict[str, frozenset[str]] = {}
+
+
+class KeptSubscriptions:
+    """The file; see the module.
+
+    `browsers` and `told` (ids of the questions each one shows) are by token id; a token has one
+    browser. Methods that change something raise OSError if the file cannot be written.
+    """
+
+    def __init__(self, journal: str) -> None:
+        name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+        self._path = os.path.join(state_folder(), "push", f"{name}.json")
+        self._kept = self._read()
+
+    @property
+    def key(self) -> str:
+        """The key that signs messages, as PEM."""
+        if self._kept is None:
+            self._kept = _SubscriptionFile(new_key())
+            self._write(self._kept)
+        return self._kept.key
+
+    @property
+    def browsers(self) -> dict[str, Subscription]:
+        """A copy of the subscriptions by token id."""
+        return {} if self._kept is None else dict(self._kept.browsers)
+
+    @property
+    def told(self) -> dict[str, frozenset[str]]:
+        """A copy of the shown questions by token id."""
+        return {} if self._kept is None else dict(self._kept.told)
+
+    def put(self, token: str, found: Subscription) -> None:
+        """Notify the browser with this token from now on."""
+        browsers = {**self.browsers, token: found}
+        if len(browsers) > MOST:
+            raise OSError(f"more than {MOST} browsers")
+        self._change(browsers, {**self.told, token: frozenset()})
+
+    def remove(self, token: str) -> None:
+        """Stop notifying the browser with this token."""
+        browsers = self.browsers
+        if browsers.pop(token, None) is not None:
+            self._change(browsers)
+
+    def note(self, token: str, questions: frozenset[str]) -> None:
+        """Note which questions the browser with this token shows."""
+        self._change(self.browsers, {**self.told, token: questions})
+
+    def _change(
+        self,
+        browsers: dict[str, Subscription],
+        told: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
+        told = self.told if told is None else told
+        shown = {token: ids for token, ids in told.items() if ids and token in browsers}
+        changed = _SubscriptionFile(self.key, browsers, shown)
+        self._write(changed)
+        self._kept = changed
+
+    def _read(self) -> _SubscriptionFile | None:
+        try:
+            with open(self._path, "rb") as file:
+                return decode(file.read(LARGEST), type=_SubscriptionFile)
+        except FileNotFoundError:
+            return None
+        except (OSError, MsgspecError, UnicodeDecodeError) as exc:
+            # Browsers that knew the lost key subscribe again with the new one.
+            log.warning("%s: %s; notices have to be asked for again", self._path, exc)
+            return None
+
+    def _write(self, kept: _SubscriptionFile) -> None:
+        os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+        new = f"{self._path}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(new, flags, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(encode(kept))
+            os.replace(new, self._path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new)
+            raise
