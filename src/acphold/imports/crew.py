@@ -1,10 +1,12 @@
-"""Reading of conversations in processes of their own; their parent alone writes.
+"""Reading of conversations in processes of their own: a transcript may be long.
 
-Frames arrive on its stdin (four bytes of length, then msgpack): a task, or a request for more of
-it. Each is answered with the next piece of the task, or with the reason why there is none. It ends
-with its stdin.
+`each` reads many, in workers that send pieces back; only the parent writes. Frames arrive on a
+worker's stdin (four bytes of length, then msgpack): a task, or a request for more of it. Each is
+answered with the next piece of the task, or with the reason why there is none. A worker ends with
+its stdin.
 
-In a separate process: a transcript may be long, and a server has other clients to serve.
+`read_beside` has one process read a listed session into the journal, as a server has other clients
+to serve.
 """
 
 from __future__ import annotations
@@ -91,8 +93,8 @@ def decode_answer(body: bytes) -> Answer:
     )
 
 
-def main() -> None:
-    """Serve until stdin ends."""
+def answer_tasks() -> None:
+    """Answer the parent of this worker until stdin ends."""
     # A Ctrl-C on the terminal is for our parent; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     telling: Iterator[NewsPiece] = iter(())
@@ -127,7 +129,7 @@ END_SECONDS: Final = 5.0
 WORKERS_AT_MOST: Final = 4
 """With more workers, all would wait for the one journal."""
 
-_WORKER: Final = "from acphold.imports.crew import read_for_others; read_for_others()"
+_WORKER: Final = "from acphold.imports.crew import answer_tasks; answer_tasks()"
 
 WORTH_A_WORKER: Final = 16 << 20
 """Reading this many bytes takes several times as long as starting a process."""
@@ -237,7 +239,7 @@ async def _ended(process: Process) -> int:
     return await process.wait()
 
 
-_READ_LISTED: Final = "from acphold.imports.crew import main; main()"
+_READ_LISTED: Final = "from acphold.imports.crew import read_named; read_named()"
 
 
 async def read_beside(path: str, session_id: str) -> None:
@@ -276,7 +278,7 @@ async def read_listed(journal: Journal, session_id: str, *, redact: bool = False
         raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
 
 
-def read_for_others() -> None:
+def read_named() -> None:
     """Read the session named by the arguments; errors go to stderr."""
 
     async def read(path: str, session_id: str) -> None:
