@@ -177,16 +177,21 @@ async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """One for all modules of a worker: its start takes as long as a test."""
+    """One for all modules of a worker: its start takes as long as a test.
+
+    Debian's browser without its windows, if it is there: with the same engine, a new device and its
+    page take a fifth of the CPU time. `tests.interop.test_page` has the browser of people.
+    """
+    shell = shutil.which("chromium-headless-shell")
     async with async_playwright() as playwright:
-        browser = await launched(playwright)
+        browser = await launched(playwright, program=shell)
         yield browser
         await browser.close()
 
 
-async def launched(playwright: Playwright, *flags: str) -> Browser:
-    """A browser, with these flags as well."""
-    found = shutil.which("chromium")
+async def launched(playwright: Playwright, *flags: str, program: str | None = None) -> Browser:
+    """A browser, with these flags as well; this program instead of `chromium`, if one is named."""
+    found = program or shutil.which("chromium")
     assert found, "the page is tried in Debian's `chromium`, which has to be installed"
     return await playwright.chromium.launch(executable_path=found, args=[*FLAGS, *flags])
 
