@@ -47,11 +47,11 @@ pictures: $(VENV)/.installed
 	$(BIN)/python -m docs.pictures
 
 # Our own agents, before and behind wrap, and behind serve: they fail nothing. Most of it is waiting,
-# so several are asked at once; what each says stands together.
-CHECKS := agent agent-behind-wrap library library-behind-wrap websocket http
+# so all are asked at once, the longest first; what each says stands together.
+CHECKS := http websocket library-behind-wrap library agent-behind-wrap agent
 .PHONY: $(CHECKS:%=conforms-%)
 conformance: $(VENV)/.installed
-	$(MAKE) --jobs 4 $(CHECKS:%=conforms-%)
+	$(MAKE) --jobs 6 $(CHECKS:%=conforms-%)
 
 ACPHOLD := $(BIN)/acphold
 BEHIND := --baseline tests/conformance/behind_acphold.txt
@@ -79,10 +79,10 @@ conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 check: lint types test slow postgresql conformance
 
 # Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
-# megabytes.
+# megabytes. With two workers for a core, half of the time of each core went unused.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist worksteal -m slow $(PYTEST)
 
 # All faults of the held-out corpus; `slow` tries one for each rule.
 heldout: export HELDOUT = all
@@ -115,6 +115,7 @@ interop: $(VENV)/.installed page
 # half of that is in network namespaces, or it is said why it cannot be.
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
+	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow tests/standing/test_shells.py
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.failures.queue_soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.snapshots.test_histories $(ROUNDS)
