@@ -27,8 +27,8 @@ async def talking(
     journal: Path, *, introduced: bool = True, **capabilities: Any
 ) -> AsyncIterator[Editor]:
     """A client of the agent, which runs in `/`."""
-    command = ["/bin/sh", "-c", 'cd / && exec "$@"', "sh", sys.executable, str(AGENT)]
-    async with editor(command, journal=journal) as client:
+    command = [sys.executable, "-m", "acphold", "run-agent", str(AGENT)]
+    async with editor(command, journal=journal, cwd="/") as client:
         if introduced:
             await client.initialize(**capabilities)
         yield client
