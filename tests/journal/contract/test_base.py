@@ -34,22 +34,32 @@ class SecondAttempt(DictJournal):
         return await super().transact(work)
 
 
-@pytest.fixture(params=["dict, at the second attempt", "duckdb"])
-def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[], Journal]]:
-    """Opens a new journal in a store of the examples, again and again."""
-    if request.param != "duckdb":
-        shelf = Shelf()
-        yield lambda: SecondAttempt(shelf)
-        return
+@pytest.fixture(scope="module")
+def in_memory() -> Iterator[Callable[[], str]]:
+    """Empties a DuckDB in memory, and names it: a new one for each test costs more than a test."""
     # Imported by all modules of the tests, it would complain of leaks at the end.
     import duckdb
 
+    path = f":memory:{uuid4().hex}"
+    with duckdb.connect(path, config={"threads": 1}) as line:
+
+        def emptied() -> str:
+            line.execute("DROP TABLE IF EXISTS records")
+            return path
+
+        yield emptied
+
+
+@pytest.fixture(params=["dict, at the second attempt", "duckdb"])
+def opened(request: pytest.FixtureRequest) -> Callable[[], Journal]:
+    """Opens a new journal in a store of the examples, again and again."""
+    if request.param != "duckdb":
+        shelf = Shelf()
+        return lambda: SecondAttempt(shelf)
     from duckdb_store import DuckdbJournal
 
-    # In memory, and there until the test is over.
-    path = f":memory:{uuid4().hex}"
-    with duckdb.connect(path, config={"threads": 1}):
-        yield lambda: DuckdbJournal(path)
+    path: str = request.getfixturevalue("in_memory")()
+    return lambda: DuckdbJournal(path)
 
 
 @pytest.mark.parametrize("promise", JOURNAL_PROMISES, ids=lambda promise: promise.name)
