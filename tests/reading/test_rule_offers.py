@@ -14,7 +14,7 @@ from acphold.errors import RuleError
 from acphold.history.entries import now_ms
 from acphold.journal.access import Share
 from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, add_rules, rule_offers
-from acphold.standing import USUAL, RuleChange, folders, read_rule, rest
+from acphold.standing import USUAL, RuleChange, folders, pausing_rule, read_rule
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 
@@ -174,7 +174,7 @@ async def test_an_offer_that_would_have_allowed_what_was_refused_makes_no_rule(
         # Also when rules rest there now, and when somebody else may prompt there.
         access = house.journal.access
         wider = [made("run pytest …", tmp_path / "project")]
-        await access.add_rule(rest(session, "", now_ms()))
+        await access.add_rule(pausing_rule(session, "", now_ms()))
         with pytest.raises(AllowsRefusedError):
             await add_rules(house.journal, wider)
         await access.keep_share(Share(session, "bob", prompts=True))

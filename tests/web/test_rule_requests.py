@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.history.entries import now_ms
 from acphold.journal.access import Scope, Share, new_token
-from acphold.standing import folders, read_rule, rest
+from acphold.standing import folders, pausing_rule, read_rule
 from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site, site
 
@@ -97,7 +97,10 @@ async def test_without_the_scope_rules_one_can_revoke_and_switch_off_but_not_on(
 
 async def test_what_asks_is_only_revoked_with_the_scope_rules(tmp_path: Path) -> None:
     async with site(tmp_path) as web:
-        for rule in (replace(read_rule("ask run git push …"), folder="/w"), rest("s1", "", 1)):
+        for rule in (
+            replace(read_rule("ask run git push …"), folder="/w"),
+            pausing_rule("s1", "", 1),
+        ):
             await web.journal.access.add_rule(rule)
         older = await web.new_token("watch", "prompt", "answer", "manage")
         for path in ("/rules/1", "/rules/2"):

@@ -249,7 +249,7 @@ class StandingAnswers:
 
     async def look(self, update: bytes) -> None:
         """Rest from now on if an update reports something else for a call that was allowed."""
-        from acphold.standing import decoded_call, differs, rest
+        from acphold.standing import decoded_call, differs, pausing_rule
         from acphold.standing.decision import revoke_words
 
         parts = members(update)
@@ -262,7 +262,7 @@ class StandingAnswers:
             self._rests += 1
             self._rest = True  # at once, and until the journal has it
             words = RESTS_HOW.format(call.numbers, string(parts.get("title")) or id_)
-            rule = rest(self._session.id, self._session.tenant, now_ms())
+            rule = pausing_rule(self._session.id, self._session.tenant, now_ms())
             try:
                 made = await self._journal.access.add_rule(rule)
                 words += GO_ON.format(revoke_words([made.number], made.person))

@@ -19,8 +19,8 @@ from acphold.standing.decision import (
     StandingRule,
     decide,
     flaw,
+    pausing_rule,
     read_rule,
-    rest,
 )
 from acphold.standing.programs import PlainCommand, UnreadableLine, read_line
 
@@ -43,7 +43,7 @@ __all__ = [
     "decoded_call",
     "differs",
     "flaw",
+    "pausing_rule",
     "read_line",
     "read_rule",
-    "rest",
 ]

@@ -11,6 +11,8 @@ Ask wins, whatever else allows it. What cannot be read is asked, and so is what 
 each command of a line needs a rule of its own. `cd` into the folder, in front, counts as one.
 """
 
+# See docs/decisions.md, 35.
+
 from __future__ import annotations
 
 import os
@@ -25,6 +27,7 @@ from acphold.errors import RuleError
 from acphold.standing.asked_actions import Action, EditAction, RunAction
 from acphold.standing.folders import is_in, no_edit, real
 from acphold.standing.programs import (
+    BARE,
     EXACT_AND_TYPED,
     MEANS,
     PlainCommand,
@@ -41,8 +44,6 @@ USUAL: Final = 30 * DAY
 """A rule ends after this time (ms), unless its person says something else."""
 
 ANY: Final = "…"
-
-_BARE: Final = re.compile(r"[A-Za-z0-9_./:@+,-][A-Za-z0-9_./:@%+,=-]*")
 
 
 class StandingRule(Struct, frozen=True):
@@ -125,7 +126,7 @@ class StandingRule(Struct, frozen=True):
         )
 
 
-def rest(session: str, person: str, now: int) -> StandingRule:
+def pausing_rule(session: str, person: str, now: int) -> StandingRule:
     """Return the rule by which all others of the person rest in a session, until it is revoked."""
     return StandingRule(
         "ask", "run", (), session=session, person=person, made_at=now, made_with="acphold"
@@ -156,25 +157,23 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
 
 
 def quoted(word: str) -> str:
-    """The word as a person would type it in a shell."""
-    if _BARE.fullmatch(word):
+    """Return the word as a person would type it in a shell."""
+    if re.fullmatch(BARE, word):
         return word
     return f'"{word}"' if "'" in word else f"'{word}'"
 
 
 def revoke_words(numbers: Sequence[int], person: str) -> str:
-    """The command that revokes these rules of a person; each person has their own numbers."""
+    """Return the command that revokes these rules of a person; each has their own numbers."""
     whose = f"--user {quoted(person)} " if person else ""
     return f"acphold rules rm {whose}{' '.join(map(str, numbers))}"
 
 
 def typed_words(words: Sequence[str]) -> str:
-    """The text of a rule from the words of a command line, of which one may hold all of it."""
-    return (
-        words[0]
-        if len(words) == 1
-        else " ".join(word if word == ANY else quoted(word) for word in words)
-    )
+    """Return the text of a rule from the words of a command line; one word may hold all of it."""
+    if len(words) == 1:
+        return words[0]
+    return " ".join(word if word == ANY else quoted(word) for word in words)
 
 
 def read_rule(text: str) -> StandingRule:
@@ -241,7 +240,7 @@ def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
     return ""
 
 
-# See docs/decisions.md, 35.
+# -- the decision ---------------------------------------------------------------------------------
 
 
 MOST_ANSWERS: Final = 20

@@ -13,9 +13,9 @@ Beyond ASCII only in quotes: a shell in another encoding could read such bytes a
 does not as long as a quote follows. Text behind a quote is left out because of zsh: `''=ls` is a
 path there, and with RC_QUOTES `'a''b'` is one quote.
 
-A row lists the options that are harmless, not those that are dangerous: a new option, a shortened
-one, or one joined to others is asked about until somebody has looked at it. A value in a word of
-its own never begins with `-`: some programs look for their options there, too.
+A row of `PROGRAMS` lists the options that are harmless, not those that are dangerous: a new option,
+a shortened one, or one joined to others is asked about until somebody has looked at it. A value in
+a word of its own never begins with `-`: some programs look for their options there, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from msgspec import Struct
 from acphold.standing.folders import is_bare_repository, leads_out
 
 # See docs/decisions.md, 35.
-
 
 LENGTH: Final = 4096
 """Characters of the longest line that is read."""
@@ -76,11 +75,16 @@ class UnreadableLine(Struct, frozen=True):
 
 
 _EVALUATED: Final = re.compile(r"[\\`]|\$[({]")
+BARE: Final = r"[A-Za-z0-9_./:@+,-][A-Za-z0-9_./:@%+,=-]*"
+"""A word that needs no quotes, as a pattern."""
+
 _TOKEN: Final = re.compile(
     r"""\ *(?:
       (?P<redirect>2>&1 | 2?>\ ?/dev/null | <\ ?/dev/null)(?=[ ;]|$)
     | (?P<word>
-        (?: (?P<bare>[A-Za-z0-9_./:@+,-][A-Za-z0-9_./:@%+,=-]*) (?P<tail>'[^']*'|"[^"$!]*")?
+        (?: (?P<bare>"""
+    + BARE
+    + r""") (?P<tail>'[^']*'|"[^"$!]*")?
           | (?P<quoted>'[^']*'|"[^"$!]*") )
         (?=[ ;|&]|$))
     | (?P<operator>&&|;|\|)
@@ -154,7 +158,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-# See docs/decisions.md, 35.
+# -- programs -------------------------------------------------------------------------------------
 
 
 Means = Literal["reads", "obeys", "runs"]
@@ -164,7 +168,7 @@ MEANS: Final[dict[Means, str]] = {
     "obeys": (
         "does what this folder's settings say: whoever can edit files here can have it write others"
     ),
-    "runs": ("runs this folder's code: whoever can edit files here can run anything with it"),
+    "runs": "runs this folder's code: whoever can edit files here can run anything with it",
 }
 """The effect of such a program, for people."""
 
@@ -189,10 +193,6 @@ class ProgramRow(Struct, frozen=True):
     joins: bool = True
 
 
-def _options(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def _row(
     words: str,
     means: Means,
@@ -206,8 +206,8 @@ def _row(
     return ProgramRow(
         tuple(words.split()),
         means,
-        _options(flags),
-        _options(valued),
+        _words(flags),
+        _words(valued),
         operands,
         long_only,
         joins,
@@ -421,7 +421,7 @@ PROGRAMS: Final = (
 
 _BY_WORDS: Final = {row.words: row for row in PROGRAMS}
 
-EXACT_AND_TYPED: Final = _options(
+EXACT_AND_TYPED: Final = _words(
     "sh bash zsh fish dash ksh csh tcsh ash busybox pwsh powershell cmd "
     "python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua tclsh Rscript "
     "osascript java awk gawk mawk sed ed vi vim emacs nano expect gdb lldb "
