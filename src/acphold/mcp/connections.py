@@ -1,8 +1,7 @@
 """A session's connections to its MCP servers: each for its users, and all of them together.
 
-It connects when it is used, and reconnects after a loss: `mcp.reconnection` does that.
-
-A failing server does not hold up the others; it is reported to the session, which goes on without.
+Each connects when it is used, and reconnects after a loss: `mcp.reconnection` does that. A failing
+server does not hold up the others; it is reported to the session, which goes on without.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from acphold.mcp.reconnection import Failed, Lost, Ready, Upkeep
 
 if TYPE_CHECKING:
     from acphold.mcp.link import Link
-    from acphold.mcp.offers import OurSide, Prompt, Tool
     from acphold.mcp.servers import Server
     from acphold.schema import BlobResourceContents, TextResourceContents
 
@@ -103,7 +101,7 @@ class McpConnection(Upkeep):
         """
         params: dict[str, object] = {"name": tool, "arguments": dict(arguments or {})}
         try:
-            raw = await self._reported("tools/call", params, on_progress, seconds)
+            raw = await self._reported(params, on_progress, seconds)
         except McpAnswerError as exc:
             if exc.answer_code is None:
                 raise
@@ -144,13 +142,13 @@ class McpConnection(Upkeep):
 
     async def _reported(
         self,
-        method: str,
         params: dict[str, object],
         on_progress: Callable[[Progress], Awaitable[None]] | None,
         seconds: float | None,
     ) -> dict[str, object]:
+        """Return the raw result of a call of a tool, once all its progress was reported."""
         if on_progress is None:
-            return await self.request(method, params, seconds=seconds)
+            return await self.request("tools/call", params, seconds=seconds)
         reports: asyncio.Queue[Progress | None] = asyncio.Queue(MAX_REPORTS)
 
         def told(progress: Progress | None) -> None:
@@ -165,7 +163,7 @@ class McpConnection(Upkeep):
         # One task for all of them: the SDK starts one per report, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
-            raw = await self.request(method, params, seconds=seconds, on_progress=told)
+            raw = await self.request("tools/call", params, seconds=seconds, on_progress=told)
             told(None)
             await reporting
         finally:

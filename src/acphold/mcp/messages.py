@@ -1,15 +1,12 @@
 """JSON-RPC messages: lines and the SDK's messages, and our side of an MCP client's connection.
 
 A line that the SDK cannot read is repaired if possible. Otherwise its request id is found, so that
-the call fails at once: the SDK alone drops such a line, and the call waits for ever.
+the call fails at once: the SDK alone drops such a line, and its sender waits for ever. It also
+reads lines of any length.
 
-Needs the SDK: imported only after `reconnection.load_sdk`.
+The bridge passes a client's messages on; `serve` has a server of the SDK answer them.
 
-The bridge passes its messages on; `serve` has a server of the SDK answer them. The SDK's own
-transport drops a line that it cannot read, so that its sender waits for ever, and reads lines of
-any length.
-
-Needs the SDK: imported only by servers.
+Needs the SDK: imported by servers, and otherwise only after `reconnection.load_sdk`.
 """
 
 from __future__ import annotations
@@ -141,11 +138,11 @@ class MessageLines:
         if line.startswith(b"{"):
             cut_off = self._finished()
             if line.rstrip().endswith(b"}"):
-                return [*cut_off, _read(line)]
+                return [*cut_off, readable(line)]
             self._hold(line)
             return cut_off
         if not self._begun:
-            return [_read(line)]
+            return [readable(line)]
         self._hold(line)
         over = self._open <= 0 or line.startswith(b"}") or self._size > MAX_PRINTED
         return self._finished() if over else []
@@ -158,10 +155,11 @@ class MessageLines:
     def _finished(self) -> list[SessionMessage | UnreadableError]:
         whole = b"\n".join(self._begun)
         self._begun, self._size, self._open = [], 0, 0
-        return [_read(whole)] if whole else []
+        return [readable(whole)] if whole else []
 
 
-def _read(line: bytes) -> SessionMessage | UnreadableError:
+def readable(line: bytes) -> SessionMessage | UnreadableError:
+    """Return the message in a line, or the reason why it is none."""
     try:
         return decoded(line)
     except UnreadableError as exc:

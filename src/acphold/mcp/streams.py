@@ -5,8 +5,6 @@ take the whole connection down, follow redirects for long, and read answers of a
 failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
 
 Needs the SDK: imported only after `reconnection.load_sdk`.
-
-Needs the SDK: imported only after `reconnection.load_sdk`.
 """
 
 from __future__ import annotations
@@ -48,6 +46,7 @@ from acphold.mcp.messages import (
     decoded,
     encoded,
     failure,
+    readable,
 )
 from acphold.mcp.servers import McpServerAcp
 from acphold.mcp.transports import Channel, InnerError, StdioServer
@@ -468,12 +467,7 @@ class SseWire(Wire):
                     elif not self._address.done():
                         self._address.set_result(address)
                 elif event.event == "message" and event.data:
-                    found: SessionMessage | UnreadableError
-                    try:
-                        found = decoded(event.data.encode())
-                    except UnreadableError as exc:
-                        found = exc
-                    await self._arrive(found)
+                    await self._arrive(readable(event.data.encode()))
         except httpx2.HTTPError as exc:  # including SSEError
             self._break(f"its event stream broke: {exc}")
         finally:

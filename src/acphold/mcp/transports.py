@@ -4,9 +4,9 @@ The SDK's own stdio transport is not used: it holds an endless line in memory, l
 of a server that exits politely, reports neither how the program ended nor its stderr, and hangs if
 its task is cancelled twice.
 
-UNSTABLE: from a draft in which a request is `mcp/message` to the client, with the client's
-`serverId` and our `requestId`, and the server's messages meanwhile are notifications of the same
-name and ids. Source: ACP v1, unstable schema, MessageMcpRequest, MessageMcpResponse and
+The way over ACP is UNSTABLE: from a draft in which a request is `mcp/message` to the client, with
+the client's `serverId` and our `requestId`, and the server's messages meanwhile are notifications
+of the same name and ids. Source: ACP v1, unstable schema, MessageMcpRequest, MessageMcpResponse and
 MessageMcpNotification.
 """
 

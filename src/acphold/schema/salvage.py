@@ -3,9 +3,9 @@
 msgspec rejects a lone half of a surrogate pair ("\ud83d"), even in parts that it only skips.
 Programs that cut text between UTF-16 units send such escapes, and JSON's grammar allows them.
 
-It works on bytes, not on decoded values: valid parts are still decoded strictly, and an unknown
-variant keeps its very bytes. It reads a part once for each level of nesting, of which types have
-few.
+A value that the strict decoder refuses is put together from its parts. This works on bytes, not on
+decoded values: valid parts are still decoded strictly, and an unknown variant keeps its very bytes.
+A part is read once for each level of nesting, of which types have few.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from msgspec.structs import fields as struct_fields
 from acphold.errors import InvalidParamsError
 from acphold.schema.shapes import REFUSED, Lenience, Otherwise, decoder
 from acphold.schema.splice import items, members
+
+P = TypeVar("P")
 
 SURROGATE = re.compile(
     rb"(?<!\\)((?:\\\\)*+\\)"  # an odd number of backslashes: the last one begins an escape
@@ -133,7 +135,7 @@ def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:
     return repaired(json.dumps(plain, separators=(",", ":")).encode())
 
 
-P = TypeVar("P")
+# -- values that the decoder refuses -------------------------------------------------------------
 
 
 MAX_PARTS = 100_000
@@ -216,7 +218,11 @@ class _Salvage:
     def _rebuilt(self, kind: object, raw: bytes, path: str, reason: str) -> object:
         """Return the value of `raw`, assembled from its parts."""
         origin, options = get_origin(kind), get_args(kind)
-        structs = [option for option in options or (kind,) if _is_struct(option)]
+        structs = [
+            option
+            for option in options or (kind,)
+            if isinstance(option, type) and issubclass(option, Struct)
+        ]
         if origin in (None, Union) and structs:
             parts = _cut(members, raw, path, reason)
             struct = structs[0] if len(structs) == 1 else _variant(structs, parts, path)
@@ -302,10 +308,6 @@ def lenience_of(hint: object) -> Lenience:
     """Return the mark on the type of a field; one that forgives nothing if it has none."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Lenience)), Lenience())
-
-
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _cut(into: Callable[[bytes], P], raw: bytes, path: str, reason: str) -> P:
