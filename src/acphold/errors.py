@@ -7,7 +7,6 @@
     │   └── InvalidParamsError     parameters that break the protocol            -32602
     ├── RemoteError                the other side answered a request with an error
     ├── RequestCancelledError      the request was cancelled                     -32800
-    ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
     │   ├── SilentPeerError        it is there, and does not answer
     │   └── EndedPeerError         another process has taken its place
@@ -29,7 +28,6 @@
     │   ├── FolderElsewhereError   the session's folder is on another machine
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
-    ├── TooManyFilesError          this process may not open any more files
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
@@ -38,7 +36,6 @@
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process, or the way to it, went away while it was needed
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
-    ├── UnknownOutcomeError        that process cannot be reached any more in the turn
     ├── StoppedError               this process ends before it has answered
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
@@ -161,10 +158,6 @@ class RequestCancelledError(AcpholdError):
     """The request was cancelled before it was answered."""
 
     code = REQUEST_CANCELLED
-
-
-class TooManyRequestsError(AcpholdError):
-    """The other side has more requests pending here than are allowed."""
 
 
 class ConnectionLostError(AcpholdError):
@@ -359,15 +352,6 @@ class AgentTimeoutError(AgentError):
         self.seconds = seconds
 
 
-class TooManyFilesError(AcpholdError):
-    """This process, or the whole system, may not open any more files and connections."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "acphold has too many files open: close sessions, or allow more (ulimit -n)"
-        )
-
-
 class RuntimeFolderError(AcpholdError):
     """The folder for the sockets of acphold's processes cannot be created or trusted."""
 
@@ -489,17 +473,6 @@ class InterruptedTurnError(AcpholdError):
             "this turn was interrupted: the acphold process that ran its agent has ended, or was "
             "away for so long that another one has the session. What was said until then is kept, "
             "and the session goes on: with your next prompt the agent gets this turn, too"
-        )
-
-
-class UnknownOutcomeError(AcpholdError):
-    """The process that has the session live became unreachable during a turn."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "what becomes of this prompt is not known here: the acphold process that has the "
-            "session cannot be reached any more. If it lives, it goes on there; load the session "
-            "again before you send this again"
         )
 
 

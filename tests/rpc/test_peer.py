@@ -18,11 +18,11 @@ from acphold.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     RemoteError,
-    TooManyFilesError,
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
 from acphold.rpc.peer import AT_ONCE, HIGH_WATER, UNREAD, OnAnswer
 from acphold.rpc.requests import Answer, Request
+from acphold.rpc.wire_errors import TOO_MANY_FILES
 from acphold.schema import (
     CANCEL,
     LIST_SESSIONS,
@@ -594,7 +594,7 @@ async def test_that_nothing_more_can_be_opened_is_said(number: int) -> None:
         wire.send({"id": 1, "method": "m"})
         assert (await wire.line())["error"] == {
             "code": -32603,
-            "message": str(TooManyFilesError()),
+            "message": TOO_MANY_FILES,
         }
 
 

@@ -25,7 +25,6 @@ from acphold.errors import (
     RemoteError,
     RequestCancelledError,
     SilentPeerError,
-    TooManyRequestsError,
 )
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.protocol import (
@@ -385,7 +384,7 @@ class Peer:
     def _start(self, received: RequestReceived) -> None:
         if self._open.size > UNANSWERED:
             waiting = f"{self._open.size} bytes of earlier requests wait for their answers"
-            error = to_wire(TooManyRequestsError(f"{received.method}: {waiting}; try again later"))
+            error = to_wire(AcpholdError(f"{received.method}: {waiting}; try again later"))
             self._transport.send(self._protocol.error(received.id, error))
             return
         request = Request(received, self.send, self._open)

@@ -23,7 +23,6 @@ from acphold.errors import (
     IncidentError,
     InvalidParamsError,
     RemoteError,
-    TooManyFilesError,
 )
 from acphold.schema.splice import members, splice
 
@@ -59,6 +58,7 @@ _decode = msgspec.json.Decoder(_ErrorObject).decode
 _encode = msgspec.json.encode
 
 UNEXPLAINED = "the other side refused without saying why"
+TOO_MANY_FILES = "acphold has too many files open: close sessions, or allow more (ulimit -n)"
 
 
 def wire_error(code: int, message: str, data: dict[str, object] | None = None) -> WireError:
@@ -130,7 +130,7 @@ def incident(error: BaseException) -> AcpholdError:
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("%s", error)
-        return TooManyFilesError()
+        return AcpholdError(TOO_MANY_FILES)
     made = IncidentError(os.urandom(4).hex())
     if (tell := on_incident.get()) is not None:
         tell(made.incident, error)

@@ -20,10 +20,10 @@ from typing import Protocol
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import (
     AUTH_REQUIRED,
+    AcpholdError,
     InterruptedTurnError,
     OwnerLostError,
     RemoteError,
-    UnknownOutcomeError,
     UnknownSessionError,
 )
 from acphold.history.timeline import answer_in
@@ -54,6 +54,12 @@ from acphold.server.remote_sessions import Openings, RemoteSessions
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
+
+UNKNOWN_OUTCOME = (
+    "what becomes of this prompt is not known here: the acphold process that has the "
+    "session cannot be reached any more. If it lives, it goes on there; load the session "
+    "again before you send this again"
+)
 
 
 class SessionHome(Protocol):
@@ -420,7 +426,7 @@ class SessionRequests:
         if sent.is_cancelled:
             return
         if line is None and not self._hub.holds(session_id):
-            raise UnknownOutcomeError
+            raise AcpholdError(UNKNOWN_OUTCOME)
         # One at a time: a database answers in any order, but they must go on in theirs.
         async with sent.line.prompts.looking:
             has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
