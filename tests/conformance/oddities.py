@@ -10,7 +10,8 @@ from typing import ClassVar
 import msgspec
 
 from acphold.conformance.errands import ExemplarSession, ExemplarTurn, Script
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.grammar import NEEDS
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST

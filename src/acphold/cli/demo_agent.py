@@ -14,7 +14,8 @@ import msgspec
 
 from acphold.cli.command_line import Exit, Parser
 from acphold.conformance.errands import Memory, Script, content, errand
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.transports.stdio import stdio_transport

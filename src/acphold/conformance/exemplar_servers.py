@@ -168,7 +168,13 @@ async def connected(server: Json, seconds: float) -> ServerLink | None:
     link: ServerLink | None = None
     try:
         async with asyncio.timeout(seconds):
-            link = await _linked(server)
+            match server.get("type"):
+                case "http":
+                    link = HttpLink(server["url"], _headers(server))
+                case "sse":
+                    link = await SseLink.to(server)
+                case _:
+                    link = await StdioLink.to(server)
             await link.call("initialize", INTRODUCTION)
             await link.call("tools/list", {})
             return link
@@ -176,15 +182,6 @@ async def connected(server: Json, seconds: float) -> ServerLink | None:
         if link is not None:
             await link.aclose()
         return None
-
-
-async def _linked(server: Json) -> ServerLink:
-    match server.get("type"):
-        case "http":
-            return HttpLink(server["url"], _headers(server))
-        case "sse":
-            return await SseLink.to(server)
-    return await StdioLink.to(server)
 
 
 async def tool_text(link: ServerLink, tool: str) -> str:

@@ -6,7 +6,8 @@ import asyncio
 
 import msgspec
 
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import (
     AUTH_REQUIRED,

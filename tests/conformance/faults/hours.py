@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from acphold.conformance.errands import ExemplarSession, ExemplarTurn, Memory, Script
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR
 from acphold.rpc.transport import Transport

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from acphold.conformance.errands import ExemplarSession, Script
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import INVALID_PARAMS
 from acphold.schema import AGENT_METHODS

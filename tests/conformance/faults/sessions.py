@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from acphold.conformance.errands import ExemplarSession, ExemplarTurn, Memory, Script
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 from acphold.rpc.transport import Transport
