@@ -136,6 +136,13 @@ class Check(Struct, frozen=True):
     destructive: bool = False
     beside: bool = False
 
+    def observe(self, records: Sequence[Record]) -> None:
+        """Run the overview, if there is one; raises the resulting signal."""
+        if self.overview is not None:
+            witness = Witness()
+            self.overview(records, witness)
+            witness.judge(self.unless)
+
 
 class Observed(TypedDict):
     """Options of a rule that is observed: `unless` says why nothing may have been seen."""
@@ -365,15 +372,17 @@ async def _found(
                 raise NotApplied(OTHERS[stage.subject.reach])
             await look(stage, check)
     except Signal as signal:
-        return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)
+        found = Finding.of(check.rule, signal)
     except TimeoutError:
         why = f"it was not over after {limit:g} s: the agent uses up every wait"
-        return _finding(check, Verdict.NOT_OBSERVABLE, why, (), loop.time() - began)
+        found = Finding(check.rule, Verdict.NOT_OBSERVABLE, why)
     except AgentStartError as error:
         if not stage.records:
             raise
-        return _finding(check, Verdict.NOT_OBSERVABLE, str(error), (), loop.time() - began)
-    return _finding(check, Verdict.PASS, "", (), loop.time() - began)
+        found = Finding(check.rule, Verdict.NOT_OBSERVABLE, str(error))
+    else:
+        found = Finding(check.rule, Verdict.PASS)
+    return structs.replace(found, seconds=round(loop.time() - began, 3))
 
 
 async def _play(stage: Stage, check: Check) -> None:
@@ -389,13 +398,4 @@ async def _play(stage: Stage, check: Check) -> None:
 
 async def _observe(stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
-    if check.overview is not None:
-        witness = Witness()
-        check.overview([it for it in stage.records if it.is_version_one], witness)
-        witness.judge(check.unless)
-
-
-def _finding(
-    check: Check, verdict: Verdict, why: str, lines: Sequence[WireLine], seconds: float
-) -> Finding:
-    return Finding(check.rule, verdict, why, tuple(lines), round(seconds, 3))
+    check.observe([it for it in stage.records if it.is_version_one])

@@ -6,6 +6,8 @@ It is no `rpc.Peer`, because a Peer forgives and hides the faults to be seen her
 type, two answers, a line that is no message.
 """
 
+# See docs/decisions.md, 34.
+
 from __future__ import annotations
 
 import asyncio
@@ -34,6 +36,11 @@ from acphold.schema.updates import offered
 from acphold.tasks import TaskSet, beside
 from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import Terminals
+
+T = TypeVar("T")
+
+MAX_LINE = 64 << 20
+"""Bytes kept of a line that does not end."""
 
 BARE: Json = {}
 """Client capabilities of an editor that offers nothing."""
@@ -221,15 +228,6 @@ class RealShell:
 def _json(value: TerminalOutputResponse | TerminalExitStatus) -> Json:
     found: Json = msgspec.json.decode(encode(value))
     return found
-
-
-# See docs/decisions.md, 34.
-
-
-T = TypeVar("T")
-
-MAX_LINE = 64 << 20
-"""Bytes kept of a line that does not end."""
 
 
 class Silence(Violation):

@@ -364,19 +364,11 @@ class Script:
         self.agent.update(self.session_id, chunk)
 
     def chunk(self, text: str) -> Json:
-        return {
-            "messageId": f"message-{len(self.kept.history) - self._said()}",
-            "content": {"type": "text", "text": text},
-        }
-
-    def _said(self) -> int:
-        """Return the number of chunks of this message at the end of the history."""
-        number = 0
-        for update in reversed(self.kept.history):
-            if update["sessionUpdate"] != "agent_message_chunk":
-                break
-            number += 1
-        return number
+        # Its number is the place where the chunks at the end of the history begin.
+        number = len(self.kept.history)
+        while number and self.kept.history[number - 1]["sessionUpdate"] == "agent_message_chunk":
+            number -= 1
+        return {"messageId": f"message-{number}", "content": {"type": "text", "text": text}}
 
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         """Report a new call and return its id."""

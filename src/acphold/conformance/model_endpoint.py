@@ -3,7 +3,7 @@
 It speaks OpenAI's chat completions and responses, Anthropic's messages, and Google's
 generateContent.
 
-A `Mind` decides what it answers. `model_errands` is the mind for `check`.
+A `Mind` decides what it answers; `answer` is the mind for `check`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ ADDED_BY_AGENTS = re.compile(
     r"<(system-reminder|environment_context|turn-context)>.*?</\1>", re.DOTALL
 )
 """Text that agents add to the person's words, for the model alone."""
-
 
 STREAMED_CONTENT = ":streamGenerateContent"
 """The end of the address of Google's stream."""
@@ -96,10 +95,17 @@ def endpoint(mind: Mind, port: int = 0) -> Iterator[ModelEndpoint]:
     server = _ModelServer(("127.0.0.1", port), _ModelHandler)
     server.mind = mind
     server.endpoint = found = ModelEndpoint(f"http://127.0.0.1:{server.server_port}/v1")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="model endpoint")
+    with serving(server, "model endpoint"):
+        yield found
+
+
+@contextmanager
+def serving(server: ThreadingHTTPServer, name: str) -> Iterator[None]:
+    """Run a server in a thread for the block."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name=name)
     thread.start()
     try:
-        yield found
+        yield
     finally:
         server.shutdown()
         server.server_close()
@@ -131,22 +137,20 @@ class _ModelHandler(BaseHTTPRequestHandler):
         if path.endswith(("/messages/count_tokens", ":countTokens")):
             self._json({"input_tokens": len(raw) // 4, "totalTokens": len(raw) // 4})
             return
-        is_chat, is_messages = path.endswith("/chat/completions"), path.endswith("/messages")
-        is_contents = path.endswith((":generateContent", STREAMED_CONTENT))
-        read = _chat_asked if is_chat else _messages_asked if is_messages else _responses_asked
-        reply = self.server.mind((_contents_asked if is_contents else read)(body))
+        read, tell = _responses_asked, self._responses
+        if path.endswith("/chat/completions"):
+            read, tell = _chat_asked, self._chat
+        elif path.endswith("/messages"):
+            read, tell = _messages_asked, self._messages
+        elif path.endswith((":generateContent", STREAMED_CONTENT)):
+            read, tell = _contents_asked, self._contents
+        reply = self.server.mind(read(body))
         with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
             if isinstance(reply, Failure):
                 error = {"message": f"stand-in error {reply.status}", "type": "error"}
                 self._json({"error": error}, reply.status)
-            elif is_chat:
-                self._chat(body, reply)
-            elif is_messages:
-                self._messages(body, reply)
-            elif is_contents:
-                self._contents(reply, is_streamed=path.endswith(STREAMED_CONTENT))
             else:
-                self._responses(reply)
+                tell(body, reply)
 
     def _json(self, body: Json, status: int = 200) -> None:
         raw = json.dumps(body).encode()
@@ -173,7 +177,12 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     def _chat(self, body: Json, reply: ToolUse | Words) -> None:
         if not body.get("stream"):
-            self._json(_completion("chat.completion", {"message": _whole(reply)}, _finish(reply)))
+            message: Json = {"role": "assistant", "content": None}
+            if isinstance(reply, ToolUse):
+                message["tool_calls"] = [_tool_call(reply)]
+            else:
+                message["content"] = "".join(reply.pieces)
+            self._json(_completion("chat.completion", {"message": message}, _finish(reply)))
             return
         self._begin_stream()
         kind = "chat.completion.chunk"
@@ -189,7 +198,7 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- responses ------------------------------------------------------------------------
 
-    def _responses(self, reply: ToolUse | Words) -> None:
+    def _responses(self, body: Json, reply: ToolUse | Words) -> None:
         self._begin_stream()
         numbers = iter(range(1_000_000))
 
@@ -208,7 +217,13 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     def _messages(self, body: Json, reply: ToolUse | Words) -> None:
         if not body.get("stream"):
-            self._json(_said(reply))
+            block: Json
+            if isinstance(reply, ToolUse):
+                block = _tool_use(reply)
+            else:
+                block = {"type": "text", "text": "".join(reply.pieces)}
+            stop = _stop_reason(reply)
+            self._json({**_MESSAGE, "id": _id("msg"), "content": [block], "stop_reason": stop})
             return
         self._begin_stream()
         for event in messages_stream(reply):
@@ -216,8 +231,8 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- generateContent ------------------------------------------------------------------
 
-    def _contents(self, reply: ToolUse | Words, *, is_streamed: bool) -> None:
-        if not is_streamed:
+    def _contents(self, body: Json, reply: ToolUse | Words) -> None:
+        if not self.path.partition("?")[0].endswith(STREAMED_CONTENT):
             self._json(_candidate(_parts(reply), "STOP"))
             return
         self._begin_stream()
@@ -272,16 +287,6 @@ def _candidate(parts: list[Json], finish: str | None = None) -> Json:
     return {"candidates": [{**found, **ended}], "usageMetadata": usage, "modelVersion": "stand-in"}
 
 
-def _said(reply: ToolUse | Words) -> Json:
-    """Return a reply as one message of Anthropic's."""
-    if isinstance(reply, ToolUse):
-        block = _tool_use(reply)
-    else:
-        block = {"type": "text", "text": "".join(reply.pieces)}
-    stop = _stop_reason(reply)
-    return {**_MESSAGE, "id": _id("msg"), "content": [block], "stop_reason": stop}
-
-
 def _tool_use(reply: ToolUse) -> Json:
     return {"type": "tool_use", "id": _id("toolu"), "name": reply.tool, "input": reply.arguments}
 
@@ -317,13 +322,6 @@ def _message(reply: Words, say: Callable[..., None]) -> Json:
     say("response.output_text.done", **at, text=part["text"])
     say("response.content_part.done", **at, part=part)
     return {**item, "content": [part], "status": "completed"}
-
-
-def _whole(reply: ToolUse | Words) -> Json:
-    """Return a reply as one message."""
-    if isinstance(reply, ToolUse):
-        return {"role": "assistant", "content": None, "tool_calls": [_tool_call(reply)]}
-    return {"role": "assistant", "content": "".join(reply.pieces)}
 
 
 def _tool_call(reply: ToolUse) -> Json:
@@ -366,7 +364,7 @@ def _responses_asked(body: Json) -> ModelPrompt:
     items = body["input"]
     last = items[-1]
     is_output = last.get("type") == "function_call_output"
-    functions = [*_functions(body.get("tools") or [])]
+    functions = list(_functions(body.get("tools") or []))
     return _asked(items, functions, _flat(last["output"]) if is_output else None)
 
 

@@ -266,16 +266,13 @@ class Record:
         key = by, methods, len(self.lines)
         found = self._exchanges.get(key)
         if found is None:
-            found = self._exchanges[key] = self._found_exchanges(by, methods)
+            answers = self._answers_by("agent" if by == "client" else "client")
+            found = self._exchanges[key] = [
+                RecordedExchange(it, answers.get(id_of(it)) or answers.get(likeness(it)))
+                for it in self.by(by)
+                if it.is_request and (not methods or it.method in methods)
+            ]
         return found
-
-    def _found_exchanges(self, by: Side, methods: tuple[str, ...]) -> list[RecordedExchange]:
-        answers = self._answers_by("agent" if by == "client" else "client")
-        return [
-            RecordedExchange(found, answers.get(id_of(found)) or answers.get(likeness(found)))
-            for found in self.by(by)
-            if found.is_request and (not methods or found.method in methods)
-        ]
 
     def _answers_by(self, side: Side) -> dict[bytes | str, WireLine]:
         """Return the first answer with each id, and with each likeness."""

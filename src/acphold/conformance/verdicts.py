@@ -136,6 +136,11 @@ class Finding(Struct, frozen=True):
     seconds: float = 0.0
     stderr: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, rule: Rule, signal: Signal) -> Finding:
+        """Return the outcome that a signal stands for."""
+        return cls(rule, signal.verdict, signal.why, signal.lines)
+
     @property
     def is_pass(self) -> bool:
         return self.verdict is Verdict.PASS

@@ -1,12 +1,10 @@
 """The watcher: an agent that takes its client on a tour, and records the whole connection.
 
-A thought, a plan, requests and updates that no client knows, a permission, and whatever the client
-offers: files that are written and read in pieces, terminals that are limited, killed and released,
-forms. Each step leaves on the record what `decision.client_answers` looks at.
-
 It advertises some capabilities and not others, see `OFFERS`, so that a client can use what is not
 there. It takes its time to answer, lists two sessions on a page, and answers a prompt without an
-errand with a tour, see `client_tour`.
+errand with a tour: a thought, a plan, requests and updates that no client knows, a permission, and
+whatever the client offers: files that are written and read in pieces, terminals that are limited,
+killed and released, forms. Each step leaves on the record what `rules.client_answers` looks at.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from acphold.conformance.checks import Check, CheckReport, Witness
+from acphold.conformance.checks import Check, CheckReport
 from acphold.conformance.errands import (
     ExemplarSession,
     ExemplarTurn,
@@ -30,17 +27,14 @@ from acphold.conformance.errands import (
     Speaker,
     errand,
 )
-from acphold.conformance.exemplar import Exemplar, ExemplarError
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json, Record
 from acphold.conformance.verdicts import Finding, Signal, Verdict
 from acphold.errors import INVALID_PARAMS
 from acphold.rpc.transport import Transport
 from acphold.schema import Implementation
 from acphold.schema.updates import offered
-
-if TYPE_CHECKING:
-    from acphold.conformance.exemplar import Exemplar
-
 
 FENCE = "_acphold.check/fence"
 """A request that no client knows; its `behind` says what was sent before."""
@@ -143,7 +137,7 @@ class Tour(Script):
 
     async def _unknown(self) -> None:
         """Send what no client knows, a fence behind each, until one is not answered."""
-        if not await self._fence(""):
+        if not await fence(self.agent, self.session_id, ""):
             return
         tell, options = self._watcher.tell, self._watcher.options(self.session_id)
         steps: dict[str, Callable[[], None]] = {
@@ -161,7 +155,7 @@ class Tour(Script):
             )
         for behind, step in steps.items():
             step()
-            if not await self._fence(behind):
+            if not await fence(self.agent, self.session_id, behind):
                 return
         self._tell_options(options)
 
@@ -171,9 +165,6 @@ class Tour(Script):
     def _tell_options(self, options: list[Json]) -> None:
         changed = {"sessionUpdate": "config_option_update", "configOptions": options}
         self._watcher.update(self.session_id, changed, remembered=False)
-
-    async def _fence(self, behind: str) -> bool:
-        return await fence(self.agent, self.session_id, behind)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -196,7 +187,8 @@ class Tour(Script):
                 await self._refused("fs/write_text_file", path=path, content=AFTER)
                 await self._refused("fs/read_text_file", path=path)
         finally:
-            _remove(path)
+            with suppress(OSError):
+                os.remove(path)
 
     async def _refused(self, method: str, **params: object) -> bool:
         """Ask the client; return True if it refuses."""
@@ -281,11 +273,6 @@ async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
 def _write(path: str) -> None:
     with suppress(OSError):
         Path(path).write_text(LINES, encoding="utf-8")
-
-
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        Path(path).unlink()
 
 
 WAIT_SECONDS = 0.2
@@ -433,25 +420,19 @@ class Watcher(Exemplar):
 def judged(checks: Sequence[Check], record: Record, seconds: float) -> CheckReport:
     """Return a report of the client rules on a record."""
     findings = tuple(_finding(check, record) for check in checks)
-    return CheckReport("the client", _introduced(record), findings, seconds, [record])
-
-
-def _introduced(record: Record) -> Implementation | None:
-    """Return the client's name for itself."""
+    client = None
     for exchange in record.exchanges("client", "initialize"):
         info = exchange.request.params.get("clientInfo")
-        if isinstance(info, dict) and isinstance(info.get("name"), str):
-            return Implementation(name=info["name"], version=str(info.get("version", "")))
-    return None
+        if client is None and isinstance(info, dict) and isinstance(info.get("name"), str):
+            client = Implementation(name=info["name"], version=str(info.get("version", "")))
+    return CheckReport("the client", client, findings, seconds, [record])
 
 
 def _finding(check: Check, record: Record) -> Finding:
-    if check.overview is None:
+    if check.unseen:
         return Finding(check.rule, Verdict.NOT_OBSERVABLE, check.unseen)
-    witness = Witness()
     try:
-        check.overview([record], witness)
-        witness.judge(check.unless)
+        check.observe([record])
     except Signal as signal:
-        return Finding(check.rule, signal.verdict, signal.why, signal.lines)
+        return Finding.of(check.rule, signal)
     return Finding(check.rule, Verdict.PASS)

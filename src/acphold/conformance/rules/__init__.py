@@ -40,7 +40,7 @@ MODULES = (
 )
 """The rules' modules in playing order: simplest first, those that may end the agent last.
 
-The processes of `past_sessions` end with the module `tool_servers`.
+The process in which `listings.past` is looked at ends with the module `tool_servers`.
 """
 
 CHECKS: tuple[Check, ...] = tuple(check for module in MODULES for check in module.RULES)

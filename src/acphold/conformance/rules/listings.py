@@ -42,6 +42,8 @@ from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema import ListSessionsResponse
 from acphold.schema.session_requests import LoadSessionResponse
 
+RULES = Rules()
+
 CODE_WORD = "heron-4711"
 OTHER_WORD = "stork-1147"
 ODD_TEXT = "Thank you, J\u00fcrgen \U0001f41d \u2028 (tabs\tand  blanks)."
@@ -235,15 +237,6 @@ def newest(lines: Sequence[WireLine], kind: str) -> Json | None:
     return next((line.update for line in reversed(lines) if line.update_kind == kind), None)
 
 
-def something(live: str, what: str) -> str:
-    """Return `live`; raises NotObservable if it is empty."""
-    if not live:
-        raise NotObservable(f"the agent {what} nothing in the conversation")
-    return live
-
-
-RULES = Rules()
-
 PAGE = "Session List"
 LISTING = RuleSource(PAGE, "Listing Sessions")
 PAGES = RuleSource(PAGE, "Pagination")
@@ -251,7 +244,6 @@ OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
 MAX_PAGES = 30
 """Pages that are read: somebody may have thousands of sessions."""
-
 
 MAX_SESSIONS = 1000
 """No page says which size is reasonable; nobody looks through more."""

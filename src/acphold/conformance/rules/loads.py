@@ -27,7 +27,6 @@ from acphold.conformance.rules.listings import (
     said,
     said_exactly,
     sequence,
-    something,
     told_again,
     tool_calls,
 )
@@ -72,11 +71,17 @@ async def user_messages(stage: Stage) -> None:
 @RULES.case("load.agent-messages", MUST, LOADING, "load")
 async def agent_messages(stage: Stage) -> None:
     """A load replays what the agent said."""
+    await _replays_all(stage, "agent_message_chunk", "said")
+
+
+async def _replays_all(stage: Stage, kind: str, what: str) -> None:
+    """Raise Violation unless a load replays all chunks of a kind."""
     told = await stage.given(told_again)
-    live = something(said(told.live, "agent_message_chunk"), "said")
-    replayed = said(told.loaded.replay, "agent_message_chunk")
+    live, replayed = said(told.live, kind), said(told.loaded.replay, kind)
+    if not live:
+        raise NotObservable(f"the agent {what} nothing in the conversation")
     if live != replayed:
-        raise Violation(_differs("said", live, replayed), *_apart(told, "agent_message_chunk"))
+        raise Violation(_differs(what, live, replayed), *_apart(told, kind))
 
 
 @RULES.case("load.exact-text", MUST, LOADING, "load")
@@ -103,11 +108,7 @@ async def exact_text(stage: Stage) -> None:
 @RULES.case("load.thoughts", EXPECTED, LOADING, "load")
 async def thoughts(stage: Stage) -> None:
     """A load replays what the agent thought."""
-    told = await stage.given(told_again)
-    live = something(said(told.live, "agent_thought_chunk"), "thought")
-    replayed = said(told.loaded.replay, "agent_thought_chunk")
-    if live != replayed:
-        raise Violation(_differs("thought", live, replayed), *_apart(told, "agent_thought_chunk"))
+    await _replays_all(stage, "agent_thought_chunk", "thought")
 
 
 @RULES.case("load.tool-calls", MUST, LOADING, "load")

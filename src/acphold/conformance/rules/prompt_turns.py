@@ -27,6 +27,8 @@ STOP_REASONS = RuleSource(PAGE, "Stop Reasons")
 OUTPUT = RuleSource(PAGE, "3. Agent Reports Output")
 BASELINE = RuleSource("Initialization", "Prompt capabilities")
 CONTENT = RuleSource("Content", "Content Types")
+CANCELLATION = RuleSource(PAGE, "Cancellation")
+CANCEL_REQUEST = RuleSource("Cancellation", "`$/cancel_request` Notification")
 
 REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 
@@ -51,7 +53,7 @@ async def answer(stage: Stage) -> None:
         raise Violation("nobody has cancelled it", *turn.answer.lines)
 
 
-@RULES.case("prompt.next", MUST, RuleSource(PAGE, "Cancellation"))
+@RULES.case("prompt.next", MUST, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
     """A session takes another prompt when the turn before is over."""
     turn = await stage.given(plain_turn)
@@ -146,6 +148,14 @@ async def two_sessions(stage: Stage) -> None:
 
 CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 
+TURN_UPDATES = {*CHUNKS, "tool_call", "tool_call_update", "plan"}
+"""Updates that are part of a turn; titles, usage, modes and commands may come at any time."""
+
+
+def is_of_turn(line: WireLine) -> bool:
+    """Return True if an update is part of a turn."""
+    return line.update_kind in TURN_UPDATES
+
 
 @RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, unless="no prompt was answered")
 def updates_first(record: Record, witness: Witness) -> None:
@@ -160,13 +170,15 @@ def updates_first(record: Record, witness: Witness) -> None:
         elif line.number in asked:
             request = asked[line.number].request
             busy.discard(request.session_id)
-            if request.method == "session/prompt" and not _is_cancelled(line):
+            result = line.message.get("result")
+            # There is another rule for an error and a cancelled turn.
+            is_whole = isinstance(result, dict) and result.get("stopReason") != "cancelled"
+            if request.method == "session/prompt" and is_whole:
                 over[request.session_id] = line
                 witness.saw()
-        elif line.session_id in over and line.session_id not in busy:
-            kind = line.update_kind
-            if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
-                witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
+        elif line.session_id in over and line.session_id not in busy and is_of_turn(line):
+            why = f"a {line.update_kind} came behind the answer"
+            witness.accuse(why, over[line.session_id], line)
 
 
 @RULES.observer("prompt.own-session", MUST, OUTPUT, unless="nothing was told in a turn")
@@ -180,12 +192,6 @@ def own_session(record: Record, witness: Witness) -> None:
             used.add(line.session_id)
         elif line.update_kind in CHUNKS and used:
             witness.check(line.session_id in used, "nothing was asked in this session", line)
-
-
-def _is_cancelled(answer: WireLine) -> bool:
-    """Return True for an error or a cancelled turn, for which there is another rule."""
-    result = answer.message.get("result")
-    return not isinstance(result, dict) or result.get("stopReason") == "cancelled"
 
 
 @RULES.observer(
@@ -250,12 +256,8 @@ def usage(record: Record, witness: Witness) -> None:
         cost = update.get("cost")
         if isinstance(cost, dict):
             currency = cost.get("currency")
-            if not isinstance(currency, str) or not _is_currency(currency):
+            if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
                 witness.accuse(f"{currency!r} is no currency code", line)
-
-
-def _is_currency(code: str) -> bool:
-    return len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()
 
 
 RULES.unseen(
@@ -267,27 +269,10 @@ RULES.unseen(
 )
 
 
-CANCELLATION = RuleSource("Prompt Turn", "Cancellation")
-CANCEL_REQUEST = RuleSource("Cancellation", "`$/cancel_request` Notification")
+# -- cancellation ---------------------------------------------------------------------------
 
 SOON_SECONDS = 5.0
 """Seconds for an agent to end a cancelled turn before people think it is not listening."""
-
-
-TURN_UPDATES = {
-    "agent_message_chunk",
-    "agent_thought_chunk",
-    "user_message_chunk",
-    "tool_call",
-    "tool_call_update",
-    "plan",
-}
-"""Updates that are part of a turn; titles, usage, modes and commands may come at any time."""
-
-
-def is_of_turn(line: WireLine) -> bool:
-    """Return True if an update is part of a turn."""
-    return line.update_kind in TURN_UPDATES
 
 
 class Cancelled(Struct, frozen=True):
@@ -371,29 +356,22 @@ ATTEMPTS = 3
 
 async def cancelled_turn(stage: Stage) -> Cancelled:
     """Return a turn that was cancelled while it ran."""
-    for attempt in range(ATTEMPTS):
-        found = await _cancelled_turn(stage, first=attempt == 0)
-        if found.answer.stop_reason == "cancelled":
-            return found
-    return found
-
-
-async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
     loop = asyncio.get_running_loop()
-    dialogue = await stage.main()
-    if first:
-        busy = await stage.given(busy_turn)
-        session, call = busy.session, busy.call
-    else:
-        session = (await stage.given(plain_turn)).session
-        call = await begun(stage, dialogue, session)
-    began = loop.time()
-    told = cancel(dialogue, session)
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
-    seconds = loop.time() - began
-    await dialogue.settled()
-    since = dialogue.record.updates(session.id, since=answer.line.number)
-    return Cancelled(session, call.asked, told, answer, tuple(filter(is_of_turn, since)), seconds)
+    busy = await stage.given(busy_turn)
+    session, call = busy.session, busy.call
+    for attempt in range(ATTEMPTS):
+        dialogue = await stage.main()
+        if attempt:
+            call = await begun(stage, dialogue, session)
+        began = loop.time()
+        told = cancel(dialogue, session)
+        answer = await dialogue.answered(call, 3 * dialogue.timeout)
+        seconds = loop.time() - began
+        await dialogue.settled()
+        if answer.stop_reason == "cancelled":
+            break
+    late = filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number))
+    return Cancelled(session, call.asked, told, answer, tuple(late), seconds)
 
 
 @RULES.case("cancel.stop-reason", MUST, CANCELLATION)
@@ -478,8 +456,7 @@ async def request_answered(stage: Stage) -> None:
     """A request that is cancelled by `$/cancel_request` is answered with a result or with
     -32800.
     """
-    turn = dialogue, session = await stage.session_after(plain_turn)
-    del turn
+    dialogue, session = await stage.session_after(plain_turn)
     call = await begun(stage, dialogue, session)
     told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
     await dialogue.caught_up()
@@ -532,7 +509,7 @@ async def request_unknown(stage: Stage) -> None:
 @RULES.observer(
     "cancel.only-asked",
     EXPECTED,
-    RuleSource("Prompt Turn", "Stop Reasons"),
+    STOP_REASONS,
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:

@@ -22,6 +22,7 @@ SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 OPENING = ("session/new", "session/load", "session/resume")
+SET_OPTION = "session/set_config_option"
 
 
 def _modes(record: Record) -> Iterator[tuple[WireLine, Json]]:
@@ -105,7 +106,7 @@ async def unknown_mode(stage: Stage) -> None:
 
 def _options(record: Record) -> Iterator[tuple[WireLine, list[Json]]]:
     """Yield every list of options the agent sent, with its line."""
-    for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
+    for exchange in record.exchanges("client", *OPENING, SET_OPTION):
         found = objects(exchange.result.get("configOptions"))
         if exchange.answer is not None and found:
             yield exchange.answer, found
@@ -233,9 +234,6 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse(why, *told.since, *exchange.lines)
 
 
-SET_OPTION = "session/set_config_option"
-
-
 class ToldMode(Struct, frozen=True):
     """An answer about a session, and its mode when that was asked for, as the lines `since` say.
 
@@ -310,16 +308,23 @@ async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Js
     return dialogue, session, options
 
 
+async def set_to(
+    dialogue: Dialogue, session: CheckedSession, option: Json, value: object
+) -> AnswerLine:
+    """Ask for another value of an option, which need not exist; return the answer."""
+    kind = {"type": "boolean"} if option.get("type") == "boolean" else {}
+    params = {"sessionId": session.id, "configId": option.get("id"), "value": value, **kind}
+    return await dialogue.ask(SET_OPTION, params)
+
+
 async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
     """Change the value of an option: return the answer, all options, the id, the value."""
     dialogue, session, options = await _with_options(stage)
     for option in options:
         others = [value for value in option_values(option) if value != option.get("currentValue")]
         if option.get("type") == "select" and others:
-            id = str(option.get("id"))
-            params = {"sessionId": session.id, "configId": id, "value": others[0]}
-            answer = await dialogue.ask("session/set_config_option", params)
-            return answer, options, id, others[0]
+            answer = await set_to(dialogue, session, option, others[0])
+            return answer, options, str(option.get("id")), others[0]
     raise NotObservable("no option has another value")
 
 
@@ -371,18 +376,14 @@ async def own_session(stage: Stage) -> None:
     if len(selects) < 2:
         raise NotObservable("the agent has one option only")
 
-    async def answer_to(session: CheckedSession, option: Json, value: object) -> AnswerLine:
-        params = {"sessionId": session.id, "configId": option.get("id"), "value": value}
-        return await dialogue.ask(SET_OPTION, params)
-
     is_seen = False
     for changed, untouched in (selects[:2], selects[1::-1]):
         values = [it for it in option_values(changed) if it != changed.get("currentValue")]
         if not values:
             continue
         is_seen = True
-        (await answer_to(first, changed, values[0])).succeeded()
-        answer = await answer_to(other, untouched, untouched.get("currentValue"))
+        (await set_to(dialogue, first, changed, values[0])).succeeded()
+        answer = await set_to(dialogue, other, untouched, untouched.get("currentValue"))
         for option in objects(answer.result.get("configOptions")):
             if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
                 raise Violation(f"{option.get('id')!r} was set in another session", *answer.lines)
@@ -393,7 +394,7 @@ async def own_session(stage: Stage) -> None:
 @RULES.overview(
     "options.kept",
     EXPECTED,
-    RuleSource(OPTIONS, "Setting a Config Option"),
+    SETTING,
     unless="no session with options was opened again",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
@@ -404,9 +405,8 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
     told = [
         line for record in records for line in record.updates() if "configOptions" in line.update
     ]
-    has_modes = any(
-        True for record in records for _ in _modes(record)
-    )  # then other rules are about the mode
+    # Where there are modes, other rules are about the option for the mode.
+    has_modes = any(True for record in records for _ in _modes(record))
     for line, exchange in _in_time(records, *OPENING, SET_OPTION, "session/set_mode"):
         if exchange is None:
             if line.session_id in held:
@@ -484,8 +484,7 @@ def _in_time(
 async def unknown_option(stage: Stage) -> None:
     """An option that does not exist is refused."""
     dialogue, session, _ = await _with_options(stage)
-    params = {"sessionId": session.id, "configId": "check-no-such-option", "value": "any"}
-    answer = await dialogue.ask("session/set_config_option", params)
+    answer = await set_to(dialogue, session, {"id": "check-no-such-option"}, "any")
     answer.refused("it was taken")
 
 
@@ -496,8 +495,7 @@ async def unknown_value(stage: Stage) -> None:
     selects = [option for option in options if option.get("type") == "select"]
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
-    params = {"sessionId": session.id, "configId": selects[0].get("id"), "value": "check-no-value"}
-    answer = await dialogue.ask("session/set_config_option", params)
+    answer = await set_to(dialogue, session, selects[0], "check-no-value")
     answer.refused("it was taken")
 
 
@@ -508,9 +506,7 @@ async def set_boolean(stage: Stage) -> None:
     for option in objects(session.answer.result.get("configOptions")):
         if option.get("type") == "boolean":
             value = option.get("currentValue") is False
-            params = {"sessionId": session.id, "configId": option.get("id"), "type": "boolean"}
-            answer = await dialogue.ask("session/set_config_option", {**params, "value": value})
-            answer.succeeded()
+            (await set_to(dialogue, session, option, value)).succeeded()
             return
     raise NotObservable("the agent has no boolean option")
 

@@ -11,7 +11,7 @@ from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import Errand
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine, objects, twice
-from acphold.conformance.rules.prompt_turns import cancel, plain_turn
+from acphold.conformance.rules.prompt_turns import CANCELLATION, cancel, plain_turn
 from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 
@@ -23,7 +23,6 @@ UPDATING = RuleSource(PAGE, "Updating")
 STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
-CANCELLATION = RuleSource("Prompt Turn", "Cancellation")
 NO_TOOLS = "the agent made no tool call: it has no model here, or its model chose so"
 NO_PERMISSION = "the agent asked for no permission"
 
@@ -65,12 +64,17 @@ async def bare_turns(stage: Stage) -> list[CheckedTurn]:
 
 async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[CheckedTurn]:
     session = await stage.new_session(dialogue)
-    errands = (
-        Errand("read", str(stage.new_file(f"{name}.txt", f"{SECRET}\n"))),
-        Errand("write", str(stage.work / f"{name}-written.txt"), SECRET),
-        Errand("run", f"echo {SECRET}"),
-    )
+    errands = _one_of_each(stage, name, SECRET)
     return [await stage.prompt(dialogue, session, errand) for errand in errands]
+
+
+def _one_of_each(stage: Stage, name: str, word: str) -> tuple[Errand, ...]:
+    """Return errands that need a file to be read, one to be written, and a command."""
+    return (
+        Errand("read", str(stage.new_file(f"{name}.txt", f"{word}\n"))),
+        Errand("write", str(stage.work / f"{name}-written.txt"), word),
+        Errand("run", f"echo {word}"),
+    )
 
 
 async def partial_turns(stage: Stage) -> list[CheckedTurn]:
@@ -172,11 +176,7 @@ async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
     """Have the agent use files and terminals of a client that answers everything with errors."""
     dialogue, session = await stage.equipped_after(run_turn)
     before = len(dialogue.record.lines)
-    errands = (
-        Errand("read", str(stage.new_file("broken.txt", "nothing\n"))),
-        Errand("write", str(stage.work / "broken-written.txt"), "nothing"),
-        Errand("run", "echo nothing"),
-    )
+    errands = _one_of_each(stage, "broken", "nothing")
     dialogue.host.is_broken = True
     try:
         turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
@@ -432,9 +432,7 @@ def in_progress(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         call = exchange.request.params.get("toolCall")
-        if not _allows(exchange.request, outcome):
-            continue
-        if _was_stopped(record, exchange.request):
+        if not _allows(exchange.request, outcome) or _was_stopped(record, exchange.request):
             continue
         id = call.get("toolCallId") if isinstance(call, dict) else None
         witness.saw()

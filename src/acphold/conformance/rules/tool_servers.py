@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import queue
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,6 +19,7 @@ from acphold.conformance import tool_server
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import Dialogue, Silence
 from acphold.conformance.errands import GREET, Errand
+from acphold.conformance.model_endpoint import serving
 from acphold.conformance.record import Json
 from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.rules.listings import past, restarted
@@ -28,6 +28,8 @@ from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.tool_server import reply
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 from acphold.processes.own_program import own_python
+
+RULES = Rules()
 
 KEEP_ALIVE_SECONDS = 0.5
 """Seconds between two checks of an open stream for the server's end."""
@@ -56,15 +58,11 @@ def served() -> Iterator[ToolEndpoint]:
     """Run an endpoint on a free port of this machine, for the block."""
     server = _ToolServer(("127.0.0.1", 0), _ToolHandler)
     server.endpoint = endpoint = ToolEndpoint(server.server_port)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="tool endpoint")
-    thread.start()
-    try:
-        yield endpoint
-    finally:
-        endpoint.closed = True
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(server, "tool endpoint"):
+        try:
+            yield endpoint
+        finally:
+            endpoint.closed = True
 
 
 class _ToolServer(ThreadingHTTPServer):
@@ -93,19 +91,16 @@ class _ToolHandler(BaseHTTPRequestHandler):
         self.server.endpoint.calls.append((str(message.get("method")), shown, key))
         answer = reply(message)
         if path == "/messages":
-            self._on_stream(stream, answer)
+            waiting = self.server.endpoint.streams.get(stream)
+            if waiting is not None and answer is not None:
+                waiting.put(json.dumps(answer).encode())
+            self._send(202 if waiting is not None else 404, b"")
         elif path != "/mcp":
             self._send(404, b"")
         elif answer is None:
             self._send(202, b"")
         else:
             self._send(200, json.dumps(answer).encode())
-
-    def _on_stream(self, stream: str, answer: Json | None) -> None:
-        waiting = self.server.endpoint.streams.get(stream)
-        if waiting is not None and answer is not None:
-            waiting.put(json.dumps(answer).encode())
-        self._send(202 if waiting is not None else 404, b"")
 
     def do_GET(self) -> None:
         if self.path != "/sse":
@@ -141,7 +136,7 @@ class _ToolHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-RULES = Rules()
+# -- the rules ------------------------------------------------------------------------------
 
 PAGE = "Session Setup"
 STDIO = RuleSource(PAGE, "Stdio Transport")
@@ -287,18 +282,26 @@ async def tool_used(stage: Stage) -> None:
         raise Violation("what the tool answered is told nowhere", turn.asked, *turn.updates)
 
 
+async def _two_sessions(
+    stage: Stage, dialogue: Dialogue, *names: str
+) -> tuple[list[Log], CheckedSession]:
+    """Make a session with a server for each name; return all logs, and the last session."""
+    logs = []
+    for name in names:
+        log, named = server(stage, name)
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
+        logs.append(log)
+    return logs, session
+
+
 @RULES.case("mcp.own-session", EXPECTED, RuleSource(PAGE, ""))
 async def own_session(stage: Stage) -> None:
     """A session has the tools of its own servers, and those of no other session."""
     await stage.given(plain_turn)
     await stage.given(with_server)
     dialogue = await stage.meet("tools of two sessions")
-    logs = []
-    for name in ("almond", "macadamia"):
-        log, named = server(stage, name)
-        session = await stage.new_session(dialogue, mcpServers=[named])
-        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
-        logs.append(log)
+    logs, session = await _two_sessions(stage, dialogue, "almond", "macadamia")
     call = Errand("call", tool_server.TOOL)
     turn = await stage.prompt(dialogue, session, call)
     first, second = [log.of("tools/call") for log in logs]
@@ -318,13 +321,8 @@ async def closed(stage: Stage) -> None:
     """When a session is closed, its servers end, and those of no other session."""
     await stage.given(with_server)
     dialogue = await stage.meet("tools of a closed session")
-    started = []
-    for name in ("pistachio", "cashew"):
-        log, named = server(stage, name)
-        session = await stage.new_session(dialogue, mcpServers=[named])
-        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
-        started.append({int(entry["pid"]) for entry in log.entries()})
-    others, pids = started
+    logs, session = await _two_sessions(stage, dialogue, "pistachio", "cashew")
+    others, pids = map(_pids, logs)
     if not pids or not all(map(_runs, pids | others)):
         raise NotObservable("no server ran")
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
@@ -346,12 +344,17 @@ CLOSED_SECONDS = 5.0
 async def ended(stage: Stage) -> None:
     """When the agent has ended, its servers have ended, too."""
     log, _, dialogue = await stage.given(with_server)
-    pids = {int(entry["pid"]) for entry in log.entries()}
+    pids = _pids(log)
     if await dialogue.hang_up(5.0) is None:
         raise NotObservable("the agent did not end by itself")
     if not await waited(lambda: not any(map(_runs, pids)), 2.0):
         raise Violation("a server still runs 2 s after the end of the agent")
     await stage.leave(dialogue)
+
+
+def _pids(log: Log) -> set[int]:
+    """Return the processes of a server."""
+    return {int(entry["pid"]) for entry in log.entries()}
 
 
 def _runs(pid: int) -> bool:

@@ -43,7 +43,7 @@ from acphold.conformance.rules.prompt_turns import (
     is_of_turn,
     plain_turn,
 )
-from acphold.conformance.rules.selections import option_values
+from acphold.conformance.rules.selections import option_values, set_to
 from acphold.conformance.stage import (
     CheckedSession,
     CheckedTurn,
@@ -174,7 +174,8 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     await dialogue.hush_briefly()  # a command that fails does so now
     told = cancel(dialogue, now.alder)
     lines = dialogue.record.lines[since : told.number]
-    is_running = is_running and call.answer is None and not any(map(_is_over, lines))
+    is_over = any(it.update.get("status") in ("completed", "failed") for it in lines)
+    is_running = is_running and call.answer is None and not is_over
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     if not is_running:
         raise NotObservable("the agent ran no command that could be cancelled")
@@ -194,10 +195,6 @@ def _is_running(line: WireLine, session_id: str) -> bool:
     if line.session_id != session_id or line.by != "agent":
         return False
     return line.method == "terminal/wait_for_exit" or line.update.get("status") == "in_progress"
-
-
-def _is_over(line: WireLine) -> bool:
-    return line.update.get("status") in ("completed", "failed")
 
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)
@@ -255,10 +252,7 @@ async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
     # The answer to any other option has all of them, that for the mode as well.
     for option in objects(now.alder.answer.result.get("configOptions")):
         if option.get("category") != "mode" and option.get("type") == "select":
-            value = {"configId": option.get("id"), "value": option.get("currentValue")}
-            await now.dialogue.ask(
-                "session/set_config_option", {"sessionId": now.alder.id, **value}
-            )
+            await set_to(now.dialogue, now.alder, option, option.get("currentValue"))
             break
     return answer, others[0]
 
@@ -269,19 +263,13 @@ async def changed_option(stage: Stage) -> None:
     options = objects(now.birch.answer.result.get("configOptions"))
     options = [it for it in options if it.get("category") != "mode"]  # other rules are about modes
 
-    async def set_to(option: Json, value: object) -> None:
-        kind = {"type": "boolean"} if option.get("type") == "boolean" else {}
-        params = {"sessionId": now.birch.id, "configId": option.get("id"), "value": value, **kind}
-        await now.dialogue.ask("session/set_config_option", params)
-        await now.dialogue.caught_up()
-
     for option in options:
         others = [it for it in option_values(option) if it != option.get("currentValue")]
         if others:
-            await set_to(option, others[0])
-            unchanged = [it for it in options if it is not option]
-            for other in unchanged[:1]:
-                await set_to(other, other.get("currentValue"))
+            unchanged = [(it, it.get("currentValue")) for it in options if it is not option]
+            for changed, value in ((option, others[0]), *unchanged[:1]):
+                await set_to(now.dialogue, now.birch, changed, value)
+                await now.dialogue.caught_up()
             return
 
 
