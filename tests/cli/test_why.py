@@ -13,7 +13,7 @@ from acphold.cli.why import _text
 from acphold.errors import ConnectionLostError
 from acphold.origins.origin_readers import FoundOrigins, ServerOrigins
 from acphold.origins.versions import Claim
-from acphold.origins.why import Origin, TracedRun
+from acphold.origins.why import LineOrigin, TracedRun
 from acphold.snapshots.checkouts import Checkout, checkout_of
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw
@@ -201,7 +201,7 @@ async def test_a_server_that_answers_nonsense_is_no_traceback(
         origin = "https://hostile"
 
         async def post(self, *_: object) -> FoundOrigins:
-            return FoundOrigins([TracedRun("a.py", 1, 1, Origin("shown", claims))], [])
+            return FoundOrigins([TracedRun("a.py", 1, 1, LineOrigin("shown", claims))], [])
 
     checkout = checkout_of(str(project.top))
     assert checkout is not None
@@ -210,7 +210,7 @@ async def test_a_server_that_answers_nonsense_is_no_traceback(
 
 
 def test_what_a_server_says_is_printed_without_control_characters() -> None:
-    said = [TracedRun("a\x1b[2Jb", 1, 1, Origin("unknown", reason="gone\x1b]0;evil\x07"))]
+    said = [TracedRun("a\x1b[2Jb", 1, 1, LineOrigin("unknown", reason="gone\x1b]0;evil\x07"))]
     assert "\x1b" not in "".join(_text("a\x1bb", said, {}))
 
 

@@ -33,7 +33,7 @@ def home_of(tmp_path: Path, *answers: str) -> list[Source]:
 
 
 def told(source: Source) -> list[bytes]:
-    found = pieces(source, READER, NOTHING, whole_turns=False)
+    found = pieces(source, READER, NOTHING)
     return [entry.raw for piece in found for entry in piece.entries]
 
 
@@ -124,7 +124,7 @@ def test_a_reader_that_fails_says_in_which_line_of_it(tmp_path: Path) -> None:
     (source,) = home_of(tmp_path, "one")
     failing = Reader("failing", "failing", lambda home: iter(()), read)
     with pytest.raises(TranscriptError, match=r"KeyError: 'surprise' \(test_crew\.py:\d+\)"):
-        list(pieces(source, failing, NOTHING, whole_turns=False))
+        list(pieces(source, failing, NOTHING))
 
 
 def children() -> set[int]:

@@ -11,6 +11,7 @@ from acphold.history import Entry, Message, SessionState, ToolCall
 from acphold.history.fold import fold
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.pieces import NOTHING, pieces
+from acphold.imports.sources import Manner
 
 Json = Any
 
@@ -24,7 +25,7 @@ class Story:
     """A conversation as its reader told it."""
 
     def __init__(self, reader: Reader, source: Source, selection: ImportSelection = ALL) -> None:
-        told = list(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
+        told = list(pieces(source, reader, NOTHING, Manner(selection.whole_turns)))
         self.facts = told[-1].facts
         self.entries = [entry for piece in told for entry in piece.entries] + told[-1].closing
         self.raw = [(entry.kind, json.loads(entry.raw)) for entry in self.entries]

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acphold.imports.content_blocks import diff, text_block
+from acphold.imports.content_blocks import diff, text_blocks
 from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.scribe import Scribe
@@ -187,7 +187,7 @@ class _AiderTelling(AgentTelling):
             times = self._typed.get(_squeezed(words), [])
             place = bisect_left(times, self._scribe.facts.updated_at or 0)
             self._scribe.clock(times[place] if place < len(times) else None)
-            self._scribe.prompt([text_block(words)] if words else [])
+            self._scribe.prompt(text_blocks(words))
             self._scribe.model(self._model)
         elif self._kind == _SAID:
             self._said(lines)

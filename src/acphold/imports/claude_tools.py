@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import block_content, content, diff, image, plan_entry
+from acphold.imports.content_blocks import block_content, contents, diff, image, plan_entry
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
 from acphold.imports.values import (
@@ -49,11 +49,11 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
     match name:
         case "Agent" | "Task":
             title, kind = text(given, "description") or "Task", "think"
-            shown = [content(prompt)] if prompt else []
+            shown = contents(prompt)
         case "Bash":
             command, why = text(given, "command"), text(given, "description")
             title, kind = (f"`{command}`" if old and command else command) or "Terminal", "execute"
-            shown = [content(why)] if why else []
+            shown = contents(why)
         case "Read":
             first, count = number(given, "offset"), number(given, "limit")
             part = f" (from line {first})" if first else ""
@@ -74,10 +74,10 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
                 elif before or after:
                     shown.append(diff(path, before or None, after))
         case "NotebookEdit":
-            path, cell = text(given, "notebook_path"), text(given, "new_source")
+            path = text(given, "notebook_path")
             title, kind = "Edit Notebook", "edit"
             title += f" {_written(path, cwd, old=old)}" if path else ""
-            shown = [content(cell)] if cell else []
+            shown = contents(text(given, "new_source"))
             place = {"path": path} if path else {}
         case "Glob":
             path, pattern, kind = text(given, "path"), text(given, "pattern"), "search"
@@ -98,15 +98,15 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
             title, kind = " ".join(words), "search"
         case "WebFetch":
             title, kind = f"Fetch {text(given, 'url')}".strip(), "fetch"
-            shown = [content(prompt)] if prompt else []
+            shown = contents(prompt)
         case "WebSearch":
             title, kind = f'"{text(given, "query")}"', "fetch"
             for word in ("allowed", "blocked"):
                 if domains := strings(given, f"{word}_domains"):
                     title += f" ({word}: {', '.join(domains)})"
         case "ExitPlanMode":
-            plan, title, kind = text(given, "plan"), "Ready to code?", "switch_mode"
-            shown = [content(plan)] if plan else []
+            title, kind = "Ready to code?", "switch_mode"
+            shown = contents(text(given, "plan"))
     fields: Object = {"title": title, "kind": kind, "rawInput": given, "content": shown}
     return fields | ({"locations": [place]} if place else {})
 
@@ -171,8 +171,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
 def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
     """Return a tool's results; `written` formats the texts."""
     if isinstance(produced, str):
-        words = written(produced) if produced else ""
-        return [content(words)] if words else []
+        return contents(written(produced)) if produced else []
     shown: list[Object] = []
     for block in objects([produced] if isinstance(produced, dict) else produced):
         match text(block, "type"):
@@ -189,8 +188,7 @@ def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
                 words = f"{text(block, 'title')} ({text(block, 'url')})"
             case _:
                 words = msgspec.json.encode(block).decode()
-        if words := written(words):
-            shown.append(content(words))
+        shown += contents(written(words))
     return shown
 
 

@@ -28,12 +28,14 @@ from acphold.imports.codex_tools import done_changes
 from acphold.imports.content_blocks import (
     checklist,
     content,
+    contents,
     diff,
     image,
     link,
     picture,
     prompt_blocks,
     text_block,
+    text_blocks,
 )
 from acphold.imports.readers import AgentTelling, Reader, counted, whole_document
 from acphold.imports.records import SMALL_BYTES, document, document_list
@@ -43,6 +45,7 @@ from acphold.imports.values import (
     Missed,
     Object,
     enclosed,
+    first_text,
     from_json,
     milliseconds,
     obj,
@@ -197,7 +200,7 @@ class _ClineTasksTelling(AgentTelling):
         # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
-            self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
+            self._scribe.prompt([*text_blocks(words), *pictures])
         elif kind == "api_req_started":
             self._said = ""
             self._scribe.model(text(message, "modelInfo", "modelId"))
@@ -212,7 +215,7 @@ class _ClineTasksTelling(AgentTelling):
         elif kind == "text":
             self._say(words)
         elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
-            self._say(text(about, "question") or text(about, "response") or words)
+            self._say(first_text(about, ("question", "response")) or words)
             self._scribe.done()
         elif kind in ("completion_result", "plan_completion_result"):
             self._say(words)
@@ -234,7 +237,7 @@ class _ClineTasksTelling(AgentTelling):
             self._scribe.show(link(text(about, "imagePath")))
         elif kind == "subtask_result":
             fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
-            self._call(fields | {"content": [content(words)] if words else []})
+            self._call(fields | {"content": contents(words)})
         elif kind == "condense_context":
             # It is also shown while in progress.
             if summary := text(message, "contextCondense", "summary"):
@@ -250,8 +253,8 @@ class _ClineTasksTelling(AgentTelling):
             self._call({"title": title, "kind": "fetch", "status": "completed"})
         elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
             title = "Subagents" if "subagent" in kind else "Compact conversation"
-            told = [content(words)] if words else []
-            self._call({"title": title, "kind": "think", "status": "completed", "content": told})
+            fields = {"title": title, "kind": "think", "status": "completed"}
+            self._call(fields | {"content": contents(words)})
         else:
             self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
 
@@ -280,7 +283,7 @@ def _tool(asked: object) -> Object:
     verb, kind = TOOLS.get(name, (name, "other"))
     several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
     paths = [text(one, "path") for one in several] or ([path] if path else [])
-    what = text(asked, "regex") or text(asked, "query") or text(asked, "mode")
+    what = first_text(asked, ("regex", "query", "mode"))
     fields: Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
     fields["kind"] = kind
     if paths:
@@ -298,7 +301,7 @@ def _tool(asked: object) -> Object:
                     told.append(diff(path, None, edited))
                 else:
                     found = [diff(path, old, new) for old, new in _replaced(edited)]
-                    told += found or ([content(edited)] if edited else [])
+                    told += found or contents(edited)
         fields["content"] = told
     elif words and name != "readFile":  # readFile only has the whole path there
         fields["content"] = [content(words)]
@@ -350,8 +353,7 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.path / ".cline/data/sessions"
     variables = (("CLINE_DIR", "data/sessions"), ("CLINE_DATA_DIR", "sessions"))
     for variable, below in (*variables, ("CLINE_SESSION_DATA_DIR", "")):
-        if moved := home.environment.get(variable):
-            folder = Path(moved, below)
+        folder = home.folder(folder, variable, below)
     for path in files_below(folder, "*/*.messages.json"):
         name = path.parent.name
         if path.name != f"{name}.messages.json":
@@ -464,11 +466,10 @@ class _ClineTelling(AgentTelling):
         if isinstance(output, str):
             shown = output
         elif isinstance(output, dict):
-            shown = text(output, "text") or text(output, "result") or text(output, "error")
+            shown = first_text(output, ("text", "result", "error"))
         else:
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
-        produced = [content(shown)] if shown else []
-        self._ended(call_id, failed=failed, produced=produced, rawOutput=output)
+        self._ended(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
 
 def _title(name: str, given: Object) -> str:

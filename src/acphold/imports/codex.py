@@ -28,6 +28,7 @@ from acphold.imports.codex_tools import (
 )
 from acphold.imports.content_blocks import (
     content,
+    contents,
     image,
     link,
     picture,
@@ -386,7 +387,7 @@ class _CodexTelling(AgentTelling):
                 ended["content"] = [content(f"```{language(fields)}\n{words}{end}```\n")]
         elif purpose == "other" or refused:
             ended["rawOutput"] = from_json(output)
-            ended["content"] = [content(words)] if words else []
+            ended["content"] = contents(words)
         self._scribe.update(call_id, ended)
         agent = text(from_json(output), "agent_id")
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._scribe.caller:

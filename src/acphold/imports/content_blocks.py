@@ -32,6 +32,11 @@ def text_block(words: str) -> Object:
     return {"type": "text", "text": words}
 
 
+def text_blocks(words: str) -> list[Object]:
+    """Return a content block of text in a list, which is empty without text."""
+    return [text_block(words)] if words else []
+
+
 def content(words: str) -> Object:
     """Return text as a tool call's content."""
     return block_content(text_block(words))
@@ -45,6 +50,19 @@ def block_content(block: Object) -> Object:
 def diff(path: str, old: str | None, new: str) -> Object:
     """Return a change of a file as a tool call's content; `old` is None for a new file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
+
+
+def contents(words: str) -> list[Object]:
+    """Return text as a tool call's contents, which are empty without text."""
+    return [content(words)] if words else []
+
+
+def diffs(path: str, old: str, new: str) -> list[Object]:
+    """Return a change of a file as a tool call's contents, which are empty without text.
+
+    Without an old text, the file is new.
+    """
+    return [diff(path, old or None, new)] if old or new else []
 
 
 def image(data: str, mime_type: str) -> Object:
@@ -109,7 +127,7 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
             if found := _IN_EDITOR.fullmatch(own):
                 own = found[2]
                 embedded.insert(0, resource("context:editor", found[1].strip()))
-            restored += [text_block(own)] if own else []
+            restored += text_blocks(own)
             for attached in embedded:
                 if (uri := text(attached, "resource", "uri")) in links:
                     restored[links.pop(uri)] = attached

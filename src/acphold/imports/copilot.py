@@ -10,12 +10,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, resource, resource_link, text_block
+from acphold.imports.content_blocks import (
+    contents,
+    diffs,
+    image,
+    resource,
+    resource_link,
+    text_block,
+    text_blocks,
+)
 from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
-from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Object,
+    first_text,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "copilot"
 KEY: Final = "Copilot"
@@ -158,7 +175,7 @@ class _CopilotTelling(AgentTelling):
 
     def _prompt(self, data: Object) -> None:
         words = text(data, "content")
-        blocks = [text_block(words)] if words else []
+        blocks = text_blocks(words)
         for attached in objects(data, "attachments"):
             asset = self._pictures.get(text(attached, "assetId"))
             raw, path, words = (text(attached, name) for name in ("data", "path", "text"))
@@ -201,7 +218,7 @@ class _CopilotTelling(AgentTelling):
             self._ended(call_id, failed=True, rawOutput=data.get("error") or result)
             return
         words = text(result, "content")
-        produced = _changes(name, given) or ([content(words)] if words else [])
+        produced = _changes(name, given) or contents(words)
         self._ended(call_id, failed=False, produced=produced, rawOutput=result)
 
 
@@ -209,8 +226,7 @@ def _changes(name: str, given: Object) -> list[Object]:
     path = text(given, "path")
     if KINDS.get(name) != "edit" or not path:
         return []
-    old, new = text(given, "old_str"), text(given, "new_str") or text(given, "file_text")
-    return [diff(path, old or None, new)] if old or new else []
+    return diffs(path, text(given, "old_str"), first_text(given, ("new_str", "file_text")))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

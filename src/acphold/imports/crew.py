@@ -19,7 +19,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -102,14 +102,8 @@ def answer_tasks() -> None:
         body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
         asked = msgspec.msgpack.decode(body, type=Task | More)
         if isinstance(asked, Task):
-            found = reader(asked.source.reader)
-            telling = pieces(
-                asked.source,
-                found,
-                asked.known,
-                whole_turns=asked.manner.whole_turns,
-                redact=asked.manner.redact,
-            )
+            source = asked.source
+            telling = pieces(source, reader(source.reader), asked.known, asked.manner)
         answer: Answer
         try:
             piece = next(telling, None)
@@ -151,13 +145,12 @@ async def each(
         await work(told_here)
         return
     async with AsyncExitStack() as workers:
-        tellings: list[Telling] = [
-            (await workers.enter_async_context(_Worker())).telling for _ in range(count)
-        ]
         try:
             async with asyncio.TaskGroup() as group:
-                for telling in tellings:
-                    group.create_task(work(telling))
+                for _ in range(count):
+                    worker = _Worker()
+                    workers.push_async_callback(worker.aclose)
+                    group.create_task(work(worker.telling))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
 
@@ -169,10 +162,8 @@ class _Worker:
         self._process: Process | None = None
         self._owes = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def aclose(self) -> None:
+        """End the process."""
         if self._process is not None:
             await _ended(self._process)
 

@@ -16,13 +16,15 @@ from msgspec.structs import replace
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
-    content,
+    contents,
     diff,
+    diffs,
     image,
     link,
     picture,
     resource_link,
     text_block,
+    text_blocks,
 )
 from acphold.imports.readers import AgentTelling, Reader, call_fields
 from acphold.imports.records import SMALL_BYTES, document, list_in
@@ -31,6 +33,7 @@ from acphold.imports.sources import Home, Source, files_of_projects
 from acphold.imports.values import (
     Missed,
     Object,
+    first_text,
     from_json,
     milliseconds,
     number,
@@ -72,9 +75,7 @@ _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_toke
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the projects Crush lists, then of others; none of subagents."""
     seen: set[Path] = set()
-    known = home.folder(".local/share/crush", "XDG_DATA_HOME", "crush")
-    moved = home.environment.get("CRUSH_GLOBAL_DATA", "")
-    listed = (Path(moved) if moved else known) / "projects.json"
+    listed = home.folder(home.data("crush"), "CRUSH_GLOBAL_DATA") / "projects.json"
     told = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
     # A list in somebody else's folder names paths of another machine, not of this one.
     for project in [] if home.is_given else objects(told, "projects"):
@@ -107,7 +108,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         telling = _CrushTelling(database, scribe)
         yield from telling.session(source.item)
         scribe.clock(milliseconds(updated))
-        scribe.spent(cost if isinstance(cost, float) else None)
+        scribe.spent(cost)
         if isinstance(title, str) and title not in _UNNAMED:
             scribe.title(title)
 
@@ -123,8 +124,10 @@ class _CrushTelling(AgentTelling):
     def session(self, session_id: str) -> Iterator[None]:
         """Tell the messages of a session."""
         self._session_id = session_id
-        known = databases.columns_of(self._database, "messages")
-        summary = "is_summary_message" if "is_summary_message" in known else "0"
+        (summary, *_) = (
+            *databases.columns_of(self._database, "messages", ["is_summary_message"]),
+            "0",
+        )
         for message_id, role, raw, model, created, is_summary in databases.rows_of(
             self._database,
             "messages",
@@ -155,7 +158,7 @@ class _CrushTelling(AgentTelling):
         for part in parts:
             kind, data = text(part, "type"), obj(part, "data")
             if kind == "text":
-                blocks += [text_block(words)] if (words := text(data, "text")) else []
+                blocks += text_blocks(text(data, "text"))
             elif kind == "binary":
                 mime = text(data, "MIMEType")
                 is_picture = mime.startswith("image/") and text(data, "Data")
@@ -196,14 +199,13 @@ class _CrushTelling(AgentTelling):
         given = obj(from_json(text(call, "input")))
         self._calls[call_id] = name, given
         verb, kind = TOOLS.get(name, (name.replace("_", " "), "other"))
-        shown = next((words for key in _SHOWN if (words := text(given, key))), "")
-        title = f"{verb} {shown}".strip() or name
+        title = f"{verb} {first_text(given, _SHOWN)}".strip() or name
         self._scribe.call(call_id, call_fields(title, kind, given, self._place(given)))
         if name == "todos":
             self._plan(objects(given, "todos"))
 
     def _place(self, given: Object) -> str:
-        return self._absolute(text(given, "file_path") or text(given, "path"))
+        return self._absolute(first_text(given, ("file_path", "path")))
 
     def _result(self, result: Object) -> None:
         call_id = text(result, "tool_call_id")
@@ -232,19 +234,14 @@ class _CrushTelling(AgentTelling):
         path = self._place(given)
         if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
             old, new = text(about, "old_content"), text(about, "new_content")
-            pairs = objects(given, "edits") or [given]
-            if old or new:
-                produced = [diff(path, old or None, new)]
-            else:
-                produced = [
-                    diff(path, text(pair, "old_string") or None, new)
-                    for pair in pairs
-                    if (new := text(pair, "new_string") or text(pair, "content"))
-                ]
+            produced = diffs(path, old, new) or [
+                diff(path, text(pair, "old_string") or None, new)
+                for pair in objects(given, "edits") or [given]
+                if (new := first_text(pair, ("new_string", "content")))
+            ]
         words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
         words = words or text(result, "content")
-        if words and not produced:
-            produced = [content(words)]
+        produced = produced or contents(words)
         mime = text(result, "mime_type")
         if mime.startswith("image/") and (data := text(result, "data")):
             produced.append(block_content(image(data, mime)))

@@ -22,7 +22,15 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import content, diff, link, plan_entry, resource, text_block
+from acphold.imports.content_blocks import (
+    contents,
+    diff,
+    diffs,
+    link,
+    plan_entry,
+    resource,
+    text_blocks,
+)
 from acphold.imports.cursor_store import read_store
 from acphold.imports.readers import AgentTelling, Reader, call_fields
 from acphold.imports.records import readable
@@ -31,6 +39,8 @@ from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import (
     Missed,
     Object,
+    as_bytes,
+    first_text,
     from_json,
     looked_up,
     milliseconds,
@@ -87,6 +97,8 @@ _SHOWN: Final = (
 _PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
 """Names of a result's text."""
 
+_ERRORS: Final = ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message")
+
 
 def short(name: str) -> str:
     """Return the name of a tool without its version."""
@@ -103,7 +115,7 @@ def asked(call: Object, cwd: str) -> Object:
     """Return the fields of the call as it was made."""
     name, values = text(call, "name"), given(call)
     path = _path(values, cwd)
-    shown = next((words for key in _SHOWN if (words := text(values, key))), path)
+    shown = first_text(values, _SHOWN) or path
     if name.startswith(("mcp-", "mcp_")):
         (tool, *_) = objects(values, "tools") or [values]
         server = text(tool, "serverName") or text(tool, "server")
@@ -126,13 +138,8 @@ def answered(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Objec
     produced: list[Object] = []
     if is_done and TOOLS.get(short(text(call, "name")), ("", ""))[1] == "edit":
         produced = _changes(_path(values, cwd), values, result, kept)
-    if not produced and (printed := _printed(result)):
-        produced = [content(printed)]
-    wrong = from_json(text(call, "error"))
-    for key in ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message"):
-        if complaint := text(wrong, key):
-            produced.append(content(complaint))
-            break
+    produced = produced or contents(_printed(result))
+    produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
     fields: Object = {"status": "completed" if is_done else "failed"}
     if produced:
         fields["content"] = produced
@@ -142,19 +149,16 @@ def answered(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Objec
 
 
 def _path(values: Object, cwd: str) -> str:
-    path = next((found for key in _PATHS if (found := text(values, key))), "")
+    path = first_text(values, _PATHS)
     return os.path.join(cwd, path) if path and cwd else path
 
 
 def _printed(result: object) -> str:
     if isinstance(result, str):
         return result
-    for key in _PRINTED:
-        if words := text(result, key):
-            inner = from_json(words)
-            parts = [words for part in objects(inner, "content") if (words := text(part, "text"))]
-            return "\n".join(parts) or words
-    return ""
+    words = first_text(result, _PRINTED)
+    parts = [text(part, "text") for part in objects(from_json(words), "content")]
+    return "\n".join(filter(None, parts)) or words
 
 
 def _changes(
@@ -179,13 +183,10 @@ def _changes(
         found.append(diff(path, old, new))
     if found:
         return found
-    pairs = objects(values, "edits") or [values]
-    for pair in pairs:
-        old = text(pair, "old_string") or text(pair, "oldString")
-        new = text(pair, "new_string") or text(pair, "newString")
-        new = new or text(pair, "contents") or text(pair, "streamingContent")
-        if old or new:
-            found.append(diff(path, old or None, new))
+    for pair in objects(values, "edits") or [values]:
+        old = first_text(pair, ("old_string", "oldString"))
+        new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
+        found += diffs(path, old, new)
     return found
 
 
@@ -222,8 +223,7 @@ _ENDED: Final = {"aborted": "cancelled", "cancelled": "cancelled"}
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the conversations of the command line, then those of the editor; none of subagents."""
-    moved = home.environment.get("CURSOR_DATA_DIR", "")
-    folder = Path(moved) if moved else home.path / ".cursor"
+    folder = home.folder(".cursor", "CURSOR_DATA_DIR")
     for below, pattern in (("acp-sessions", "*/store.db"), ("chats", "*/*/store.db")):
         for path in files_below(folder / below, pattern):
             beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
@@ -277,8 +277,7 @@ def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
     """Return the value of a key; empty if it is missing."""
     for (value,) in databases.rows_of(state, table, "value", "key = ?", missed, key):
         if value is not None:
-            raw = value if isinstance(value, bytes) else str(value).encode(errors="replace")
-            return readable(raw, missed) or {}
+            return readable(as_bytes(value), missed) or {}
     return {}
 
 
@@ -370,7 +369,7 @@ class _CursorTelling(AgentTelling):
             folders = [path_of(uri) for uri in strings(bubble, "workspaceUris")]
             self._scribe.facts.cwd = next(filter(None, folders), "")
         words = text(bubble, "text")
-        blocks = [text_block(words)] if words else []
+        blocks = text_blocks(words)
         told = obj(bubble, "context") or bubble
         for chosen in objects(told, "fileSelections"):
             # A file that was not mentioned is there because it was open.

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
     content,
+    contents,
     diff,
     image,
     link,
@@ -31,12 +32,13 @@ from acphold.imports.content_blocks import (
     resource,
     resource_link,
     text_block,
+    text_blocks,
 )
 from acphold.imports.readers import AgentTelling, call_fields
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Source
-from acphold.imports.values import Object, milliseconds, obj, objects, text
+from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
 
 Fields = dict[int, list[int | bytes]]
 """A message's values by field number, in order."""
@@ -195,7 +197,7 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
         try:
             meta = readable(bytes.fromhex(str(value)), missed) or {}
         except ValueError:
-            meta = readable(str(value).encode(errors="replace"), missed) or {}
+            meta = readable(as_bytes(value), missed) or {}
     telling = _CursorStoreTelling(store, scribe, text(meta, "lastUsedModel"))
     root = telling.message(text(meta, "latestRootBlobId"))
     folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
@@ -234,7 +236,7 @@ class _CursorStoreTelling(AgentTelling):
         for (data,) in databases.rows_of(
             self._store, "blobs", "data", "id = ?", self._missed, blob_id
         ):
-            return data if isinstance(data, bytes) else str(data).encode(errors="replace")
+            return as_bytes(data)
         return b""
 
     def message(self, blob_id: str) -> Fields:
@@ -271,7 +273,7 @@ class _CursorStoreTelling(AgentTelling):
 
     def _prompt(self, said: Fields) -> list[Object]:
         typed = words(said, 1) or self.blob(raw(said, 18).hex()).decode(errors="replace")
-        blocks = [text_block(typed)] if typed else []
+        blocks = text_blocks(typed)
         beside = inside(said, 3)
         for number in beside:
             for chosen in messages(beside, number):
@@ -377,8 +379,7 @@ class _CursorStoreTelling(AgentTelling):
             printed = words(why, 2) or words(why, 1)
         is_done = 1 in result and not (kind == _MCP and count(done, 2))
         told: Object = {"status": "completed" if is_done else "failed"}
-        if printed:
-            produced.append(content(printed))
+        produced += contents(printed)
         if produced:
             told["content"] = produced
         if kind == _SHELL:

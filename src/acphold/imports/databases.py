@@ -16,7 +16,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from errno import EBUSY, EFBIG, EIO, ENOSPC
 from functools import lru_cache
@@ -93,9 +93,16 @@ def row_source(reader: str, path: Path, session_id: str, updated: object, size: 
     return Source(reader, session_id, (str(path),), length, changed, session_id)
 
 
-def columns_of(path: Path, table: str) -> list[str]:
-    """Return the columns that a table has in this version of the program."""
-    return [name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")]
+def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
+    """Return those of these columns that a table has in this version of the program."""
+    there = {name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")}
+    return [name for name in wanted if name in there]
+
+
+def row_by_id(path: Path, table: str, columns: Sequence[str], row_id: str) -> dict[str, Any]:
+    """Return a row by the names of its columns; empty if there is none with this id."""
+    found = rows(path, f"SELECT {', '.join(columns)} FROM {table} WHERE id = ?", row_id)
+    return dict(zip(columns, found[0], strict=True)) if found else {}
 
 
 def rows_of(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import (
-    content,
+    contents,
     diff,
     image,
     plan_entry,
@@ -32,7 +32,16 @@ from acphold.imports.readers import AgentTelling, Reader, counted
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 from acphold.workspace import regular_files
 
 KINDS: Final = {
@@ -64,7 +73,7 @@ _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 def places(name: str, given: Object, cwd: str) -> list[Object]:
     """Return the file that a tool works on, as locations."""
-    path = text(given, "file_path") or text(given, "absolute_path") or text(given, "path")
+    path = first_text(given, ("file_path", "absolute_path", "path"))
     if name not in _FILE_TOOLS or not path:
         return []
     place: Object = {"path": os.path.join(cwd, path)}
@@ -85,13 +94,13 @@ def change(display: object, cwd: str) -> list[Object]:
 def shown(display: object, cwd: str) -> list[Object]:
     """Return a tool's display of its result as the content of its call."""
     if isinstance(display, str):
-        return [content(display)] if display else []
+        return contents(display)
     return change(display, cwd)
 
 
 def answer(response: object) -> str:
     """Return the result as the model got it."""
-    return text(response, "output") or text(response, "error")
+    return first_text(response, ("output", "error"))
 
 
 def plan(todos: list[Object]) -> list[Object]:
@@ -337,7 +346,7 @@ class _GeminiTelling(AgentTelling):
             name, response = text(result, "name"), obj(result, "response")
             fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
             fields["status"] = "failed" if text(response, "error") else "completed"
-            fields["content"] = [content(answer(response))] if answer(response) else []
+            fields["content"] = contents(answer(response))
             self._scribe.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:

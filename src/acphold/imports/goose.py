@@ -17,7 +17,8 @@ from acphold.imports.content_blocks import (
     block_content,
     checklist,
     content,
-    diff,
+    contents,
+    diffs,
     image,
     link,
     resource,
@@ -27,7 +28,7 @@ from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import list_in, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import Object, first_text, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
 KEY: Final = "goose acp"
@@ -45,18 +46,13 @@ _EMBEDDED: Final = re.compile(r"--- Resource: (\S+) ---\n(.*?)\n?\n---\n*", re.D
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then the older files; none of subagents."""
-    root = home.environment.get("GOOSE_PATH_ROOT", "")
-    folder = (Path(root, "data") if root else home.data("goose")) / "sessions"
+    folder = home.folder(home.data("goose"), "GOOSE_PATH_ROOT", "data") / "sessions"
     database = folder / "sessions.db"
     messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
     columns = f"id, updated_at || 'Z', {messages_of}"
     for row in databases.listed(database, "sessions", columns, "session_type != 'sub_agent'"):
         yield databases.row_source(NAME, database, *row)
     yield from file_sources(NAME, files_below(folder, "*.jsonl"))
-
-
-def _utc(words: object) -> int | None:
-    return milliseconds(f"{words}Z") if isinstance(words, str) else None
 
 
 class _MessageRow(NamedTuple):
@@ -106,11 +102,12 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         first = next(records(path, scribe.missed), {})
         scribe.facts.cwd, title = text(first, "working_dir"), text(first, "description")
     else:
-        query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
-        found = databases.rows(path, query, source.item)
-        name, description, cwd, created = found[0] if found else ("", "", "", None)
-        scribe.facts.cwd, title = str(cwd or ""), str(name or description or "")
-        scribe.clock(_utc(created))
+        columns = ("name", "description", "working_dir", "created_at")
+        found = databases.row_by_id(path, "sessions", columns, source.item)
+        scribe.facts.cwd = str(found.get("working_dir") or "")
+        title = str(found.get("name") or found.get("description") or "")
+        created = found.get("created_at")
+        scribe.clock(milliseconds(f"{created}Z") if isinstance(created, str) else None)
     for row in _rows(source, source.session_id, scribe):
         telling.row(row)
         yield
@@ -133,15 +130,11 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
 
     As far as this version has columns for it.
     """
-    known = databases.columns_of(path, "sessions")
-    names = [name for name in known if name in (*_COUNTED, _COST)]
+    names = databases.columns_of(path, "sessions", (*_COUNTED, _COST))
     for session_id in session_ids if names else []:
-        query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
-        for row in databases.rows(path, query, session_id):
-            sums: Object = dict(zip(names, row, strict=True))
-            cost = sums.get(_COST)
-            counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
-            scribe.spent(cost if isinstance(cost, float) else None, **counts)
+        sums = databases.row_by_id(path, "sessions", names, session_id)
+        counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
+        scribe.spent(sums.get(_COST), **counts)
 
 
 class _GooseTelling(AgentTelling):
@@ -239,18 +232,17 @@ class _GooseTelling(AgentTelling):
                 shown.append(block_content(_picture(part)))
             else:
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
-        if error := text(result, "error"):
-            shown.append(content(error))
+        shown += contents(text(result, "error"))
         fields: Object = {"status": "failed" if failed else "completed", "content": shown}
         path = text(given, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
         if path:
             fields["locations"] = [{"path": path, "line": 1}]
         # The result of an edit does not contain the change.
-        old = text(given, "before") or text(given, "old_str")
-        new = text(given, "after") or text(given, "new_str")
-        new = new or text(given, "content") or text(given, "file_text")
-        if path and (old or new) and not failed:
-            shown.append(diff(path, old or None, new))
+        if path and not failed:
+            old = first_text(given, ("before", "old_str"))
+            shown += diffs(
+                path, old, first_text(given, ("after", "new_str", "content", "file_text"))
+            )
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
         self._scribe.update(call_id, fields)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import content, diff, picture, text_block
+from acphold.imports.content_blocks import contents, diffs, picture, text_block
 from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import list_in
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.values import (
     Object,
+    first_text,
     from_json,
     looked_up,
     milliseconds,
@@ -114,14 +115,11 @@ def _chain(database: Path, session_id: str) -> list[str]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session and its continuations."""
     database = Path(source.paths[0])
-    known = [name for name in databases.columns_of(database, "sessions") if name in _ABOUT]
+    known = databases.columns_of(database, "sessions", _ABOUT)
     telling = _HermesTelling(database, scribe)
     title = ""
     for session_id in _chain(database, source.item):
-        query = f"SELECT {', '.join(known)} FROM sessions WHERE id = ?"
-        about: Object = {}
-        for row in databases.rows(database, query, session_id):
-            about = dict(zip(known, row, strict=True))
+        about: Object = databases.row_by_id(database, "sessions", known, session_id)
         cwd = text(about, "cwd") or text(from_json(about.get("model_config")), "cwd")
         scribe.facts.cwd = scribe.facts.cwd or cwd
         scribe.clock(milliseconds(about.get("started_at")))
@@ -129,20 +127,15 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         yield from telling.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-        scribe.spent(
-            float(cost) if isinstance(cost, int | float) else None,
-            **counted(about, *names, thought="reasoning_tokens"),
-        )
+        scribe.spent(cost, **counted(about, *names, thought="reasoning_tokens"))
         title = text(about, "title") or title
     scribe.title(title)
 
 
-_ABOUT: Final = frozenset(
-    {
-        "actual_cost_usd", "cache_read_tokens", "cache_write_tokens", "cwd", "estimated_cost_usd",
-        "input_tokens", "model", "model_config", "output_tokens", "reasoning_tokens", "started_at",
-        "title",
-    }
+_ABOUT: Final = (
+    "actual_cost_usd", "cache_read_tokens", "cache_write_tokens", "cwd", "estimated_cost_usd",
+    "input_tokens", "model", "model_config", "output_tokens", "reasoning_tokens", "started_at",
+    "title",
 )  # fmt: skip
 _COLUMNS: Final = ("id", "role", "content", "tool_call_id", "tool_calls", "timestamp")
 _NEWER: Final = (
@@ -164,8 +157,7 @@ class _HermesTelling(AgentTelling):
 
     def session(self, session_id: str) -> Iterator[None]:
         """Tell the messages of a session, without copies after a summary."""
-        known = databases.columns_of(self._database, "messages")
-        names = (*_COLUMNS, *(name for name in _NEWER if name in known))
+        names = (*_COLUMNS, *databases.columns_of(self._database, "messages", _NEWER))
         for row in databases.rows_of(
             self._database,
             "messages",
@@ -215,7 +207,7 @@ class _HermesTelling(AgentTelling):
             return
         elif role == "assistant":
             message_id = f"message-{message['id']}"
-            thought = text(message, "reasoning") or text(message, "reasoning_content")
+            thought = first_text(message, ("reasoning", "reasoning_content"))
             self._scribe.think(thought, message_id)
             self._scribe.say(words, message_id)
             calls = from_json(message.get("tool_calls"))
@@ -252,14 +244,9 @@ class _HermesTelling(AgentTelling):
         produced: list[Object] = []
         path = self._place(name, given)
         if path and not failed and TOOLS[name][1] == "edit":
-            old, new = text(given, "old_string"), text(given, "new_string")
-            new = new or text(given, "content")
-            produced = [diff(path, old or None, new)] if old or new else []
-            if patch := text(given, "patch"):
-                produced = [content(patch)]
-        printed = text(told, "output") or text(told, "content") or text(told, "error")
-        if not produced and (printed or words):
-            produced = [content(printed or words)]
+            new = first_text(given, ("new_string", "content"))
+            produced = contents(text(given, "patch")) or diffs(path, text(given, "old_string"), new)
+        produced = produced or contents(first_text(told, ("output", "content", "error")) or words)
         raw: Object = {"rawOutput": told} if isinstance(told, dict) else {}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 

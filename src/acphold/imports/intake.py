@@ -1,13 +1,13 @@
 """Intake of conversations into the journal: each once, and later its news, piece by piece.
 
-The marker is an entry that records the source of the piece and how much of it is there by now.
-
 Each piece of a conversation is taken in whole, followed by an entry of kind `imported` that records
 the source and how much of it is there by now. So an import may end at any point: the next one
 continues after the last such entry. If something else follows that entry, or there is none because
 the conversation was held through `wrap`, the news are found by comparing turns. A conversation with
 the id of a session here that does not continue it gets its own session.
 """
+
+# See docs/decisions.md, 28.
 
 from __future__ import annotations
 
@@ -49,122 +49,6 @@ from acphold.journal import (
 
 IMPORTED: Final = "imported"
 """The kind of the entry after imported ones; folds and replays skip it."""
-
-
-class Marker(Struct, rename="camel"):
-    """The content of an `imported` entry; size and time are 0 if more is to come."""
-
-    reader: str
-    place: str
-    size: int
-    changed_at: int
-    taken: int
-    digest: str
-    title: str | None = None
-
-
-class SessionWriter:
-    """A session that pieces are taken into.
-
-    `link` is the agent's id for it, if the journal does not know that yet; `row` and `before` are
-    its earlier row and newest marker.
-    """
-
-    def __init__(
-        self,
-        journal: Arrivals,
-        lease: Lease,
-        source: Source,
-        link: tuple[str, str] | None,
-        row: SessionRow | None = None,
-        before: Marker | None = None,
-    ) -> None:
-        self.lease = lease
-        self._journal = journal
-        self._source = source
-        self._link = link
-        self._row = row
-        self._before = before
-        self._has_marked = False
-
-    async def take_in(self, piece: NewsPiece) -> bool:
-        """Take a piece in; False if its only news is that it is the last one."""
-        source, facts, row, before = self._source, piece.facts, self._row, self._before
-        title = source.titled(facts.title)
-        is_news = bool(piece.entries) or (
-            piece.is_last and before is not None and title not in (None, before.title)
-        )
-        if facts.kept is None or source.apart:
-            title = title or source.titled(piece.first_prompt)
-        else:
-            title = facts.title
-        marker = Marker(
-            source.reader,
-            source.place,
-            source.size if piece.is_all else 0,
-            source.changed_at if piece.is_all else 0,
-            piece.taken,
-            piece.digest,
-            title,
-        )
-        # If it was listed before it was read, its beginning may have given other facts.
-        is_first = row is None and not self._has_marked
-        if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has renamed it
-        archived: bool | UnsetType = UNSET
-        if piece.entries:
-            # A continued session leaves the archive. A new one is not archived either, unless a
-            # person did that once it was listed.
-            if row is not None:
-                archived = False
-            elif facts.kept is not None:
-                archived = facts.kept.archived
-        changed = source.changed_at // 1_000_000
-        change = RowChange(
-            title=title,
-            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
-            prompted=True,
-            archived=archived,
-            cwd=facts.folder if is_first else UNSET,
-            created_at=(facts.created_at or UNSET) if is_first else UNSET,
-            unread=None if piece.is_last else UNSET,
-        )
-        # Entries without a time get that of the one before, or of the beginning.
-        at = facts.created_at or changed
-        timed: list[PastEntry] = []
-        for entry in (*piece.entries, *piece.closing) if is_news else ():
-            at = entry.at or at
-            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
-        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
-        # In one transaction: others write at the same time, and each has to wait for the lock. Of
-        # the markers so far only the last one matters.
-        await self._journal.take_in(
-            self.lease,
-            timed,
-            change,
-            self._link,
-            instead=self._has_marked,
-            release=piece.is_last,
-        )
-        self._link, self._has_marked = None, True
-        return is_news
-
-
-def is_as_it_was(marker: Marker | None, source: Source) -> bool:
-    if marker is None or source.titled(source.title or "") not in ("", marker.title):
-        return False
-    before = marker.place, marker.size, marker.changed_at
-    return before == (source.place, source.size, source.changed_at)
-
-
-def marker_in(raw: bytes) -> Marker | None:
-    try:
-        return msgspec.json.decode(raw, type=Marker)
-    except msgspec.MsgspecError:
-        return None
-
-
-# See docs/decisions.md, 28.
 
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -265,8 +149,7 @@ async def told_here(
     source: Source, reader: Reader, known: KnownPart, manner: Manner
 ) -> AsyncIterator[NewsPiece]:
     """Yield the pieces, read in this process."""
-    told = pieces(source, reader, known, whole_turns=manner.whole_turns, redact=manner.redact)
-    for piece in told:
+    for piece in pieces(source, reader, known, manner):
         yield piece
 
 
@@ -276,8 +159,8 @@ class _OvertakenError(Exception):
 
 def forecast(source: Source, reader: Reader, selection: ImportSelection = ALL) -> Outcome:
     """Return the outcome for a source unknown to the journal; raises as `Intake.take`."""
-    whole_turns = selection.manner(source).whole_turns
-    first = next(pieces(source, reader, NOTHING, whole_turns=whole_turns))
+    manner = replace(selection.manner(source), redact=False)
+    first = next(pieces(source, reader, NOTHING, manner))
     return _refusal(first, selection) or "new"
 
 
@@ -313,7 +196,7 @@ class Intake:
             return "new"
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
         last = _marker_of(end[-1].entries()[-1] if end else None)
-        return "same" if is_as_it_was(last, source) else "grown"
+        return "same" if _is_as_it_was(last, source) else "grown"
 
     async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
         """Return the sources, all but those that `expect` would call the same."""
@@ -332,7 +215,7 @@ class Intake:
                 last = await self._journal.links.last_entries(agent, [*plain, *apart])
                 for (place, source, other), its_id, other_id in zip(own, plain, apart, strict=True):
                     kept, known_as = (other, other_id) if other_id in last else (source, its_id)
-                    if is_as_it_was(_marker_of(last.get(known_as)), kept):
+                    if _is_as_it_was(_marker_of(last.get(known_as)), kept):
                         same.add(place)
             found += (source for place, source in enumerate(some) if place not in same)
         return found
@@ -470,7 +353,7 @@ class Intake:
         is_newest = True
         async for segment in history(self._journal, row.session_id):
             if segment.kind == IMPORTED:
-                marker, is_newest = marker_in(segment.entries()[-1].raw), True
+                marker, is_newest = _marker_in(segment.entries()[-1].raw), True
             elif segment.kind == PROMPT:
                 is_newest = False
         if marker is not None and marker.taken and is_newest:
@@ -478,13 +361,9 @@ class Intake:
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
         ours = turns((await state_of(self._journal, row.session_id)).timeline)
-        if ours:
+        if ours or (marker is None and not source.given):
             known = KnownPart(turns=ours, relation="same" if source.given else "alike")
             told = news(source, known)
-            if taken := await self._take_news(source, told, row, whose.epoch, marker):
-                return taken
-        elif marker is None and not source.given:
-            told = news(source, NOTHING)
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
         if source.apart:
@@ -521,6 +400,119 @@ class Intake:
         return TakenSource.of(outcome, facts)
 
 
+class Marker(Struct, rename="camel"):
+    """The content of an `imported` entry; size and time are 0 if more is to come."""
+
+    reader: str
+    place: str
+    size: int
+    changed_at: int
+    taken: int
+    digest: str
+    title: str | None = None
+
+
+class SessionWriter:
+    """A session that pieces are taken into.
+
+    `link` is the agent's id for it, if the journal does not know that yet; `row` and `before` are
+    its earlier row and newest marker.
+    """
+
+    def __init__(
+        self,
+        journal: Arrivals,
+        lease: Lease,
+        source: Source,
+        link: tuple[str, str] | None,
+        row: SessionRow | None = None,
+        before: Marker | None = None,
+    ) -> None:
+        self.lease = lease
+        self._journal = journal
+        self._source = source
+        self._link = link
+        self._row = row
+        self._before = before
+        self._has_marked = False
+
+    async def take_in(self, piece: NewsPiece) -> bool:
+        """Take a piece in; False if its only news is that it is the last one."""
+        source, facts, row, before = self._source, piece.facts, self._row, self._before
+        title = source.titled(facts.title)
+        is_news = bool(piece.entries) or (
+            piece.is_last and before is not None and title not in (None, before.title)
+        )
+        if facts.kept is None or source.apart:
+            title = title or source.titled(piece.first_prompt)
+        else:
+            title = facts.title
+        marker = Marker(
+            source.reader,
+            source.place,
+            source.size if piece.is_all else 0,
+            source.changed_at if piece.is_all else 0,
+            piece.taken,
+            piece.digest,
+            title,
+        )
+        # If it was listed before it was read, its beginning may have given other facts.
+        is_first = row is None and not self._has_marked
+        if row is not None and row.title not in (None, before and before.title):
+            title = row.title  # a person has renamed it
+        archived: bool | UnsetType = UNSET
+        if piece.entries:
+            # A continued session leaves the archive. A new one is not archived either, unless a
+            # person did that once it was listed.
+            if row is not None:
+                archived = False
+            elif facts.kept is not None:
+                archived = facts.kept.archived
+        changed = source.changed_at // 1_000_000
+        change = RowChange(
+            title=title,
+            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
+            prompted=True,
+            archived=archived,
+            cwd=facts.folder if is_first else UNSET,
+            created_at=(facts.created_at or UNSET) if is_first else UNSET,
+            unread=None if piece.is_last else UNSET,
+        )
+        # Entries without a time get that of the one before, or of the beginning.
+        at = facts.created_at or changed
+        timed: list[PastEntry] = []
+        for entry in (*piece.entries, *piece.closing) if is_news else ():
+            at = entry.at or at
+            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
+        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
+        # In one transaction: others write at the same time, and each has to wait for the lock. Of
+        # the markers so far only the last one matters.
+        await self._journal.take_in(
+            self.lease,
+            timed,
+            change,
+            self._link,
+            instead=self._has_marked,
+            release=piece.is_last,
+        )
+        self._link, self._has_marked = None, True
+        return is_news
+
+
+def _is_as_it_was(marker: Marker | None, source: Source) -> bool:
+    if marker is None or source.titled(source.title or "") not in ("", marker.title):
+        return False
+    before = marker.place, marker.size, marker.changed_at
+    return before == (source.place, source.size, source.changed_at)
+
+
+def _marker_in(raw: bytes) -> Marker | None:
+    try:
+        return msgspec.json.decode(raw, type=Marker)
+    except msgspec.MsgspecError:
+        return None
+
+
 def _is_legible(source: Source) -> bool:
     """Return True if the journal can look up its id, which has to be valid text."""
     try:
@@ -532,7 +524,7 @@ def _is_legible(source: Source) -> bool:
 
 def _marker_of(last: Entry | None) -> Marker | None:
     """Return the marker in a session's last entry, if it is one."""
-    return marker_in(last.raw) if last and last.kind == IMPORTED else None
+    return _marker_in(last.raw) if last and last.kind == IMPORTED else None
 
 
 def _is_only_listed(row: SessionRow) -> bool:

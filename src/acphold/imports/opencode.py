@@ -112,11 +112,7 @@ class _OpencodeRows:
 
     def session(self, session_id: str) -> Object:
         names = ("directory", "title", "version", "revert", "time_created", "time_updated")
-        found: Object = {}
-        for row in databases.rows(
-            self._path, f"SELECT {', '.join(names)} FROM session WHERE id = ?", session_id
-        ):
-            found = dict(zip(names, row, strict=True))
+        found: Object = databases.row_by_id(self._path, "session", names, session_id)
         if not found:
             return {}
         found["time"] = {"created": found["time_created"], "updated": found["time_updated"]}
@@ -312,9 +308,8 @@ class _OpencodeTelling(AgentTelling):
             for message in self._store.messages(child):
                 telling.message(message)
         if status == "completed":
-            output, shown = text(state, "output"), ""
-            if name == "read":
-                shown = text(about, "display", "text")
+            output = text(state, "output")
+            shown = text(about, "display", "text") if name == "read" else ""
             told = [content(shown or output)]
             if KINDS.get(name) == "edit" and (path := text(given, "filePath")):
                 new = text(given, "newString") or text(given, "content")

@@ -18,6 +18,7 @@ from acphold.imports.content_blocks import (
     image,
     prompt_blocks,
     text_block,
+    text_blocks,
 )
 from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import RecordTree, lines, readable
@@ -26,6 +27,7 @@ from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
     Object,
+    first_text,
     looked_up,
     milliseconds,
     number,
@@ -61,8 +63,7 @@ _ENDS: Final = {"aborted": "cancelled", "length": "max_tokens"}
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions, in project folders or, in a custom folder, without these."""
     folder = home.folder(".pi/agent", "PI_CODING_AGENT_DIR") / "sessions"
-    if moved := home.environment.get("PI_CODING_AGENT_SESSION_DIR", ""):
-        folder = Path(moved)
+    folder = home.folder(folder, "PI_CODING_AGENT_SESSION_DIR")
     for pattern in ("*/*.jsonl", "*.jsonl"):
         for path in files_below(folder, pattern):
             if source := source_of(NAME, path.stem.partition("_")[2] or path.stem, [path]):
@@ -166,9 +167,7 @@ class _PiTelling(AgentTelling):
             elif reason in _ENDS:
                 scribe.end_turn(_ENDS[reason])
         elif role == "toolResult":
-            shown: list[Object] = [
-                block_content(block) for block in self._blocks(message.get("content"))
-            ]
+            shown = [*map(block_content, self._blocks(message.get("content")))]
             failed = message.get("isError") is True
             fields: Object = {"status": "failed" if failed else "completed"}
             # An edit's change was told with its call.
@@ -202,7 +201,7 @@ class _PiTelling(AgentTelling):
         blocks: list[Object] = []
         for part in [text_block(said)] if isinstance(said, str) else objects(said):
             if text(part, "type") == "text":
-                blocks += [text_block(text(part, "text"))] if text(part, "text") else []
+                blocks += text_blocks(text(part, "text"))
             elif text(part, "type") == "image" and text(part, "data"):
                 blocks.append(image(text(part, "data"), text(part, "mimeType")))
             else:
@@ -212,7 +211,7 @@ class _PiTelling(AgentTelling):
     def _call(self, part: Object) -> None:
         name, given = text(part, "name"), obj(part, "arguments")
         kind = KINDS.get(name, "other")
-        path = text(given, "path") or text(given, "file_path")
+        path = first_text(given, ("path", "file_path"))
         what = text(given, "command") or f"{name} {text(given, 'pattern') or path}".strip()
         path = self._absolute(path)
         places = [path] if kind in ("edit", "read") else []
@@ -229,8 +228,7 @@ class _PiTelling(AgentTelling):
 
     def _count(self, usage: Object) -> None:
         self._scribe.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
-        cost = looked_up(usage, "cost", "total")
-        self._scribe.spent(float(cost) if isinstance(cost, int | float) else None)
+        self._scribe.spent(looked_up(usage, "cost", "total"))
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -11,15 +11,19 @@ changed, its reader tells all of it again. The news begin depending on what the 
 - nothing is known: all of it is new;
 - a digest is known: if the beginning of the source still has it, the rest is new; if not, there are
   no pieces;
-- turns are known: see `continuation`.
+- turns are known: see `KnownPart`.
 """
+
+# See docs/decisions.md, 29.
 
 from __future__ import annotations
 
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -34,15 +38,18 @@ from acphold.history.fold import fold
 from acphold.history.timeline import Item, TurnEnd
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Facts, Source
+from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import text
 from acphold.redaction.redactor import UNREADABLE, Redactor
 
-# See docs/decisions.md, 29.
-
-
 ENOUGH: Final = 50
 """After this many matching prompts, earlier ones are not compared."""
+
+PIECE_BYTES: Final = 512 << 10
+"""Approximate size taken in at once: the journal's other writers wait for it."""
+
+TITLE_CHARACTERS: Final = 80
+"""Characters of a first prompt used as the title of an untitled conversation."""
 
 
 class PastTurn(Struct, frozen=True):
@@ -158,16 +165,12 @@ class SecretsOut:
     def __init__(self, told: Iterable[PastEntry]) -> None:
         """`told` yields the whole conversation at each iteration; the last may be broken off."""
         self._redactor = Redactor(only_secrets=True)
-        try:
+        with _searching():
             for place, entry in enumerate(told):
                 self._redactor.look(_numbered(place, entry))
             while not self._redactor.is_done():
                 for place, entry in zip(range(self._redactor.count), told, strict=False):
                     self._redactor.look(_numbered(place, entry))
-        except (OSError, TranscriptError):
-            raise
-        except Exception as error:
-            raise _cannot(error) from error
 
     @property
     def count(self) -> int:
@@ -175,28 +178,23 @@ class SecretsOut:
         return self._redactor.count
 
     def entry(self, place: int, told: PastEntry) -> PastEntry | None:
-        """Return entry number `place`, from 0, redacted; None if it cannot be read."""
-        try:
-            left = self._redactor.entry(place, _numbered(place, told))
-        except Exception as error:
-            raise _cannot(error) from error
-        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
+        """Return entry number `place`, from 0, redacted; None if it cannot be read.
 
-    def closing(self, told: PastEntry) -> PastEntry | None:
-        """Return an added entry after the last one, redacted."""
-        try:
-            left = self._redactor.last_entry(_numbered(self._redactor.count, told))
-        except Exception as error:
-            raise _cannot(error) from error
+        One after the last entry was not searched before, and is judged alone.
+        """
+        numbered = _numbered(place, told)
+        with _searching():
+            if place < self.count:
+                left = self._redactor.entry(place, numbered)
+            else:
+                left = self._redactor.last_entry(numbered)
         return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
 
     def text(self, text: str) -> str:
         """Return a redacted text; it repeats an entry's text, and is not counted."""
         counted = self._redactor.removed.copy()
-        try:
+        with _searching():
             (left,) = self._redactor.value([text])
-        except Exception as error:
-            raise _cannot(error) from error
         self._redactor.removed = counted
         return str(left)
 
@@ -213,19 +211,20 @@ def _numbered(place: int, entry: PastEntry) -> Entry:
     return Entry(place, entry.kind, entry.at, entry.raw)
 
 
-def _cannot(error: Exception) -> TranscriptError:
-    if isinstance(error, RedactionError):
-        return TranscriptError(f"it was not taken in: {error}")
-    return TranscriptError(
-        f"it cannot be looked through for secrets, and was not taken in: {type(error).__name__}"
-    )
-
-
-PIECE_BYTES: Final = 512 << 10
-"""Approximate size taken in at once: the journal's other writers wait for it."""
-
-TITLE_CHARACTERS: Final = 80
-"""Characters of a first prompt used as the title of an untitled conversation."""
+@contextmanager
+def _searching() -> Iterator[None]:
+    """Turn any error of the search for secrets into a TranscriptError."""
+    try:
+        yield
+    except (OSError, TranscriptError):
+        raise
+    except RedactionError as error:
+        raise TranscriptError(f"it was not taken in: {error}") from error
+    except Exception as error:
+        name = type(error).__name__
+        raise TranscriptError(
+            f"it cannot be looked through for secrets, and was not taken in: {name}"
+        ) from error
 
 
 class NewsPiece(Struct):
@@ -247,15 +246,15 @@ class NewsPiece(Struct):
 
 
 def pieces(
-    source: Source, reader: Reader, known: KnownPart, *, whole_turns: bool, redact: bool = False
+    source: Source, reader: Reader, known: KnownPart, manner: Manner = WHOLE
 ) -> Iterator[NewsPiece]:
     """Yield the news; nothing if the source has nothing in common with what is known.
 
-    With `redact`, without its secrets; the digest covers all of it. Raises OSError if the source
-    cannot be read, and TranscriptError if its reader or the search for secrets fails.
+    The digest covers secrets, too. Raises OSError if the source cannot be read, and TranscriptError
+    if its reader or the search for secrets fails.
     """
-    told = _ToldSource(source, reader, whole_turns=whole_turns)
-    out = SecretsOut(told) if redact else None
+    told = _ToldSource(source, reader, whole_turns=manner.whole_turns)
+    out = SecretsOut(told) if manner.redact else None
     told.most = out.count if out else None
     if known.turns:
         begun = known.place_behind(_turns(told, known, out))
@@ -285,7 +284,7 @@ def pieces(
 
 def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
     """Return a piece with redacted entries, and the counts of secrets so far."""
-    closing = [*filter(None, map(out.closing, piece.closing))]
+    closing = [*filter(None, (out.entry(out.count, entry) for entry in piece.closing))]
     facts = piece.facts
     title = facts.title and out.text(facts.title)
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
@@ -333,13 +332,10 @@ class _ToldSource:
         self._has_grown = False
         scribe = Scribe(self._facts)
         self._closing, self._left = [], 1
-        for _ in self._read(scribe):
+        for _ in chain(self._read(scribe), [None]):
             yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
             if self._has_grown:
                 return
-        yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
-        if self._has_grown:
-            return
         self._left = len(scribe.taken())  # of an unfinished turn
         if not self._whole_turns:
             scribe.end_turn()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, prompt_blocks
+from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.gemini import (
     KINDS,
     answer,
@@ -26,7 +26,16 @@ from acphold.imports.readers import AgentTelling, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable, records
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "qwen"
 KEY: Final = "qwen-code"
@@ -65,8 +74,8 @@ _PASSED: Final = frozenset(
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of today's format, and those of 0.1."""
     folder = home.folder(".qwen", "QWEN_HOME")
-    moved = home.environment.get("QWEN_RUNTIME_DIR", "")
-    for path in files_below(Path(moved) if moved else folder, "projects/*/chats/*.jsonl"):
+    runtime = home.folder(folder, "QWEN_RUNTIME_DIR")
+    for path in files_below(runtime, "projects/*/chats/*.jsonl"):
         subagents = files_below(path.parent.parent / "subagents" / path.stem, "agent-*.jsonl")
         if source := source_of(NAME, path.stem, [path, *subagents]):
             yield source
@@ -169,7 +178,7 @@ class _QwenTelling(AgentTelling):
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._scribe.facts.cwd, _DISPLAY.get(name, name)
-        detail = text(given, "query") or text(given, "pattern") or text(given, "url")
+        detail = first_text(given, ("query", "pattern", "url"))
         if path := text(given, "file_path") or text(given, "path"):
             detail = path.removeprefix(f"{cwd}/") if cwd else path
         if command := text(given, "command"):
@@ -203,10 +212,9 @@ class _QwenTelling(AgentTelling):
                 for record in records(path, self._missed):
                     telling.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
-        said = answer(response)
         fields: Object = {"status": "failed" if failed else "completed"}
-        fields["content"] = change(display, self._scribe.facts.cwd)
-        fields["content"] = fields["content"] or ([content(said)] if said else [])
+        changed = change(display, self._scribe.facts.cwd)
+        fields["content"] = changed or contents(answer(response))
         if display is not None:
             fields["rawOutput"] = display
         elif caller and not failed:

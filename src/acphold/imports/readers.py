@@ -1,11 +1,11 @@
-"""The agents whose conversations can be read: a reader's interface and base, and its tellings.
+"""The readers of conversations, one for each agent; and the agents that delete what they keep.
 
-A telling converts the records of one conversation and passes them to a scribe. With a
-SubagentScribe it tells a subagent's conversation, inside the call that started it.
+A reader converts the records of one conversation and passes them to a scribe: see `AgentTelling`.
+With a SubagentScribe that tells a subagent's conversation, inside the call that started it.
 
-Claude Code deletes those untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes none at
-all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and beyond
-`maxCount`. The others delete nothing by themselves.
+Claude Code deletes conversations untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes
+none at all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and
+beyond `maxCount`. The others delete nothing by themselves.
 """
 
 from __future__ import annotations
@@ -175,8 +175,13 @@ def whole_document(path: Path) -> Object:
     return found
 
 
+# -- agents that delete their conversations ---------------------------------------------------
+
 FOR_GOOD_DAYS: Final = 3650
 """A longer retention counts as forever."""
+
+_UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
+"""Units of an age in Gemini CLI's settings; source: the documentation of its `maxAge`."""
 
 
 class Deletion(Struct, frozen=True):
@@ -214,7 +219,7 @@ def _claude(settings: Object) -> tuple[str, str] | None:
         return "keeps no conversations at all", setting
     if (days := 30 if days is None else days) >= FOR_GOOD_DAYS:
         return None
-    return f"deletes conversations after {_counted(days, 'day')}", setting
+    return f"deletes conversations after {_in_words(days, 'day')}", setting
 
 
 def _gemini(settings: Object) -> tuple[str, str] | None:
@@ -223,16 +228,12 @@ def _gemini(settings: Object) -> tuple[str, str] | None:
         return None
     age = text(retention, "maxAge") or "30d"
     if written := re.fullmatch(r"(\d{1,9})([hdwm])", age):
-        age = _counted(int(written[1]), _UNITS[written[2]])
+        age = _in_words(int(written[1]), _UNITS[written[2]])
     most = number(retention, "maxCount")
     many = f", and beyond {most:,} of them" if most is not None else ""
     setting = '"general": {"sessionRetention": {"enabled": false}}'
     return f"deletes conversations after {age}{many}", setting
 
 
-_UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
-"""Units of an age in Gemini CLI's settings; source: the documentation of its `maxAge`."""
-
-
-def _counted(count: float, noun: str) -> str:
+def _in_words(count: float, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

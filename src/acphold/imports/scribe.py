@@ -106,17 +106,19 @@ class Scribe:
             so_far["cost"] = {"amount": self._cost, "currency": "USD"}
         if meta := self._turn_meta | ({SO_FAR: so_far} if so_far else {}):
             end["_meta"] = meta
-        self._usage, self._turn_meta = {}, {}
         self._put(TURN_END, end)
-        self._turn_open, self._over = False, len(self._made)
+        self._turn_is_over()
 
     def fail_turn(self, message: str) -> None:
         """End the turn with an error."""
         if self._turn_open:
             self.fail_open_calls()
             self._put(TURN_END, {"error": {"code": -32603, "message": message}})
-            self._turn_open, self._over = False, len(self._made)
-            self._usage, self._turn_meta = {}, {}
+            self._turn_is_over()
+
+    def _turn_is_over(self) -> None:
+        self._turn_open, self._over = False, len(self._made)
+        self._usage, self._turn_meta = {}, {}
 
     def fail_open_calls(self) -> None:
         """Fail the calls that nobody will finish."""
@@ -129,15 +131,16 @@ class Scribe:
             if count:
                 self._usage[name] = self._usage.get(name, 0) + count
 
-    def spent(self, cost: float | None, **counts: int | None) -> None:
+    def spent(self, cost: object, **counts: int | None) -> None:
         """Add tokens, and US dollars, of the whole session: written with the next end of a turn.
 
-        For agents that only keep the sum; called when everything has been told.
+        For agents that only keep the sum; called when everything has been told. A cost that is no
+        number is missing.
         """
         for name, count in counts.items():
             if count and count > 0:
                 self._so_far[name] = self._so_far.get(name, 0) + count
-        if cost and cost > 0:
+        if isinstance(cost, int | float) and cost > 0:
             self._cost = (self._cost or 0) + cost
 
     def model(self, name: str) -> None:
@@ -239,13 +242,13 @@ class Scribe:
     def relay_prompt(self, raw: bytes) -> None:
         """Write a prompt: an array of content blocks."""
         self.end_turn()
-        if self._relay(PROMPT, raw):
+        if self.relay(PROMPT, raw):
             self._turn_open, self._last = True, "prompt"
 
     def relay_update(self, raw: bytes, kind: str = UPDATE, update: Object | None = None) -> None:
         """Write an update, or params with one; `update` is its content, if that matters here."""
         update = update or {}
-        if not self._relay(kind, raw):
+        if not self.relay(kind, raw):
             return
         told = update.get("sessionUpdate")
         if told in ("tool_call", "tool_call_update"):
@@ -257,15 +260,11 @@ class Scribe:
 
     def relay_end(self, raw: bytes) -> None:
         """Write the end of a turn."""
-        if self._turn_open and self._relay(TURN_END, raw):
+        if self._turn_open and self.relay(TURN_END, raw):
             self._open_calls.clear()
-            self._turn_open, self._over = False, len(self._made)
+            self._turn_is_over()
 
-    def relay(self, kind: str, raw: bytes) -> None:
-        """Write any other entry."""
-        self._relay(kind, raw)
-
-    def _relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
+    def relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
         """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
         if not is_sound(kind, raw):
             self.missed.add(f"entries of kind {kind[:40]!r} that are none", raw)
@@ -277,13 +276,13 @@ class Scribe:
 
     def keep(self, kind: str, raw: bytes, seq: int) -> None:
         """Write an entry unchanged, in any state; only an open turn will get its end."""
-        if not self._relay(kind, raw, seq):
+        if not self.relay(kind, raw, seq):
             return
         self._last = kind
         if kind == PROMPT:
             self._turn_open = True
         elif kind == TURN_END:
-            self._turn_open, self._over = False, len(self._made)
+            self._turn_is_over()
 
     def call_it(self, title: str) -> None:
         """Set the session's title in lists, which no update contains."""

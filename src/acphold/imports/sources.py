@@ -80,6 +80,9 @@ class Manner(Struct, frozen=True):
     redact: bool = False
 
 
+WHOLE: Final = Manner()
+
+
 class Source(Struct, frozen=True, gc=False):
     """The place of a conversation.
 
@@ -140,7 +143,7 @@ class Home(Struct, frozen=True):
     path: Path
     environment: Mapping[str, str] = {}
 
-    def folder(self, default: str, variable: str = "", below: str = "") -> Path:
+    def folder(self, default: str | Path, variable: str = "", below: str = "") -> Path:
         """Return `default` inside this home, or the folder in `variable` with `below` appended."""
         moved = self.environment.get(variable, "") if variable else ""
         return Path(moved, below) if moved else self.path / default

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, TypeAlias, cast
 
@@ -55,6 +55,11 @@ def text(value: object, *path: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def first_text(value: object, names: Iterable[str]) -> str:
+    """Return the first nonempty string under one of these names, or ""."""
+    return next((found for name in names if (found := text(value, name))), "")
+
+
 def number(value: object, *path: str) -> int | None:
     """Return the number at `path`, rounded down, or None."""
     found = looked_up(value, *path)
@@ -89,6 +94,11 @@ def from_json(source: object) -> object:
         return cast("object", msgspec.json.decode(source))
     except UNREADABLE:
         return source
+
+
+def as_bytes(value: object) -> bytes:
+    """Return a database's value as bytes: of text in UTF-8."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="replace")
 
 
 def milliseconds(value: object) -> int | None:
@@ -143,6 +153,9 @@ class Missed:
     def kind(self, of: str, kind: str, what: object) -> None:
         """Count something of an unknown kind."""
         self.add(f"{of} of type {kind[:WORD_CHARACTERS]!r}", what)
+
+
+# -- text between tags ---------------------------------------------------------------------
 
 
 def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:

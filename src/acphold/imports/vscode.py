@@ -20,12 +20,13 @@ from urllib.parse import unquote, urlsplit
 
 from acphold.imports.content_blocks import (
     content,
+    contents,
     diff,
     link,
     plan_entry,
     resource,
     resource_link,
-    text_block,
+    text_blocks,
 )
 from acphold.imports.readers import AgentTelling, Reader
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
@@ -34,6 +35,7 @@ from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
     Object,
+    first_text,
     from_json,
     looked_up,
     milliseconds,
@@ -245,7 +247,7 @@ class _VscodeTelling(AgentTelling):
 
     def _prompt(self) -> list[Object]:
         words = text(self._request, "message") or text(self._request, "message", "text")
-        blocks = [text_block(words)] if words else []
+        blocks = text_blocks(words)
         for attached in objects(self._request, "variableData", "variables"):
             kind, name, value = (
                 text(attached, "kind"),
@@ -352,8 +354,7 @@ class _VscodeTelling(AgentTelling):
         is_wrong = looked_up(details, "isError") is True or bool(exit_code)
         failed = refused or is_wrong or part.get("isComplete") is False
         produced = [] if failed else self._changes(name, given)
-        if not produced and (printed := self._printed(call_id, about, details)):
-            produced = [content(printed)]
+        produced = produced or contents(self._printed(call_id, about, details))
         raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
@@ -364,12 +365,12 @@ class _VscodeTelling(AgentTelling):
         found: list[Object] = []
         for one in objects(given, "replacements") or [obj(given)]:
             path = text(one, "filePath") or text(given, "filePath")
-            new = text(one, "newString") or text(one, "content") or text(one, "code")
+            new = first_text(one, ("newString", "content", "code"))
             if path and new:
                 found.append(diff(path, text(one, "oldString") or None, new))
                 self._changed.add(path)
         if not found and (patch := text(given, "input")):
-            found.append(content(patch))
+            found = contents(patch)
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
         return found
 

@@ -17,18 +17,28 @@ from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    diff,
+    diffs,
     image,
     link,
     resource,
     resource_link,
-    text_block,
+    text_blocks,
 )
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentTelling, Reader, call_fields, counted
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, note
-from acphold.imports.values import Missed, Object, looked_up, milliseconds, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    as_bytes,
+    first_text,
+    looked_up,
+    milliseconds,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "zed"
 KEY: Final = "zed"
@@ -76,7 +86,7 @@ def find(home: Home) -> Iterator[Source]:
         if not database.exists():
             continue
         try:
-            names = _columns(database)
+            names = databases.columns_of(database, "threads", _COLUMNS)
         except OSError as error:
             note(error)
             continue
@@ -86,14 +96,10 @@ def find(home: Home) -> Iterator[Source]:
             yield databases.row_source(NAME, database, *row)
 
 
-def _columns(database: Path) -> list[str]:
-    return [name for name in databases.columns_of(database, "threads") if name in _COLUMNS]
-
-
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the thread; raises OSError if it cannot be read."""
     database = Path(source.paths[0])
-    names = _columns(database)
+    names = databases.columns_of(database, "threads", _COLUMNS)
     thread, about = _thread(database, names, source.item, scribe.missed)
     # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
@@ -122,7 +128,7 @@ def _thread(
     for form, data, *beside in databases.rows_of(
         database, "threads", columns, "id = ?", missed, thread_id
     ):
-        raw = data if isinstance(data, bytes) else str(data).encode(errors="replace")
+        raw = as_bytes(data)
         if form == "zstd":
             from acphold.journal.compression import WINDOW, zstd
 
@@ -194,7 +200,7 @@ class _ZedTelling(AgentTelling):
         for part in objects(told, "content"):
             for kind, value in part.items():
                 if kind == "Text" and isinstance(value, str):
-                    blocks += [text_block(value)] if value else []
+                    blocks += text_blocks(value)
                 elif kind == "Image" and (data := text(value, "source")):
                     blocks.append(image(data, "image/png"))
                 elif kind == "Mention":
@@ -223,7 +229,7 @@ class _ZedTelling(AgentTelling):
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "input")
         self._calls[call_id] = name, given
-        shown = next((words for key in _SHOWN if (words := text(given, key))), "")
+        shown = first_text(given, _SHOWN)
         called = name.replace("_", " ").capitalize()
         title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
         kind, path = KINDS.get(name, "other"), self._path(text(given, "path"))
@@ -248,9 +254,8 @@ class _ZedTelling(AgentTelling):
         produced: list[Object] = []
         if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
             path = self._path(text(output, "input_path") or text(given, "path"))
-            old, new = text(output, "old_text"), text(output, "new_text")
-            if path and (old or new):
-                produced.append(diff(path, old or None, new))
+            if path:
+                produced = diffs(path, text(output, "old_text"), text(output, "new_text"))
         if not produced:
             # As the model got it: one text or picture, or several.
             told = result.get("content")
@@ -259,8 +264,7 @@ class _ZedTelling(AgentTelling):
                 if words:
                     produced.append(content(words))
                 elif picture := text(part, "Image", "source"):
-                    block = image(picture, "image/png")
-                    produced.append(block_content(block))
+                    produced.append(block_content(image(picture, "image/png")))
         raw: Object = {} if output is None else {"rawOutput": output}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 

@@ -17,7 +17,7 @@ BETWEEN   it changed between two turns
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 
@@ -30,13 +30,14 @@ from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import TurnSnapshot
+from acphold.origins.versions import ranges
 from acphold.reports.file_edits import ABSENT, Edit, FileText, behind, edits
 from acphold.reports.session_diff import relative
 from acphold.snapshots.comparison import FileChange, SnapshotReader, reading
 from acphold.workspace.threads import Checkpoint, Threads
 
 
-class Step(Struct, frozen=True):
+class SnapshotStep(Struct, frozen=True):
     """From a snapshot to the next one of the same folder.
 
     `turns` are the numbers of those turns in which it may lie; none if it lies between two. It
@@ -80,26 +81,28 @@ def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Nu
     return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]
 
 
-def steps(rows: Sequence[Numbered], count: int) -> list[Step]:
+def steps(rows: Sequence[Numbered], count: int) -> list[SnapshotStep]:
     """Return the steps between the kept snapshots of one folder and one store; the session has so
     many turns."""
     return [_step(*pair, count) for pair in pairwise(it for it in rows if it.snapshot.is_kept)]
 
 
-def _step(one: Numbered, two: Numbered, count: int) -> Step:
+def _step(one: Numbered, two: Numbered, count: int) -> SnapshotStep:
     before, after = one.snapshot, two.snapshot
     ends = (one.turn, two.turn)
     # A late snapshot was taken when the agent was at work again already.
     is_late = after.state == "late"
     if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
         last = min(one.turn + is_late, count)
-        return Step(before, after, tuple(range(one.turn, last + 1)), ends, after.state == "whole")
+        return SnapshotStep(
+            before, after, tuple(range(one.turn, last + 1)), ends, after.state == "whole"
+        )
     if (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
         turns = (two.turn,) if is_late else ()
-        return Step(before, after, turns, ends, not is_late)
+        return SnapshotStep(before, after, turns, ends, not is_late)
     first = one.turn if before.edge == "begin" else one.turn + 1
     last = two.turn if after.edge == "end" or is_late else two.turn - 1
-    return Step(before, after, tuple(range(first, last + 1)), ends, False)
+    return SnapshotStep(before, after, tuple(range(first, last + 1)), ends, False)
 
 
 class How(Enum):
@@ -124,7 +127,7 @@ _SAID = {
 
 
 class StepFacts(Struct, frozen=True, rename="camel"):
-    """The facts of a step that people are shown; see `Step`. `others` are other sessions
+    """The facts of a step that people are shown; see `SnapshotStep`. `others` are other sessions
     that were at work in the same folder during it."""
 
     words: str
@@ -192,9 +195,7 @@ async def kept_changes(
     if not rows:
         return None
     if root is None:
-        cwd = resolved_folder(row.cwd)
-        around = [it for it in roots if f"{cwd}/".startswith(f"{it.rstrip('/')}/")]
-        root = max(around, key=len) if around else roots[0]
+        root = root_around(roots, resolved_folder(row.cwd)) or roots[0]
     elif root not in roots:
         raise WorkspaceError(f"no files of {root!r} were kept with this session")
     here = numbered([one for one in rows if one.root == root], spans)
@@ -236,11 +237,18 @@ async def kept_changes(
         for other in its.others
     ]
     notes += _gaps(here, spans, turn)
-    left_out = {path: why for it in _ends(found) for path, why in it.left_out}
-    if count := max([len(left_out), *(it.left_out_count for it in _ends(found))]):
+    ends = [it for step in found for it in (step.before, step.after)]
+    left_out = {path: why for it in ends for path, why in it.left_out}
+    if count := max([len(left_out), *(it.left_out_count for it in ends)]):
         named = [f"{path} ({why})" for path, why in sorted(left_out.items())]
         notes.append(f"not kept, so not shown: {some(named, count)}")
     return KeptChanges(root, files, parts, [it for it in roots if it != root], notes)
+
+
+def root_around(roots: Collection[str], folder: str) -> str | None:
+    """Return the innermost of these folders that a folder lies in; None if it lies in none."""
+    around = [it for it in roots if f"{folder}/".startswith(f"{it.rstrip('/')}/")]
+    return max(around, key=len, default=None)
 
 
 def _words(parts: Sequence[StepFile]) -> str:
@@ -268,12 +276,6 @@ def some(names: Sequence[str], count: int | None = None) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more else "")
 
 
-def _ends(found: Sequence[Step]) -> Iterator[TurnSnapshot]:
-    for step in found:
-        yield step.before
-        yield step.after
-
-
 async def shown_edits(
     read: Readable, row: SessionRow, spans: Sequence[TurnSpan], root: str
 ) -> dict[tuple[int, str], list[Edit]]:
@@ -289,7 +291,7 @@ async def shown_edits(
 
 def _parts(
     snapshots: SnapshotReader,
-    step: Step,
+    step: SnapshotStep,
     facts: StepFacts,
     shown: Mapping[tuple[int, str], list[Edit]],
     *,
@@ -310,7 +312,9 @@ def _parts(
         yield StepFile(facts, storable(one.path), how, patches.get(one.path, b""))
 
 
-def _how(step: Step, one: FileChange, theirs: Sequence[Edit], texts: Mapping[str, bytes]) -> How:
+def _how(
+    step: SnapshotStep, one: FileChange, theirs: Sequence[Edit], texts: Mapping[str, bytes]
+) -> How:
     if not theirs:
         return How.OTHER if step.turns else How.BETWEEN
     before, after = text_of(one.before, texts), text_of(one.after, texts)
@@ -342,17 +346,14 @@ _STATES = {
 
 
 async def _company(
-    journal: Journal, session_id: str, root: str, found: Iterable[Step]
+    journal: Journal, session_id: str, root: str, found: Iterable[SnapshotStep]
 ) -> list[tuple[str, ...]]:
     """Return the other sessions with a turn in this folder, for each step."""
     begun: dict[tuple[str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.named():
         if its != session_id and one.root == root:
             first, last = begun.get((its, one.turn), (one.at, None))
-            begun[its, one.turn] = (
-                min(first, one.at),
-                one.at if one.edge == "end" else last,
-            )
+            begun[its, one.turn] = (min(first, one.at), one.at if one.edge == "end" else last)
     company: list[tuple[str, ...]] = []
     for step in found:
         others = dict.fromkeys(
@@ -387,16 +388,7 @@ def _gaps(here: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None)
             elif one.state != "whole":
                 yield f"turn {span.number}: {_STATES.get((one.state, edge), one.state)}"
     if without:
-        numbers = _ranges(without)
+        numbers = ", ".join(
+            str(first) if first == last else f"{first}-{last}" for first, last in ranges(without)
+        )
         yield f"turn{'s' if len(without) > 1 else ''} {numbers}: no files were kept"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return numbers in order as text: "1-3, 7"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] + 1 == number:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

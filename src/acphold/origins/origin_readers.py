@@ -19,7 +19,7 @@ from acphold.history.entries import TurnSpan, span_at, turn_spans
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.origins.kept_changes import KeptChanges, kept_changes
 from acphold.origins.versions import Claim
-from acphold.origins.why import Lines, Origin, TracedRun, TurnFacts, origins, runs, turn_facts
+from acphold.origins.why import LineOrigin, Lines, TracedRun, TurnFacts, origins, runs, turn_facts
 from acphold.reading.requests import CHANGES, ChangesQuery, place_of
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, on_disk, session_diff
@@ -104,7 +104,7 @@ class LocalOrigins:
         spans = await turn_spans(history(self._journal, row.session_id))
         if not has_turn(spans, wanted):
             return FoundChanges(len(spans))
-        look = partial(_on_disk, cwd=row.cwd)
+        look = partial(on_disk, folder=row.cwd)
         return await turn_changes(self._journal, row, spans, wanted, look)
 
     async def origins(self, checkout: Checkout, asked: Sequence[Lines]) -> FoundOrigins:
@@ -125,7 +125,7 @@ class LocalOrigins:
             facts[key] = facts[key].with_allowed(its.allowed) if key in facts else its
         for run in every:
             if run.origin.how != "unknown" and run.turn not in facts:
-                run.origin = Origin("unknown", reason=GONE)
+                run.origin = LineOrigin("unknown", reason=GONE)
         return FoundOrigins(every, [*facts.values()])
 
 
@@ -154,7 +154,9 @@ class ServerOrigins:
         left_out: list[TracedRun] = []
         left = MOST_BYTES
         for lines in asked:
-            its = runs(lines.path, dict.fromkeys(lines.lines, Origin("unknown", reason=NOT_ASKED)))
+            its = runs(
+                lines.path, dict.fromkeys(lines.lines, LineOrigin("unknown", reason=NOT_ASKED))
+            )
             if len(lines.content) > left or len(files) == MOST_FILES:
                 left_out += its
             else:
@@ -216,7 +218,3 @@ async def turn_changes(
             problem = f"the kept files cannot be read: {error}"
     found = await session_diff(read or journal, row, spans, turn, look, threads)
     return FoundChanges(len(spans), None, found, problem)
-
-
-def _on_disk(path: str, cwd: str) -> FileText | None:
-    return on_disk(path, cwd)

@@ -73,7 +73,7 @@ class Versions:
         if self.is_too_much:  # no answer comes of it, and each step walks the versions before it
             return
         if before is not None:
-            if self._is_above(after, before):
+            if after in self._above(before):
                 return
             if before not in self.parents[after]:
                 self.parents[after].append(before)
@@ -91,10 +91,6 @@ class Versions:
                 for claim in former.claims[version]:
                     self.step(None, version, claim)
                 self.moved.setdefault(version, set()).update(former.moved.get(version, ()))
-
-    def _is_above(self, one: str, other: str) -> bool:
-        """True if `one` is `other`, or comes before it."""
-        return one in self._above(other)
 
     def _above(self, version: str) -> set[str]:
         """The version and all before it."""
@@ -213,7 +209,9 @@ class Versions:
             stream.append(b"M 100644 inline f\ndata %d\n%s\n" % (len(data), data))
         git = Git(group, folder, home=folder)
         git.run("fast-import", "--quiet", "--force", stdin=b"".join(stream))
-        said = git.run("blame", "--porcelain", *_ranges(lines), "refs/heads/v", "--", "f")
+        asked = [f"-L{first},{last}" for first, last in ranges(lines)]
+        asked = asked if len(asked) <= 100 else []  # then of the whole file
+        said = git.run("blame", "--porcelain", *asked, "refs/heads/v", "--", "f")
         found: dict[int, str] = {}
         versions: dict[bytes, str] = {}
         at, commit = 0, b""
@@ -229,15 +227,15 @@ class Versions:
         return {n: found[n] for n in lines if n in found}
 
 
-def _ranges(lines: Iterable[int]) -> list[str]:
-    """Options that name these lines; all of a file, if they are many pieces."""
-    runs: list[list[int]] = []
-    for line in sorted(lines):
-        if runs and runs[-1][1] + 1 == line:
-            runs[-1][1] = line
+def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of consecutive numbers."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] + 1 == number:
+            found[-1] = found[-1][0], number
         else:
-            runs.append([line, line])
-    return [f"-L{first},{last}" for first, last in runs] if len(runs) <= 100 else []
+            found.append((number, number))
+    return found
 
 
 def _is_distinct(text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The prompts that lines of a file came from, also as an Agent Trace record.
+"""The prompts that lines of a file came from, and an Agent Trace record of them.
 
 A line is searched by content in the versions of its file in the snapshots of all sessions: see
 `origins.versions`. A file that git sees as renamed continues the versions under its former name.
@@ -9,7 +9,7 @@ seen      it appeared between the beginning and the end of one turn, and the age
           a command, a person or another session made it
 unknown   anything else, with the reason
 
-Source: https://github.com/cursor/agent-trace, README.md (0.1.0, RFC, January 2026) and
+Agent Trace: https://github.com/cursor/agent-trace, README.md (0.1.0, RFC, January 2026) and
 schemas/trace-record.json, whose pattern of a version has two numbers. Only lines that the agent
 showed have the contributor `ai`; of all others it is `unknown`. The address of a conversation is
 `acphold:ID@SEQ`, which `acphold show ID@SEQ` shows.
@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Literal
@@ -31,25 +30,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
-from acphold.history.decisions import AskedQuestion, asked_question, closed_question
+from acphold.history.decisions import (
+    AskedQuestion,
+    ClosedQuestion,
+    asked_question,
+    closed_question,
+)
 from acphold.history.entries import ANSWER, QUESTION, TurnSpan, turn_spans
 from acphold.history.raw_update import items, members, storable, string
 from acphold.history.words import document
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, SessionRow, history
 from acphold.journal.seams import TurnSnapshot
-from acphold.origins.kept_changes import numbered, shown_edits, steps
+from acphold.origins.kept_changes import numbered, root_around, shown_edits, steps
 from acphold.origins.versions import Claim, Versions
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
-from acphold.snapshots.comparison import FileChange, SnapshotReader, bare_folder
+from acphold.snapshots.comparison import FileChange, bare_folder, reading
 from acphold.snapshots.store import SnapshotStore
 from acphold.version import __version__
 from acphold.workspace.threads import Threads
 
 SECONDS: Final = 60.0
-"""Seconds that each step of an answer may take, beside reading the journal."""
+"""Seconds that asking `git blame` may take."""
 
 PROMPT_CHARACTERS: Final = 100_000
 
@@ -65,7 +69,7 @@ BEFORE = "it was there already, or came between two turns"
 SEVERAL = "it appeared in several turns"
 
 
-class Origin(Struct, frozen=True):
+class LineOrigin(Struct, frozen=True):
     """The origin of a line; `reason` says why it is unknown, and `claims` are the turns in
     which it then may have been made."""
 
@@ -110,7 +114,7 @@ class Lines(Struct, frozen=True):
 
 async def origins(
     journal: Journal, checkout: Checkout, asked: Sequence[Lines]
-) -> list[dict[int, Origin]]:
+) -> list[dict[int, LineOrigin]]:
     """Return the origin of each line, in each of these files. Raises GitError, TimeoutError,
     BufferError and OSError."""
     stores = await stores_of(journal)
@@ -131,8 +135,9 @@ async def origins(
         files = await threads.run(lambda _, s=store, r=its: _files(s, [*r.values()], paths))  # type: ignore[misc]
         chains: list[_Chain] = []
         for (_, session_id, root), rows in its.items():
-            if not any(_changes(files.blobs, rows, path) for path in files.paths):
-                continue
+            trees = [one.tree for one in rows if one.is_kept]
+            if all(len({files.blobs.get((it, path)) for it in trees}) < 2 for path in files.paths):
+                continue  # no file changed
             try:
                 row = await journal.session(session_id)
             except UnknownSessionError:  # deleted meanwhile
@@ -142,27 +147,14 @@ async def origins(
             chains.append(_Chain(row, spans, rows, shown))
         filling = _Filling(files, chains)
         await threads.run(lambda _, f=filling: f.fill(paths, found_versions))  # type: ignore[misc]
-    return await threads.run(lambda _: _asked(found_versions, asked, _deadline()))
-
-
-def _deadline() -> float:
-    return time.monotonic() + SECONDS
-
-
-@contextmanager
-def _reading(store: SnapshotStore, deadline: float) -> Iterator[SnapshotReader]:
-    with store.used(deadline), ProgramGroup(deadline) as group:
-        yield SnapshotReader(store.git(group))
-
-
-Blobs = Mapping[tuple[str, str], str | None]
-"""The id of the content of a file, by tree and path."""
+    return await threads.run(lambda _: _asked(found_versions, asked))
 
 
 class _Files(Struct):
     """Files in the snapshots of a store; `paths` includes the former names of those asked for.
 
-    `changes` are the changes between two snapshots in a row, where one of the files appeared.
+    `blobs` has the id of the content of a file, by tree and path. `changes` are the changes between
+    two snapshots in a row, where one of the files appeared.
     """
 
     paths: list[str]
@@ -183,10 +175,10 @@ def _files(
     ways = {
         (one.tree, two.tree)
         for rows in chains
-        for one, two in pairwise(sorted(filter(_is_kept, rows), key=lambda it: it.order))
+        for one, two in pairwise(sorted((it for it in rows if it.is_kept), key=lambda it: it.order))
     }
     found = _Files([], {}, {}, {})
-    with _reading(store, _deadline()) as snapshots:
+    with reading(store) as snapshots:
         paths = [*dict.fromkeys(asked)]
         while paths and len(found.paths) < MOST_NAMES + len(asked):
             found.paths += paths
@@ -214,15 +206,6 @@ def _files(
         blobs = [blob for blob in (*found.blobs.values(), *gone) if blob]
         found.contents = snapshots.contents(blobs)
     return found
-
-
-def _is_kept(one: TurnSnapshot) -> bool:
-    return one.is_kept
-
-
-def _changes(blobs: Blobs, rows: Sequence[TurnSnapshot], path: str) -> bool:
-    """True if a file with this path is not the same in all of these snapshots."""
-    return len({blobs.get((one.tree, path)) for one in rows if one.is_kept}) > 1
 
 
 class _Filling:
@@ -351,10 +334,9 @@ def _bytes(state: FileText) -> bytes | None:
     return state.encode(errors="surrogatepass") if isinstance(state, str) else None
 
 
-def _asked(
-    versions: Sequence[Versions], asked: Sequence[Lines], deadline: float
-) -> list[dict[int, Origin]]:
-    found: list[dict[int, Origin]] = []
+def _asked(versions: Sequence[Versions], asked: Sequence[Lines]) -> list[dict[int, LineOrigin]]:
+    deadline = time.monotonic() + SECONDS
+    found: list[dict[int, LineOrigin]] = []
     for its, lines in zip(versions, asked, strict=True):
         # A group and a folder for each: nothing of one file can be met in another.
         with ProgramGroup(deadline) as group, bare_folder() as folder:
@@ -363,10 +345,10 @@ def _asked(
     return found
 
 
-def _origin(versions: Versions, version: str | None) -> Origin:
+def _origin(versions: Versions, version: str | None) -> LineOrigin:
     """Return what is known of a line that first stood in this version."""
     if version is None:
-        return Origin("unknown", reason=NOT_KEPT if versions.contents else NO_SNAPSHOT)
+        return LineOrigin("unknown", reason=NOT_KEPT if versions.contents else NO_SNAPSHOT)
     claims = versions.claims[version]
     for is_shown in (True, False):
         its = [claim for claim in claims if claim.is_shown is is_shown]
@@ -374,10 +356,10 @@ def _origin(versions: Versions, version: str | None) -> Origin:
         if len(turns) == 1:
             calls = tuple(dict.fromkeys(call for claim in its for call in claim.calls))
             one = Claim(its[0].session_id, its[0].turn, is_shown, calls)
-            return Origin("shown" if is_shown else "seen", (one,))
+            return LineOrigin("shown" if is_shown else "seen", (one,))
         if turns:
-            return Origin("unknown", tuple(its), SEVERAL)
-    return Origin("unknown", reason=BEFORE)
+            return LineOrigin("unknown", tuple(its), SEVERAL)
+    return LineOrigin("unknown", reason=BEFORE)
 
 
 # -- what is known of a turn -------------------------------------------------------------------
@@ -402,12 +384,12 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
                 question = asked_question(entry.raw)
                 asked[question.id] = question
             elif entry.kind == ANSWER:
-                answer = closed_question(entry.raw)
-                if (about := asked.get(answer.question)) is None:
+                closed = closed_question(entry.raw)
+                if (about := asked.get(closed.question)) is None:
                     continue
                 call = string(about.tool_call.get("toolCallId")) or ""
                 if call in claim.calls:
-                    answered.setdefault(call, []).append(_answer(entry.raw, about))
+                    answered.setdefault(call, []).append(_answer(entry.raw, closed, about))
         if segment.last_seq >= span.last:
             break
     allowed = [line for call in claim.calls for line in answered.get(call, ())]
@@ -416,9 +398,8 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
     )
 
 
-def _answer(raw: bytes, question: AskedQuestion) -> str:
+def _answer(raw: bytes, closed: ClosedQuestion, question: AskedQuestion) -> str:
     """Return the answer to a question, and who gave it."""
-    closed = closed_question(raw)
     if rule := members(members(raw).get("rule", b"")):
         texts = [text for it in items(rule.get("texts", b"")) if (text := string(it))]
         numbers = [it.decode() for it in items(rule.get("numbers", b""))]
@@ -437,12 +418,8 @@ async def kept_folder(journal: Journal, file: str) -> Checkout | None:
     stores = await stores_of(journal)
     if found is not None and stores.known(found.common or found.top) is not None:
         return found
-    roots = {one.root for _, one in await journal.snapshots.named()}
-    around = [it for it in roots if f"{folder}/".startswith(f"{it.rstrip('/')}/")]
-    if not around:
-        return found
-    root = max(around, key=len)
-    return checkout_at(root) or Checkout(root)
+    root = root_around({one.root for _, one in await journal.snapshots.named()}, folder)
+    return found if root is None else checkout_at(root) or Checkout(root)
 
 
 def below(checkout: Checkout, file: str) -> str:
@@ -451,7 +428,7 @@ def below(checkout: Checkout, file: str) -> str:
     return os.path.relpath(os.path.join(folder, os.path.basename(file)), checkout.top)
 
 
-VERSION = "0.1"
+TRACE_VERSION = "0.1"
 
 
 class TracedRun(Struct):
@@ -460,7 +437,7 @@ class TracedRun(Struct):
     path: str
     first: int
     last: int
-    origin: Origin
+    origin: LineOrigin
 
     @property
     def turn(self) -> tuple[str, int]:
@@ -469,7 +446,7 @@ class TracedRun(Struct):
         return claim.session_id, claim.turn
 
 
-def runs(path: str, origins: Mapping[int, Origin]) -> list[TracedRun]:
+def runs(path: str, origins: Mapping[int, LineOrigin]) -> list[TracedRun]:
     """Return the lines of a file in runs of the same origin."""
     found: list[TracedRun] = []
     for line, origin in sorted(origins.items()):
@@ -502,7 +479,7 @@ def trace_record(
         ranges.append({"start_line": run.first, "end_line": run.last})
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
-        "version": VERSION,
+        "version": TRACE_VERSION,
         "id": str(uuid4()),
         "timestamp": now,
         **({"vcs": {"type": "git", "revision": commit}} if commit else {}),

@@ -6,10 +6,12 @@ assignment, in JSON, even inside JSON, in XML, after an option, in a sentence.
 Nothing is sent anywhere to check a secret.
 """
 
+# See docs/decisions.md, 30.
+
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from acphold.redaction.names import (
@@ -26,6 +28,10 @@ from acphold.redaction.names import (
     strength,
 )
 from acphold.redaction.rules import PASSWORD, SECRET, Found, by_form, by_place
+from acphold.redaction.texts import TextCut, apart, without
+
+ROUNDS: Final = 4
+"""Passes over a text, as long as the rest still has findings."""
 
 NAME_CHARACTERS: Final = 64
 """Longest part of a name before and after its stem."""
@@ -100,6 +106,64 @@ _ENDS: Final = re.compile(r"[,;)\]}|&]|%26")
 _ENDS_LINE: Final = re.compile(r"[ \t\r\"']*(?:\n|\\n|#|\Z)")
 _NEXT: Final = re.compile(r"[;&,](?=[\w.%-]{3,40}[=:])")
 """The start of another name after a value."""
+
+# -- searches ------------------------------------------------------------------------------------
+
+_NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
+"""The note that replaces a removed text; it is not searched."""
+
+
+class FoundSecret(NamedTuple):
+    """A secret in a text, from `start` to `end`.
+
+    A `certain` one is searched for everywhere else, too; another may be a common word that is
+    secret only in this place.
+    """
+
+    kind: str
+    start: int
+    end: int
+    certain: bool
+
+
+def secrets(text: str) -> list[FoundSecret]:
+    """Return the secrets in a text, in order, without overlaps.
+
+    The rest is searched again without them, in up to ROUNDS passes.
+    """
+    rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
+    cuts: list[TextCut] = []
+    for _ in range(ROUNDS):
+        spans = (*by_form(rest), *by_place(rest), *by_name(rest))
+        found = apart(TextCut(start, end, kind) for kind, start, end in spans)
+        if not found:
+            break
+        cuts += found
+        hidden = (cut._replace(replacement=HIDDEN * (cut.end - cut.start)) for cut in found)
+        rest = without(rest, hidden)
+    return [
+        FoundSecret(cut.kind, cut.start, cut.end, is_certain(text[cut.start : cut.end]))
+        for cut in apart(cuts)
+    ]
+
+
+def assigned(name: str, value: str) -> FoundSecret | None:
+    """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
+    how_strong = strength(name)
+    if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
+        return None
+    if look(value) < SURE[how_strong]:
+        return None
+    kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
+    return FoundSecret(kind, 0, len(value), is_certain(value))
+
+
+def is_certain(value: str) -> bool:
+    """Return True if a value is so unlike a word that it can be searched for elsewhere."""
+    kinds = (str.islower, str.isupper, str.isdigit, lambda char: not char.isalnum())
+    mixed = sum(any(map(kind, value)) for kind in kinds)
+    return (len(value) >= 8 and mixed >= 3) or (len(value) >= 16 and mixed >= 2)
+
 
 Behind = Iterator[tuple[Least, int, int]]
 """Candidates for a value: the required looks, and the span."""
@@ -216,9 +280,6 @@ def _trimmed(text: str, found: re.Match[str], until: int | None = None) -> tuple
     return at, at + len(text[at:until].rstrip(".,;:)]}\\|"))
 
 
-# -- names ------------------------------------------------------------------------------------
-
-
 def _name_around(text: str, hit: int) -> tuple[int, int]:
     start, end = hit, hit
     while start > 0 and hit - start < NAME_CHARACTERS and _is_in_name(text[start - 1]):
@@ -233,79 +294,3 @@ def _name_around(text: str, hit: int) -> tuple[int, int]:
 
 def _is_in_name(char: str) -> bool:
     return char.isalnum() or char in "_-.$"
-
-
-# See docs/decisions.md, 30.
-
-
-ROUNDS: Final = 4
-"""Passes over a text, as long as the rest still has findings."""
-
-_NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
-"""The note that replaces a removed text; it is not searched."""
-
-
-class FoundSecret(NamedTuple):
-    """A secret in a text, from `start` to `end`.
-
-    A `certain` one is searched for everywhere else, too; another may be a common word that is
-    secret only in this place.
-    """
-
-    kind: str
-    start: int
-    end: int
-    certain: bool
-
-
-def secrets(text: str) -> list[FoundSecret]:
-    """Return the secrets in a text, in order, without overlaps.
-
-    The rest is searched again without them, in up to ROUNDS passes.
-    """
-    rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
-    spans: list[Found] = []
-    for _ in range(ROUNDS):
-        found = _apart([*by_form(rest), *by_place(rest), *by_name(rest)])
-        if not found:
-            break
-        spans += found
-        kept, place = [], 0
-        for _, start, end in found:
-            kept += [rest[place:start], HIDDEN * (end - start)]
-            place = end
-        rest = "".join([*kept, rest[place:]])
-    return [
-        FoundSecret(kind, start, end, is_certain(text[start:end]))
-        for kind, start, end in _apart(spans)
-    ]
-
-
-def assigned(name: str, value: str) -> FoundSecret | None:
-    """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
-    how_strong = strength(name)
-    if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
-        return None
-    if look(value) < SURE[how_strong]:
-        return None
-    kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
-    return FoundSecret(kind, 0, len(value), is_certain(value))
-
-
-def is_certain(value: str) -> bool:
-    """Return True if a value is so unlike a word that it can be searched for elsewhere."""
-    kinds = (str.islower, str.isupper, str.isdigit, lambda char: not char.isalnum())
-    mixed = sum(any(map(kind, value)) for kind in kinds)
-    return (len(value) >= 8 and mixed >= 3) or (len(value) >= 16 and mixed >= 2)
-
-
-def _apart(spans: Iterable[Found]) -> list[Found]:
-    """Return spans in order, with overlapping ones merged."""
-    done: list[Found] = []
-    for kind, start, end in sorted(spans, key=lambda span: (span[1], -span[2])):
-        if done and start < done[-1][2]:
-            first, begins, ends = done[-1]
-            done[-1] = first, begins, max(ends, end)
-        elif start < end:
-            done.append((kind, start, end))
-    return done

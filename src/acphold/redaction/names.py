@@ -1,7 +1,7 @@
-"""Values that are secret because of their names: `DB_PASSWORD=…`, `"apiToken": "…"`.
+"""Names of secrets and the looks of their values: `DB_PASSWORD=…`, `"apiToken": "…"`.
 
-Three things decide: the strength of the name, the look of the value, and how the two are written
-together. A placeholder for a secret (`$TOKEN`, `<your key>`, `getpass()`) is none.
+The strength of the name and the look of the value decide, and how the two are written together:
+see `redaction.detector`. A placeholder for a secret (`$TOKEN`, `<your key>`, `getpass()`) is none.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Redaction of a session, of its secrets and personal data, and a list of what was removed.
 
-A program that highlights a match writes a colour into the middle of a word.
-
 A session is read several times: once to find what to remove; once more, if there are secrets, to
 find them elsewhere without their names; and then to remove all of it. Nothing unsearched is
 written: an entry that has changed meanwhile is refused.
 
 An entry is decoded, changed and encoded again, so that no byte of it escapes. Unreadable entries
-and encoded data (pictures, recordings, archives) are left out.
+and encoded data (pictures, recordings, archives) are left out. A text is searched as it is seen: a
+program that highlights a match writes a colour into the middle of a word.
 """
+
+# See docs/decisions.md, 30.
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ _UNSEEN: Final = re.compile(
 )
 
 
-class Plain(NamedTuple):
+class SeenText(NamedTuple):
     """A text as it is seen, and the places of its pieces in the original.
 
     `pieces` has for each its start here, and its start there.
@@ -69,10 +70,10 @@ class Plain(NamedTuple):
         return there + seen - here
 
 
-def plain(text: str) -> Plain:
+def seen_text(text: str) -> SeenText:
     """Return the visible part of a text."""
     if _UNSEEN.search(text) is None:
-        return Plain(text)
+        return SeenText(text)
     kept: list[str] = []
     pieces: list[tuple[int, int]] = []
     seen = place = 0
@@ -82,7 +83,7 @@ def plain(text: str) -> Plain:
             kept.append(piece)
             seen += len(piece)
         place = hidden[1]
-    return Plain("".join(kept), pieces or ((0, 0),))
+    return SeenText("".join(kept), pieces or ((0, 0),))
 
 
 HOME: Final = "home path"
@@ -121,24 +122,23 @@ class PersonalRule(NamedTuple):
     replacement: Callable[[str], str | None]
 
 
-def rules() -> list[PersonalRule]:
-    """Return all rules, in the order in which they are applied."""
-    found = [PersonalRule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
+def personal_rules() -> list[PersonalRule]:
+    """Return the rules for personal data, in the order in which they are applied."""
+    paths = list(_PATHS)
     own = os.path.expanduser("~").rstrip("/")
     if os.path.isabs(own):  # this user's home folder, unless that is `/`
-        pattern = re.compile(rf"(?<![\w.-]){re.escape(own)}(?![\w.-])")
-        found.insert(0, PersonalRule(HOME, pattern, _as("~")))
+        paths.insert(0, (rf"(?<![\w.-]){re.escape(own)}(?![\w.-])", "~"))
     return [
-        *found,
-        PersonalRule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
-        PersonalRule(NETWORK, _HARDWARE, _as(f"[removed: {NETWORK}]")),
+        *(PersonalRule(HOME, re.compile(pattern), _always(note)) for pattern, note in paths),
+        PersonalRule(MAIL, _MAIL, _always(f"[removed: {MAIL}]")),
+        PersonalRule(NETWORK, _HARDWARE, _always(f"[removed: {NETWORK}]")),
         PersonalRule(NETWORK, _V4, _address),
         PersonalRule(NETWORK, _V6, _address),
     ]
 
 
-def _as(text: str) -> Callable[[str], str | None]:
-    return lambda _: text
+def _always(note: str) -> Callable[[str], str | None]:
+    return lambda _: note
 
 
 def _address(text: str) -> str | None:
@@ -149,9 +149,6 @@ def _address(text: str) -> str | None:
     if address.is_loopback or address.is_unspecified:
         return None
     return f"[removed: {NETWORK}]"
-
-
-# See docs/decisions.md, 30.
 
 
 ENCODED: Final = "encoded data"
@@ -192,7 +189,7 @@ class Redactor:
 
     def __init__(self, *, only_secrets: bool = False) -> None:
         self.removed: Counter[Removal] = Counter()
-        self._rules = [] if only_secrets else rules()
+        self._rules = [] if only_secrets else personal_rules()
         self._keeps_media = only_secrets
         self._known = KnownSecrets()
         self._is_first = True
@@ -333,7 +330,7 @@ class Redactor:
 
     def _found_across(self, text: str) -> list[TextCut]:
         """Return findings in a joined text, which may not have been meant to be read as one."""
-        seen = plain(text)
+        seen = seen_text(text)
         return _cuts(seen, by_form(seen.text)) if self._is_first else self._found_again(text)
 
     def _all_in(self, text: str, name: str) -> list[TextCut]:
@@ -343,7 +340,7 @@ class Redactor:
         """Return findings by form, name or place; certain ones are searched for elsewhere, too."""
         if (told := hash((name, text))) in self._clean:
             return []
-        seen = plain(text)
+        seen = seen_text(text)
         found = secrets(seen.text)
         if name and (by_name := assigned(name, seen.text)):
             found.append(by_name)
@@ -369,7 +366,7 @@ class Redactor:
         """Return known secrets in a text, and their beginnings if it was cut, such as a title."""
         if not self._known:
             return []
-        seen = plain(text)
+        seen = seen_text(text)
         found = [*self._known.find(seen.text)]
         if cut := _CUT_SHORT.search(seen.text):
             found += self._known.beginnings(seen.text, cut.start(), LEAST_BEGINNING)
@@ -410,7 +407,7 @@ class Redactor:
         return count
 
 
-def _cuts(seen: Plain, found: Iterable[Found]) -> list[TextCut]:
+def _cuts(seen: SeenText, found: Iterable[Found]) -> list[TextCut]:
     return [TextCut(*seen.written(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
 
 

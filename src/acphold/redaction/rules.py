@@ -246,7 +246,7 @@ _LINES: Final = re.compile(
 
 
 @cache
-def _rules_of_forms() -> SecretRules:
+def _form_rules() -> SecretRules:
     keys = (
         SecretRule(KEY, prefix, ("" if prefix[-1] in "_-." else _APART) + re.escape(prefix) + rest)
         for rest, prefixes in _KEYS.items()
@@ -257,7 +257,7 @@ def _rules_of_forms() -> SecretRules:
 
 def by_form(text: str) -> Iterator[Found]:
     """Yield the secrets that are recognisable by their form."""
-    for kind, start, end in _rules_of_forms().find(text):
+    for kind, start, end in _form_rules().find(text):
         if text.startswith(_ENCODED, start):  # a private key or a certificate
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):
@@ -278,7 +278,7 @@ _BEHIND_USER: Final = r"(?:\"[^:\"\n]*:([^\"\n]+)\"|'[^:'\n]*:([^'\n]+)'|[^\s:\"
 _ON: Final = r"\b(?:[^\n|;&]|\\\n){0,300}?\s"
 """The rest of a command, which may continue on the next line."""
 
-_RULES: Final = (
+_PLACES: Final = (
     # The part of a URL before its host: a password, or a token in place of the user.
     SecretRule(
         PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD
@@ -376,13 +376,13 @@ _DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?
 
 
 @cache
-def _rules_of_places() -> SecretRules:
-    return SecretRules(_RULES)
+def _place_rules() -> SecretRules:
+    return SecretRules(_PLACES)
 
 
 def by_place(text: str) -> Iterator[Found]:
     """Yield the texts that are secret because of their place."""
-    yield from _rules_of_places().find(text)
+    yield from _place_rules().find(text)
     if "ookie" in text:
         for cookies in _COOKIES.finditer(text):
             for found in _COOKIE.finditer(text, *cookies.span(1)):

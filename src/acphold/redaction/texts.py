@@ -1,14 +1,14 @@
 """The texts inside decoded JSON, and those that arrive in pieces and are read as one.
 
 An agent sends a message in chunks, which may cut a secret in two. Other updates may come between
-two chunks of a message: see `sessions.fold` for the definition of a message.
+two chunks of a message: see `history.fold` for the definition of a message.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -82,7 +82,7 @@ def objects(root: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(value)
 
 
-def apart(cuts: Sequence[TextCut]) -> list[TextCut]:
+def apart(cuts: Iterable[TextCut]) -> list[TextCut]:
     """Return cuts in order, with overlapping ones merged."""
     done: list[TextCut] = []
     for cut in sorted(cuts, key=lambda cut: (cut.start, -cut.end)):
@@ -94,7 +94,7 @@ def apart(cuts: Sequence[TextCut]) -> list[TextCut]:
     return done
 
 
-def without(text: str, cuts: Sequence[TextCut]) -> str:
+def without(text: str, cuts: Iterable[TextCut]) -> str:
     """Return a text without the parts of cuts that are `apart`."""
     kept, place = [], 0
     for cut in cuts:

@@ -1,8 +1,8 @@
 """The checkout of a repository that a folder lies in, and the same project on another machine.
 
-No git runs for that: it would load the configuration of the repository, which may be anybody's.
-
-A path tells nothing: the clone there may be anywhere.
+No git runs to find a checkout: it would load the configuration of the repository, which may be
+anybody's. Another machine may have its clone anywhere, so a project is known by its marks, which
+git reads with harmless options.
 """
 
 from __future__ import annotations

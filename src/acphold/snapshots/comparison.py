@@ -1,6 +1,7 @@
 """Snapshots of one store compared, and commits of a project read: which files differ, and how.
 
-objects beside it. Nothing is written, and nothing of the project runs.
+The commits of a project are read from a temporary git folder, with the project's objects beside it.
+Nothing is written, and nothing of the project runs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ NAMES_AT_ONCE = 10_000
 """Names that git is asked for at once, each of which may be long."""
 
 _FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
+_COMMIT_NAME = re.compile(r"([^~^@{}:\s-][^~^@{}:\s]*|@)([~^][0-9]*)*", re.ASCII)
+_HUNK = re.compile(rb"@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@")
 
 NOTHING = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -111,15 +114,20 @@ class SnapshotReader:
         texts = [b"\n".join([*piece, b""]) for piece in pieces]
         return dict(zip(paths, texts, strict=True))
 
+    def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of those of these contents that are there, by their ids."""
+        if not (wanted := dict.fromkeys(blobs)):
+            return {}
+        said = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
+        lines = [line.split() for line in said.decode().splitlines()]
+        return {it[0]: int(it[2]) for it in lines if it[1:2] == ["blob"]}
+
     def contents(self, blobs: Iterable[str], most: int = MOST_BYTES) -> dict[str, bytes]:
         """Return files by the ids of their contents; without those that have more than `most`
         bytes, or are not there."""
-        wanted = list(dict.fromkeys(blobs))
-        if not wanted:
+        kept = [blob for blob, size in self.sizes(blobs).items() if size <= most]
+        if not kept:
             return {}
-        said = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
-        sizes = [line.split() for line in said.decode().splitlines()]
-        kept = [it[0] for it in sizes if it[1:2] == ["blob"] and int(it[2]) <= most]
         found: dict[str, bytes] = {}
         rest = memoryview(self._git.run("cat-file", "--batch", stdin=_lines(kept)))
         for _ in kept:
@@ -162,10 +170,6 @@ def _lines(words: Iterable[str], end: str = "\n") -> bytes:
     return b"".join(os.fsencode(word + end) for word in words)
 
 
-_NAME = re.compile(r"([^~^@{}:\s-][^~^@{}:\s]*|@)([~^][0-9]*)*", re.ASCII)
-_HUNK = re.compile(rb"@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@")
-
-
 class AddedLines(Struct, frozen=True):
     """The lines that a commit added to a file, numbered from 1, and the file's content."""
 
@@ -203,7 +207,7 @@ class CommitReader:
     def named(self, name: str) -> str:
         """Return the id of the commit with this name: an id or the beginning of one, HEAD, a
         branch or a tag, with `~2` or `^` behind it. Raises GitError if there is none."""
-        if _NAME.fullmatch(name):
+        if _COMMIT_NAME.fullmatch(name):
             base = re.split("[~^]", name, maxsplit=1)[0]
             rest = name[len(base) :]
             found: str | None = base if re.fullmatch("[0-9a-f]{4,64}", base) else None
@@ -222,18 +226,18 @@ class CommitReader:
         """Return the lines that a commit added, against its first parent."""
         said = self._git.run("rev-list", "--parents", "-n", "1", commit).decode().split()
         before = said[1] if len(said) > 1 else NOTHING[object_format(self._checkout)]
-        found = []
-        for change in self.files.changes(before, commit, renames=False):
-            if change.after is None or change.mode not in ("100644", "100755"):
-                continue
-            found.append((change.path, change.after))
+        found = [
+            (change.path, change.after)
+            for change in self.files.changes(before, commit, renames=False)
+            if change.after is not None and change.mode in ("100644", "100755")
+        ]
+        if not found:
+            return []
         patches = self._git.run(
             *("diff-tree", "-r", "-p", "-U0", "--no-renames", "--no-ext-diff", "--no-textconv"),
             *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", before, commit, "--"),
             *(path for path, _ in found),
         )
-        if not found:
-            return []
         lines: list[list[int]] = []
         was = b""
         is_of_file = False

@@ -108,7 +108,7 @@ def staged(
             return Staged()
         wanted = {line.id for line in lines if line.has_content}
         own = store.git(group)
-        sizes, there = _sizes(project, wanted), _sizes(own, wanted)
+        sizes, there = SnapshotReader(project).sizes(wanted), SnapshotReader(own).sizes(wanted)
         missing: list[str] = []
         size = 0
         for it in sorted(sizes.keys() - there.keys(), key=lambda it: sizes[it]):
@@ -126,18 +126,24 @@ def staged(
         if not line.has_content or line.id in ids:
             kept.append(line)
         else:
-            left_out[line.path] = _why_not(sizes.get(line.id))
+            size_of_it = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
+            left_out[line.path] = f"what is staged of it is {size_of_it}"
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
     [list_id] = _written(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
-    return Staged(_commit(own, tree), tuple(left_out.items()))
+    return Staged(write_commit(own, tree), tuple(left_out.items()))
 
 
-def with_staged(git: Git, tree: str, commit: str) -> str:
-    """Return a snapshot with this tree, and with what `commit`, one of ours, has staged."""
-    return _commit(git, tree, commit)
+def write_commit(git: Git, tree: str, parent: str = "") -> str:
+    """Write a commit that depends on nothing but these, and return its id.
+
+    With `parent`, the commit with what is staged, it is a snapshot.
+    """
+    text = COMMIT.format(tree, f"parent {parent}\n" if parent else "")
+    said = git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode())
+    return said.decode()[:40]
 
 
 def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str) -> None:
@@ -206,19 +212,6 @@ def _differences(project: Git, head: str) -> list[_Line]:
     return lines
 
 
-def _sizes(git: Git, ids: set[str]) -> dict[str, int]:
-    """Return the sizes of those of these contents that git has."""
-    if not ids:
-        return {}
-    said = git.run("cat-file", "--batch-check", stdin="".join(f"{it}\n" for it in ids).encode())
-    words = [line.split() for line in said.decode().splitlines()]
-    return {it[0]: int(it[2]) for it in words if it[1:2] == ["blob"]}
-
-
-def _why_not(size: int | None) -> str:
-    return "what is staged of it is " + ("missing" if size is None else f"{size >> 20} MB")
-
-
 def _written(
     store: SnapshotStore, git: Git, options: Sequence[str], contents: Sequence[bytes]
 ) -> list[str]:
@@ -235,14 +228,6 @@ def _written(
             stdin=b"".join(os.fsencode(path) + b"\n" for path in paths),
         )
     return said.decode().split()
-
-
-def _commit(git: Git, tree: str, parent: str = "") -> str:
-    """Write a commit that depends on nothing but these, and return its id."""
-    text = COMMIT.format(tree, f"parent {parent}\n" if parent else "")
-    return git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode()).decode()[
-        :40
-    ]
 
 
 @contextmanager

@@ -5,7 +5,7 @@
     3  git reads what is left into our index, and writes the tree
     4  the tree is noted: the next snapshot of an unchanged work tree is the same, without writing
 
-Any call that fails ends in `Refused`: no tree is given out that an earlier index would yield. The
+Any call that fails ends in `NotTaken`: no tree is given out that an earlier index would yield. The
 bytes of a file are kept as they are. A snapshot is per file, not of one instant.
 """
 
@@ -30,7 +30,7 @@ from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.snapshots.git import GitError, GitNotStartedError, personal_excludes, program
-from acphold.snapshots.project_index import Staged, staged, with_staged
+from acphold.snapshots.project_index import Staged, staged, write_commit
 from acphold.snapshots.project_index import tracked as tracked_names
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
@@ -87,7 +87,7 @@ class LeftOut(Struct, frozen=True):
 
 class Taken(Struct, frozen=True):
     """A snapshot: `tree` in the store with the id `store`, or a commit with that tree and with what
-    was staged (`seams.project_index`). `added` files of `size` bytes were new or had changed
+    was staged (`snapshots.project_index`). `added` files of `size` bytes were new or had changed
     since the last one. `left_out` names some of the files that are not in it, `left_out_count` is
     their number."""
 
@@ -195,7 +195,7 @@ def _sources(checkout: Checkout, personal: str) -> list[str]:
 
 
 class _RefusedError(Exception):
-    """Raised inside to end in Refused."""
+    """Raised inside to end in NotTaken."""
 
     def __init__(self, reason: str, cause: Cause = "folder") -> None:
         super().__init__(reason)
@@ -247,7 +247,7 @@ class _Taking:
         raise AssertionError("every attempt ends")
 
     def _attempt(self, known: _Known, current: GitHead) -> Taken:
-        sources = self._sources(self._checkout)
+        sources = _sources(self._checkout, self._personal)
         excludes = [(_plain(option), _mark(option.partition("=")[2])) for option in sources[1:]]
         listed = set(self._git.names("ls-files", "-z", "-o", "-m", "-d", *sources))
         project_index = _mark(self._checkout.index)
@@ -265,38 +265,21 @@ class _Taking:
         most = self._bounds.new_files
         if len(listed) > most and len(listed - tracked) > most:  # before each is looked at
             self._refuse_many(len(listed.difference(tracked, self._ours())))
-        inside = [name for name in map(_name, known.inside) if self._is_repository(name)]
-        candidates: set[str] = set()
-        for name in sorted(listed):
-            if name.endswith("/"):
-                inside.append(name)
-            elif not any(name.startswith(prefix) for prefix in inside):
-                candidates.add(name)
-        for prefix in inside:
-            found, its_tracked = self._inside(prefix, inside)
-            tracked |= its_tracked
-            ours = {name for name in listed if name.startswith(prefix)}
-            present = set(self._ours(prefix))
-            candidates |= (found - present) | (ours & (found | present))
+        candidates, inside = self._candidates(listed, tracked, known)
         ours = set(self._ours())
         if not is_same:
             candidates |= tracked - ours
         removed, added, left_out, size = self._sifted(candidates, tracked, ours)
-        if removed:
-            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in removed)
-            self._git.run("update-index", "-z", "--index-info", stdin=lines)
+        self._remove(removed)
         if added:
             self._add(added, size)
-        ignored = set(self._git.names("ls-files", "-z", "-c", "-i", *sources)) - tracked
-        if ignored:
-            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in ignored)
-            self._git.run("update-index", "-z", "--index-info", stdin=lines)
+        self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
         tree = self._git.run("write-tree").decode().strip()
         beside = Staged(known.staged) if is_staged_so else self._staged(current.commit)
         if beside.commit:
-            tree = with_staged(self._git, tree, beside.commit)
+            tree = write_commit(self._git, tree, beside.commit)
         left_out += [LeftOut(_shown(path), why) for path, why in beside.left_out]
         self._store.note_fresh(tree)
         self._note(
@@ -323,17 +306,32 @@ class _Taking:
 
     # -- what is looked at ------------------------------------------------------------------
 
-    def _sources(self, checkout: Checkout) -> list[str]:
-        return _sources(checkout, self._personal)
+    def _candidates(
+        self, listed: set[str], tracked: set[str], known: _Known
+    ) -> tuple[set[str], list[str]]:
+        """Return the names to look at, and the repositories inside, whose tracked names are added
+        to `tracked`."""
+        was_inside = map(_name, known.inside)
+        inside = [name for name in was_inside if checkout_at(self._at(name.rstrip("/")))]
+        candidates: set[str] = set()
+        for name in sorted(listed):
+            if name.endswith("/"):
+                inside.append(name)
+            elif not any(name.startswith(prefix) for prefix in inside):
+                candidates.add(name)
+        for prefix in inside:
+            found, its_tracked = self._inside(prefix, inside)
+            tracked |= its_tracked
+            ours = {name for name in listed if name.startswith(prefix)}
+            present = set(self._ours(prefix))
+            candidates |= (found - present) | (ours & (found | present))
+        return candidates, inside
 
     def _ours(self, below: str = "") -> list[str]:
         """The names in our own index."""
         if not os.path.exists(self._index):
             return []
         return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
-
-    def _is_repository(self, prefix: str) -> bool:
-        return checkout_at(os.path.join(self._checkout.top, prefix.rstrip("/"))) is not None
 
     def _inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
         """The files of a repository inside, and those that it tracks; repositories in it are added
@@ -344,7 +342,7 @@ class _Taking:
             return set(), set()
         tracked = {prefix + name for name in tracked_names(self._store, self._group, checkout)}
         git = self._store.git(self._group, work_tree=place)
-        names = git.names("ls-files", "-z", "-o", *self._sources(checkout))
+        names = git.names("ls-files", "-z", "-o", *_sources(checkout, self._personal))
         found = {prefix + name for name in names}
         for name in sorted(found):
             if name.endswith("/") and name not in inside:
@@ -433,6 +431,11 @@ class _Taking:
             raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
         if (taken := self._store.size()) > self._bounds.store:
             raise _RefusedError(f"the store is full: {taken >> 20:,} MB", "full")
+
+    def _remove(self, names: Collection[str]) -> None:
+        if names:
+            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in names)
+            self._git.run("update-index", "-z", "--index-info", stdin=lines)
 
     def _add(self, names: list[str], size: int) -> None:
         self._require_room(size)

@@ -4,10 +4,12 @@ Never in a folder with anything in it, and never where the files came from. No h
 of the project runs. The branch stays where it is: `git status` in the new work tree shows what had
 changed, and what was staged.
 
-It has patterns like `.gitignore`, and is a convention of several agents. It names only files: what
-is copied is ignored by git, or was left out of the snapshot, and is a regular file of the project
-that is reached through no link.
+The file `.worktreeinclude` of a project lists the ignored files to copy: its patterns are like
+those of `.gitignore`, and several agents use it. Each copied file is ignored by git, or was left
+out of the snapshot, and is a regular file of the project that is reached through no link.
 """
+
+# See docs/decisions.md, 36.
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
-from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of, main_top
+from acphold.snapshots.checkouts import checkout_at, checkout_of, main_top
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.project_index import stage
 from acphold.snapshots.snapshot import ignored_names_of
@@ -34,11 +36,21 @@ from acphold.workspace.regular_files import contents
 from acphold.workspace.roots import FOLDER
 from acphold.workspace.threads import Checkpoint
 
-# See docs/decisions.md, 36.
-
-
 SECONDS = 600.0
 """Seconds that laying out may take."""
+
+INCLUDE_LIST = ".worktreeinclude"
+
+MOST_FILES = 10_000
+MOST_BYTES = 500 << 20
+"""Limits on the ignored files that are copied."""
+
+LARGEST_LIST = 64 << 10
+
+INCLUDING_SECONDS = 60.0
+"""Seconds that finding these files may take."""
+
+PIECE = 1 << 20
 
 
 class Laid(Struct, frozen=True):
@@ -248,7 +260,9 @@ def _absent(
 ) -> None:
     """Mark what a sparse checkout does not have as absent, as it is in the project."""
     checkout, laid = checkout_at(project), checkout_at(folder)
-    if checkout is None or laid is None or not _is_sparse(checkout):
+    if checkout is None or laid is None:
+        return
+    if not os.path.exists(os.path.join(checkout.git_folder, "info", "sparse-checkout")):
         return
     git = Git(group, None, home=store.path)
     listed = git.run("-C", project, *HARMLESS, "ls-files", "-z", "-t")
@@ -263,22 +277,7 @@ def _absent(
         )
 
 
-def _is_sparse(checkout: Checkout) -> bool:
-    return os.path.exists(os.path.join(checkout.git_folder, "info", "sparse-checkout"))
-
-
-LIST = ".worktreeinclude"
-
-MOST_FILES = 10_000
-MOST_BYTES = 500 << 20
-"""Bounds on what is copied."""
-
-LARGEST_LIST = 64 << 10
-
-INCLUDING_SECONDS = 60.0
-"""Seconds that finding these files may take."""
-
-PIECE = 1 << 20
+# -- ignored files that are copied -----------------------------------------------------------
 
 
 class Included(Struct, frozen=True):
@@ -296,7 +295,7 @@ class Included(Struct, frozen=True):
 def has_list(project: str) -> bool:
     """True if a project names such files."""
     with suppress(OSError):
-        return stat.S_ISREG(os.lstat(os.path.join(project, LIST)).st_mode)
+        return stat.S_ISREG(os.lstat(os.path.join(project, INCLUDE_LIST)).st_mode)
     return False
 
 
@@ -314,7 +313,7 @@ def included(
     and folders that were made are noted in `placed`. Blocks.
     """
     if not has_list(project):
-        return Included(missing=f"the project has no {LIST}")
+        return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
         names = _names(store, project, left_out)
         copied, missing = _copied(project, folder, names, placed, checkpoint)
@@ -329,7 +328,7 @@ def included(
 
 def _names(store: SnapshotStore, project: str, left_out: Collection[str]) -> list[str]:
     """The files that the list names and that are ignored, or were left out."""
-    patterns = contents(os.path.join(project, LIST), LARGEST_LIST)
+    patterns = contents(os.path.join(project, INCLUDE_LIST), LARGEST_LIST)
     checkout = checkout_at(project)
     with (
         store.used(time.monotonic() + INCLUDING_SECONDS),

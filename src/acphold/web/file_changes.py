@@ -55,7 +55,7 @@ from acphold.origins.origin_readers import (
     has_turn,
     turn_changes,
 )
-from acphold.origins.why import Lines, Origin, runs
+from acphold.origins.why import LineOrigin, Lines, runs
 from acphold.presentation.visible_text import visible_json
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, Gap, on_disk
@@ -362,7 +362,7 @@ class LineOrigins:
         top = await self._threads.run(lambda _: same_project(sorted(roots), asked.project, None))
         checkout = checkout_of(top) if top else None
         if checkout is None:
-            nothing = Origin("unknown", reason=NO_PROJECT)
+            nothing = LineOrigin("unknown", reason=NO_PROJECT)
             every = [runs(it.path, dict.fromkeys(it.lines, nothing)) for it in lines]
             return FoundOrigins([run for its in every for run in its], [])
         return await LocalOrigins(journal).origins(checkout, lines)
