@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.web.connections import whole
 from acphold.web.endpoints import LARGEST
 from acphold.web.protocols import PIECE, SocketTransport
 from tests.web.conftest import Served
@@ -25,7 +26,7 @@ class Protocol:
 
 async def test_a_long_message_is_handed_on_in_pieces_between_which_others_have_their_turn() -> None:
     protocol = Protocol()
-    transport = SocketTransport(protocol)  # type: ignore[arg-type]
+    transport = SocketTransport(protocol, whole)  # type: ignore[arg-type]
     said = json.dumps({"text": "x" * (10 * PIECE)}, indent=1).encode()
     for message in (said, b"short", b"y" * PIECE, b"z" * (PIECE - 1)):
         protocol.take(message, False)

@@ -1,7 +1,7 @@
 """A running program as a connection: its stdin and stdout, its stderr, and its end.
 
-Its end is kept for error messages; all of it goes to a log file, if there is one, and to our own
-stderr as far as that is read.
+The end of its stderr is kept for error messages; all of it goes to a log file, if there is one, and
+to our own stderr as far as that is read.
 
 `processes.program` starts and ends programs; this is the part that needs an event loop.
 """
@@ -22,9 +22,6 @@ from acphold.processes.program import GRACE_SECONDS
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
     from acphold.processes.program import Program
 
 

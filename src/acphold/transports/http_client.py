@@ -1,6 +1,6 @@
-"""HTTP to a remote server: the client over its route, and Streamable HTTP. Import it late.
+"""HTTP to a remote server: a client for its route, and messages over Streamable HTTP.
 
-import.
+Import this module late, only for the address of a server: `httpx2` takes long to import.
 
 Source: ACP RFD, Streamable HTTP & WebSocket transport. Messages are posted, one after the other;
 the server's messages come on streams of events: one of the connection, and one of each session.
@@ -14,7 +14,7 @@ Existing servers do not agree on which of the two carries what:
 | a stream ends | are lost: the next connection resumes behind it (`client.far_line`) |
 
 `acphold serve` needs no streams of sessions: everything comes on the one of the connection, in
-order. Import this module late, only for such an address.
+order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import httpx2
 from msgspec import MsgspecError, Raw, Struct
@@ -35,8 +35,38 @@ from acphold.schema.salvage import repaired
 from acphold.schema.splice import session_id_in
 from acphold.tasks import end
 from acphold.transports.known_servers import ONE_STREAM
-from acphold.transports.messages import MessageTransport
+from acphold.transports.messages import CLOSE_SECONDS, MessageTransport
 from acphold.transports.route import SAID_BYTES, Route, why
+
+CONNECTION_ID: Final = "Acp-Connection-Id"
+SESSION_ID: Final = "Acp-Session-Id"
+
+SILENCE_SECONDS: Final = 60.0
+"""Seconds a stream may be silent: servers send a sign of life every 15 seconds."""
+
+POST_SECONDS: Final = 30.0
+"""Seconds a server has to accept a message, and to end a connection."""
+
+INITIALIZE_SECONDS: Final = 120.0
+"""Seconds it has to answer the first message: an agent may have to be started for it."""
+
+NOT_IMPLEMENTED: Final = 501
+"""A server's answer to a message that it does not support, such as an array; the server itself is
+well."""
+
+HELD_BYTES: Final = 4 << 20
+"""Most bytes that may wait here to be received; then no stream is read."""
+
+QUIET_LOOKS: Final = 25
+FIRST_LOOKS: Final = 50
+LOOK_SECONDS: Final = 0.01
+"""Looks without an event after which a replay is over; FIRST_LOOKS before its first event. Looks,
+not a time: a process that was held up has not read yet what came meanwhile."""
+
+QUIET_AT_MOST: Final = 60.0
+"""Most seconds for which the answer is held back while its replay goes on."""
+
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
@@ -62,39 +92,6 @@ async def beginning(answer: httpx2.Response) -> bytes:
         if len(found) > SAID_BYTES:
             break
     return found
-
-
-T = TypeVar("T")
-
-CONNECTION_ID: Final = "Acp-Connection-Id"
-SESSION_ID: Final = "Acp-Session-Id"
-
-SILENCE_SECONDS: Final = 60.0
-"""Seconds a stream may be silent: servers send a sign of life every 15 seconds."""
-
-POST_SECONDS: Final = 30.0
-"""Seconds a server has to accept a message, and to end a connection."""
-
-INITIALIZE_SECONDS: Final = 120.0
-"""Seconds it has to answer the first message: an agent may have to be started for it."""
-
-CLOSE_SECONDS: Final = 2.0
-
-NOT_IMPLEMENTED: Final = 501
-"""A server's answer to a message that it does not support, such as an array; the server itself is
-well."""
-
-HELD_BYTES: Final = 4 << 20
-"""Most bytes that may wait here to be received; then no stream is read."""
-
-QUIET_LOOKS: Final = 25
-FIRST_LOOKS: Final = 50
-LOOK_SECONDS: Final = 0.01
-"""Looks without an event after which a replay is over; FIRST_LOOKS before its first event. Looks,
-not a time: a process that was held up has not read yet what came meanwhile."""
-
-QUIET_AT_MOST: Final = 60.0
-"""Most seconds for which the answer is held back while its replay goes on."""
 
 
 class _StreamMessage(Struct, gc=False):
@@ -365,9 +362,6 @@ class _HttpConnection:
     def _end(self) -> None:
         self._is_over = True
         self._changed.set()
-
-
-_JSON: Final = {"Content-Type": "application/json"}
 
 
 def _fits_header(session_id: str) -> bool:

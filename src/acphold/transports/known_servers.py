@@ -8,18 +8,16 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from msgspec import DecodeError, Struct, ValidationError
-from msgspec.json import Decoder
+from msgspec.json import Decoder, encode, format
 
 from acphold.errors import SettingsError
-from acphold.transports.runtime_folder import state_folder
+from acphold.transports.runtime_folder import state_folder, write_private
 
 SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
 
@@ -35,9 +33,13 @@ ENDPOINT: Final = "/acp"
 MOVES: Final = "/moves/"
 """The path at which a session leaves a server, with its id behind it."""
 
-
 REALM: Final = "acphold serve"
 """The name that `acphold serve` gives when it refuses a token: one can pair with it."""
+
+FILE: Final = "servers.json"
+
+LARGEST: Final = 1 << 20
+"""Most bytes of the file; one server takes a hundred."""
 
 
 def is_url(text: str) -> bool:
@@ -134,13 +136,7 @@ def _parts(url: str) -> tuple[SplitResult, bool]:
     return parts, is_secure
 
 
-FILE: Final = "servers.json"
-
-LARGEST: Final = 1 << 20
-"""Most bytes of the file; one server takes a hundred."""
-
-
-class KnownServer(Struct, frozen=True):
+class KnownServer(Struct, frozen=True, omit_defaults=True):
     """The entry of one server."""
 
     token: str
@@ -216,29 +212,11 @@ def remember(url: str, token: str | None, ca: str | None = None) -> None:
                 servers.pop(origin_of(url), None)
             else:
                 servers[origin_of(url)] = KnownServer(token, ca)
-            _write(path, servers)
+            write_private(path, format(encode(servers), indent=1))
         finally:
             os.close(lock)
     except OSError as exc:
         raise SettingsError(f"{path}: the token cannot be kept: {exc.strerror}") from None
-
-
-def _write(path: str, servers: dict[str, KnownServer]) -> None:
-    known = {
-        origin: {"token": it.token} | ({} if it.ca is None else {"ca": it.ca})
-        for origin, it in servers.items()
-    }
-    text = json.dumps(known, indent=1)
-    new = f"{path}.{os.getpid()}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(new, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(new)
-        raise
 
 
 def _read(path: str) -> dict[str, KnownServer]:

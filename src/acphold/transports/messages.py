@@ -5,7 +5,7 @@ received message gets a line end, and sent bytes are cut at line ends; outside t
 like a pipe. A message goes out in the step that sends it, unless the connection has to be waited
 for.
 
-those of Starlette, which FastAPI has, too.
+`over_websocket` makes one of a WebSocket of `websockets`, or of Starlette, which FastAPI has, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
 """Messages that are received before the event loop gets a turn."""
+
+HEARTBEAT_SECONDS: Final = 20.0
+"""Seconds between two pings over a WebSocket; the other side has as long to answer. Proxies end
+connections that are idle for a minute."""
+
+CLOSE_SECONDS: Final = 2.0
+"""Seconds that closing waits for the other side to confirm it."""
+
+NORMAL: Final = 1000
+POLICY: Final = 1008
+"""The close codes of a connection that has ended, and for a client that is not allowed here; RFC
+6455, 7.4.1."""
 
 
 class MessageConnection(Protocol):
@@ -144,13 +156,6 @@ class MessageTransport:
         self._changed.set()
 
 
-CLOSE_SECONDS: Final = 2.0
-"""Seconds that a closing one has to confirm it."""
-
-POLICY: Final = 1008
-"""The close code for a client that is not allowed here; RFC 6455, 7.4.1."""
-
-
 def as_close_reason(reason: str) -> str:
     """Return the reason, within the 123 bytes of a close frame (RFC 6455, 5.5)."""
     return reason.encode()[:123].decode(errors="ignore")
@@ -180,10 +185,7 @@ class AcceptedSocket(Protocol):
     def receive(self) -> Callable[[], Awaitable[MutableMapping[str, Any]]]: ...
 
     @property
-    def send_text(self) -> Callable[[str], Awaitable[None]]: ...
-
-    @property
-    def close(self) -> Callable[..., Awaitable[None]]: ...
+    def send(self) -> Callable[[MutableMapping[str, Any]], Awaitable[None]]: ...
 
 
 def over_websocket(socket: PlainSocket | AcceptedSocket) -> MessageTransport:
@@ -194,7 +196,10 @@ def over_websocket(socket: PlainSocket | AcceptedSocket) -> MessageTransport:
     """
     if isinstance(socket, PlainSocket):
         return MessageTransport(_PlainConnection(socket))
-    return MessageTransport(_Accepted(socket))
+    # An application with such a socket has that module, too; it is no dependency of ours.
+    gone: type[Exception] = import_module("starlette.websockets").WebSocketDisconnect
+    # Starlette raises RuntimeError if it has been closed already.
+    return MessageTransport(AsgiSocket(socket.receive, socket.send, (OSError, gone, RuntimeError)))
 
 
 class _PlainConnection:
@@ -218,13 +223,10 @@ class _PlainConnection:
         except self._closed as exc:
             raise ConnectionLostError("the WebSocket is closed") from exc
 
-    async def aclose(self) -> None:
-        await self._close()
-
     async def explain(self, reason: str) -> None:
-        await self._close(POLICY, as_close_reason(reason))
+        await self.aclose(POLICY, as_close_reason(reason))
 
-    async def _close(self, *why: int | str) -> None:
+    async def aclose(self, *why: int | str) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._socket.close(*why)
@@ -232,18 +234,26 @@ class _PlainConnection:
             self._socket.transport.abort()
 
 
-class _Accepted:
-    def __init__(self, socket: AcceptedSocket) -> None:
-        # An application with such a socket has that module, too; it is no dependency of ours.
-        gone: type[Exception] = import_module("starlette.websockets").WebSocketDisconnect
-        self._socket = socket
-        # Starlette raises RuntimeError if it has been closed already.
-        self._gone = (gone, RuntimeError)
+class AsgiSocket:
+    """An accepted WebSocket of ASGI 3.0. Binary messages are skipped, as the RFD says.
+
+    Once the client has gone, `send` raises one of `gone`: OSError since ASGI 2.4.
+    """
+
+    def __init__(
+        self,
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        gone: tuple[type[Exception], ...] = (OSError,),
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._gone = gone
         self._is_open = True
 
     async def receive(self) -> str | None:
         while self._is_open:
-            message = await self._socket.receive()
+            message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self._is_open = False
             elif (text := message.get("text")) is not None:
@@ -251,22 +261,22 @@ class _Accepted:
         return None
 
     async def send(self, text: str) -> None:
+        await self._say({"type": "websocket.send", "text": text})
+
+    async def aclose(self, code: int = NORMAL, reason: str = "") -> None:
+        if self._is_open:
+            with suppress(ConnectionLostError):  # it may be gone already
+                await self._say({"type": "websocket.close", "code": code, "reason": reason})
+            self._is_open = False
+
+    async def explain(self, reason: str) -> None:
+        await self.aclose(POLICY, as_close_reason(reason))
+
+    async def _say(self, message: MutableMapping[str, Any]) -> None:
         if not self._is_open:
             raise ConnectionLostError("the WebSocket is closed")
         try:
-            await self._socket.send_text(text)
+            await self._send(message)
         except self._gone as exc:
             self._is_open = False
             raise ConnectionLostError("the client has gone") from exc
-
-    async def aclose(self) -> None:
-        await self._close()
-
-    async def explain(self, reason: str) -> None:
-        await self._close(POLICY, as_close_reason(reason))
-
-    async def _close(self, *why: int | str) -> None:
-        if self._is_open:
-            self._is_open = False
-            with suppress(*self._gone):
-                await self._socket.close(*why)

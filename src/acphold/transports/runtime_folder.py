@@ -24,7 +24,6 @@ LONGEST_PATH = 100
 """Most bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX,
 sys/un.h)."""
 
-
 LOGINS = "/run/user"
 """The place where systemd makes a runtime folder for each user who has logged in."""
 
@@ -65,6 +64,23 @@ def state_folder() -> str:
         return os.path.join(folder, "acphold")
     where = "~/Library/Logs" if sys.platform == "darwin" else "~/.local/state"
     return os.path.expanduser(os.path.join(where, "acphold"))
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Replace a file, which only this user may read, in one step; raises OSError."""
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    new = f"{path}.{os.getpid()}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(new, path)
+    except BaseException:
+        try:
+            os.unlink(new)
+        except OSError:
+            pass  # the error that led here says more
+        raise
 
 
 def _machine() -> str:
@@ -187,6 +203,6 @@ def is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # another user's
+        pass
     return True

@@ -1,8 +1,7 @@
 """Transports in memory, and over a pair of asyncio streams.
 
-For agents of the library that run beside their client in one process, and for tests.
-
-callback of `asyncio.start_server`.
+The one in memory is for agents that run beside their client in one process, and for tests; the
+other for a connection of asyncio, as in the callback of `asyncio.start_server`.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class _Pipe:
 
 
 class StreamTransport:
-    """See the module; it owns both streams, and closes them."""
+    """The transport over two asyncio streams; it owns both, and closes them."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -157,15 +156,16 @@ class StreamTransport:
         """Flush for at most FLUSH_SECONDS, then close both streams; may be called again."""
         if self._closing is None:
             self._writer.close()
+
+            async def closed() -> None:
+                with suppress(OSError):  # it went without taking everything
+                    await self._writer.wait_closed()
+
             # In a task: cancelling a direct wait for it would end every later one, too.
-            self._closing = asyncio.create_task(self._closed(), name="close streams")
+            self._closing = asyncio.create_task(closed(), name="close streams")
         try:
             await asyncio.wait([self._closing], timeout=FLUSH_SECONDS)
         finally:
             if not self._closing.done():  # the other side does not read: the rest is lost
                 self._writer.transport.abort()
         await asyncio.wait([self._closing])
-
-    async def _closed(self) -> None:
-        with suppress(OSError):  # it went without taking everything
-            await self._writer.wait_closed()

@@ -8,25 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 from websockets.asyncio import client
-from websockets.datastructures import Headers
-from websockets.exceptions import (
-    InvalidHandshake,
-    InvalidStatus,
-    WebSocketException,
-)
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from acphold.errors import AcpholdError, ConnectionLostError, SilentPeerError
-from acphold.transports.messages import MessageTransport, over_websocket
+from acphold.transports.messages import (
+    CLOSE_SECONDS,
+    HEARTBEAT_SECONDS,
+    MessageTransport,
+    over_websocket,
+)
 from acphold.transports.route import Route, why
-
-HEARTBEAT_SECONDS: Final = 20.0
-"""Seconds between pings; proxies end connections that are idle for a minute."""
 
 KNOWN_TO_US: Final = (401, 421)
 """Statuses that only the server itself sends: HTTP would get the same."""
-
-CLOSE_SECONDS: Final = 2.0
-"""Seconds that closing waits for the other side's confirmation."""
 
 
 class NoUpgradeError(Exception):
@@ -63,7 +57,8 @@ async def connect(route: Route) -> MessageTransport:
         )
     except InvalidStatus as exc:
         said = exc.response
-        error = route.refused(said.status_code, _headers(said.headers), bytes(said.body or b""))
+        told = {name.lower(): value for name, value in said.headers.raw_items()}
+        error = route.refused(said.status_code, told, bytes(said.body or b""))
         if said.status_code in KNOWN_TO_US:
             raise error from None
         raise NoUpgradeError(error, said.status_code) from None
@@ -77,8 +72,3 @@ async def connect(route: Route) -> MessageTransport:
     if connection.response is not None:
         route.keep(connection.response.headers.get_all("Set-Cookie"))
     return over_websocket(connection)
-
-
-def _headers(found: Headers) -> dict[str, str]:
-    """Return the headers by lower-case name; of repeated ones, the last."""
-    return {name.lower(): value for name, value in found.raw_items()}

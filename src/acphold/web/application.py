@@ -64,7 +64,7 @@ from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.known_servers import ENDPOINT, MOVES
 from acphold.transports.messages import MessageTransport
 from acphold.web.connections import (
-    AsgiSocket,
+    CuttingSocket,
     Headers,
     Receive,
     Scope,
@@ -322,7 +322,7 @@ async def attend_websocket(
         }
     )
     cut = whole if takes_long_messages(exchange.headers) else in_pieces
-    socket = AsgiSocket(exchange.receive, exchange.send, cut)
+    socket = CuttingSocket(exchange.receive, exchange.send, cut)
     direct = None if exchange.connection is None else exchange.connection.direct
     transport = MessageTransport(socket) if direct is None else direct(cut)
     attending = asyncio.create_task(

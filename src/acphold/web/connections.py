@@ -1,9 +1,4 @@
-"""Connections to the server, and the limits on them before anybody has shown a token.
-
-A long text update is split into pieces for foreign clients: many accept messages of at most one
-MiB, as `websockets` does for the official Python SDK, and close the connection at a longer one.
-Text in chunks is still the same text. Nothing else is split, however long: a tool call has to be
-sent whole.
+"""Connections to the server: their limits, and what a client takes in one message.
 
 Anybody who reaches the port can open connections, send slowly, and read nothing. So:
 
@@ -15,6 +10,11 @@ Anybody who reaches the port can open connections, send slowly, and read nothing
 - The memory for all of them is limited together; the connection holding most of it is dropped.
 
 An ASGI server other than ours (the application mounted in it) has its own limits.
+
+A long text update is split into pieces for foreign clients: many accept messages of at most one
+MiB, as `websockets` does for the official Python SDK, and close the connection at a longer one.
+Text in chunks is still the same text. Nothing else is split, however long: a tool call has to be
+sent whole.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import decode, encode
 
-from acphold.errors import AcpholdError, ConnectionLostError, InvalidParamsError
+from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.frames import POSITION
 from acphold.rpc import Transport
 from acphold.schema.splice import UNREADABLE, members
@@ -50,8 +49,46 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 Cut = Callable[[bytes], Sequence[bytes]]
 """Cuts a message longer than LONGEST into those to send instead."""
 
+log = logging.getLogger(__name__)
+
+STATE: Final = "acphold.connection"
+"""The key in the `state` of an ASGI scope for the request's `ServedConnection`."""
+
+GOING_AWAY: Final = 1001
+"""The close code when this server ends, beside those of `transports.messages`; RFC 6455, 7.4.1."""
+
 LONGEST: Final = 1 << 20
 """Bytes of a message that any client takes."""
+
+PIECE: Final = 128 << 10
+"""Characters of a piece: none takes more than six bytes in JSON."""
+
+UNKNOWN: Final = 256
+"""Most unauthenticated connections."""
+
+KNOWN: Final = 1024
+"""Most authenticated connections."""
+
+RESERVED: Final = 256
+"""File descriptors left for journals, agents and connections just accepted."""
+
+PATIENCE: Final = 10.0
+"""Seconds allowed for the first bytes of a request, and for a peer that reads nothing."""
+
+RATE: Final = 1024
+"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone's."""
+
+HELD_BYTES: Final = 256 << 20
+"""Bytes buffered for all connections together: incomplete messages, and unread answers."""
+
+LAST_SECONDS: Final = 10.0
+"""Seconds that the last data may take on a connection that is closing."""
+
+PARTING_SECONDS: Final = 0.3
+"""The same for a connection that is sent away."""
+
+LOOK_SECONDS: Final = 1.0
+"""Seconds between two checks for slow connections."""
 
 
 def whole(line: bytes) -> Sequence[bytes]:
@@ -59,58 +96,19 @@ def whole(line: bytes) -> Sequence[bytes]:
     return (line,)
 
 
-NORMAL: Final = 1000
-POLICY: Final = messages.POLICY
-GOING_AWAY: Final = 1001
-"""Codes with which a connection is closed; RFC 6455, 7.4.1."""
+class CuttingSocket(messages.AsgiSocket):
+    """An accepted WebSocket over which `cut` splits long messages."""
 
-
-class AsgiSocket:
-    """An accepted WebSocket. Binary messages are skipped, as the transport's text says."""
-
-    def __init__(self, receive: Receive, send: Send, cut: Cut = whole) -> None:
+    def __init__(self, receive: Receive, send: Send, cut: Cut) -> None:
+        super().__init__(receive, send)
         self._cut = cut
-        self._receive = receive
-        self._send = send
-        self._is_open = True
-
-    async def receive(self) -> str | None:
-        while self._is_open:
-            message = await self._receive()
-            if message["type"] == "websocket.disconnect":
-                self._is_open = False
-            elif (text := message.get("text")) is not None:
-                return str(text)
-        return None
 
     async def send(self, text: str) -> None:
         if len(text) * 4 <= LONGEST:  # a character takes at most four bytes
-            await self._say({"type": "websocket.send", "text": text})
+            await super().send(text)
             return
         for piece in self._cut(text.encode()):
-            await self._say({"type": "websocket.send", "text": piece.decode()})
-
-    async def aclose(self, code: int = NORMAL, reason: str = "") -> None:
-        if self._is_open:
-            with suppress(ConnectionLostError):  # it may be gone already
-                await self._say({"type": "websocket.close", "code": code, "reason": reason})
-            self._is_open = False
-
-    async def explain(self, reason: str) -> None:
-        await self.aclose(POLICY, messages.as_close_reason(reason))
-
-    async def _say(self, message: Message) -> None:
-        if not self._is_open:
-            raise ConnectionLostError("the WebSocket is closed")
-        try:
-            await self._send(message)
-        except OSError as exc:  # ASGI 2.4: what `send` raises once the client has gone
-            self._is_open = False
-            raise ConnectionLostError("the client has gone") from exc
-
-
-PIECE: Final = 128 << 10
-"""Characters of a piece: none takes more than six bytes in JSON."""
+            await super().send(piece.decode())
 
 
 def takes_long_messages(headers: Headers) -> bool:
@@ -150,39 +148,6 @@ def in_pieces(line: bytes) -> list[bytes]:
 
 def _object(found: Mapping[str, bytes]) -> bytes:
     return encode({name: Raw(raw) for name, raw in found.items()})
-
-
-log = logging.getLogger(__name__)
-
-STATE: Final = "acphold.connection"
-"""The key in the `state` of an ASGI scope for the request's `ServedConnection`."""
-
-UNKNOWN: Final = 256
-"""Most unauthenticated connections."""
-
-KNOWN: Final = 1024
-"""Most authenticated connections."""
-
-RESERVED: Final = 256
-"""File descriptors left for journals, agents and connections just accepted."""
-
-PATIENCE: Final = 10.0
-"""Seconds allowed for the first bytes of a request, and for a peer that reads nothing."""
-
-RATE: Final = 1024
-"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone's."""
-
-HELD_BYTES: Final = 256 << 20
-"""Bytes buffered for all connections together: incomplete messages, and unread answers."""
-
-LAST_SECONDS: Final = 10.0
-"""Seconds that the last data may take on a connection that is closing."""
-
-PARTING_SECONDS: Final = 0.3
-"""The same for a connection that is sent away."""
-
-LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks for slow connections."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):

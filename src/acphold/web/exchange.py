@@ -18,8 +18,9 @@ from msgspec.json import decode, encode
 
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.tasks import end, first
+from acphold.transports.messages import POLICY
 from acphold.transports.pipes import FLUSH_SECONDS
-from acphold.web.connections import POLICY, STATE, Headers, Receive, Scope, Send, ServedConnection
+from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 from acphold.web.gate import RefusedError, RequestOrigin
 
 HEARTBEAT_SECONDS: Final = 15.0

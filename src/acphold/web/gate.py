@@ -56,10 +56,10 @@ from acphold.journal.access import (
 from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
 from acphold.transports.known_servers import REALM
+from acphold.transports.messages import POLICY
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import (
     GOING_AWAY,
-    POLICY,
     Connections,
     Headers,
     ServedConnection,

@@ -26,18 +26,16 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from acphold.errors import ConnectionLostError
-from acphold.transports.messages import AT_ONCE
+from acphold.transports.messages import AT_ONCE, NORMAL
 from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.connections import (
     LONGEST,
-    NORMAL,
     PATIENCE,
     RATE,
     STATE,
     Connections,
     Cut,
     ServedConnection,
-    whole,
 )
 
 READ: Final = 16 << 10
@@ -59,6 +57,12 @@ LARGE: Final = 64 << 10
 
 UNREAD_PONGS: Final = 64 << 10
 """Unread bytes above which a ping is not answered."""
+
+PIECE: Final = 256 << 10
+"""Bytes of a long message passed on before others get a turn on the event loop."""
+
+TEXT: Final = 0x81
+"""The first byte of a frame that is a whole text message."""
 
 Expected = Literal["a head", "a body", "another head"]
 """The next thing on a connection; of "another head" nothing has arrived yet."""
@@ -103,15 +107,11 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
     """One HTTP connection, until it becomes a WebSocket."""
 
     def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state)
         self.connection: ServedConnection = app_state[STATE]
-        self.connection.write_more = self._write_more
+        self.connection.write_more = self.write_more
         self._expected: Expected = "a head"
         self._head = 0  # bytes of an incomplete head
         self._thrown_away = 0
@@ -152,7 +152,7 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self.connection.whole()
         super().on_message_complete()
 
-    def _write_more(self, body: bytes) -> bool:
+    def write_more(self, body: bytes) -> bool:
         """Write one chunk, as uvicorn does; for `ServedConnection.write_more`."""
         cycle = self.cycle
         is_over = cycle.response_complete or cycle.disconnected or self.transport.is_closing()
@@ -181,16 +181,12 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
 
 
 class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
-    """One connection that has become a WebSocket."""
+    """One connection that has become a WebSocket; it offers its `SocketTransport`."""
 
     def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state)
         self.connection: ServedConnection = app_state[STATE]
         self.connection.let_go()
         self.take: Callable[[bytes, bool], bool] | None = None
@@ -199,6 +195,10 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         """
         self._taken = 0
         self._came = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connection.direct = lambda cut: SocketTransport(self, cut)
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self._came += len(data)
@@ -323,25 +323,10 @@ class Arrival(asyncio.Protocol):
             protocol.data_received(self._early)
 
 
-PIECE: Final = 256 << 10
-"""Bytes of a long message passed on before others get a turn on the event loop."""
-
-TEXT: Final = 0x81
-"""The first byte of a frame that is a whole text message."""
-
-
-class DirectSocketProtocol(SocketProtocol):
-    """A protocol that offers such a transport for its connection."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.connection.direct = lambda cut: SocketTransport(self, cut)
-        super().connection_made(transport)
-
-
 class SocketTransport:
-    """The direct transport; an `rpc.transport.OfferingTransport`."""
+    """The transport of an accepted WebSocket, without ASGI in between: an `OfferingTransport`."""
 
-    def __init__(self, protocol: SocketProtocol, cut: Cut = whole) -> None:
+    def __init__(self, protocol: SocketProtocol, cut: Cut) -> None:
         self._protocol = protocol
         self._cut = cut
         self._rest = b""

@@ -24,7 +24,6 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -32,7 +31,7 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
-from acphold.transports.runtime_folder import state_folder
+from acphold.transports.runtime_folder import state_folder, write_private
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -331,7 +330,7 @@ class KeptSubscriptions:
         """The key that signs messages, as PEM."""
         if self._kept is None:
             self._kept = _SubscriptionFile(new_key())
-            self._write(self._kept)
+            write_private(self._path, encode(self._kept))
         return self._kept.key
 
     @property
@@ -369,7 +368,7 @@ class KeptSubscriptions:
         told = self.told if told is None else told
         shown = {token: ids for token, ids in told.items() if ids and token in browsers}
         changed = _SubscriptionFile(self.key, browsers, shown)
-        self._write(changed)
+        write_private(self._path, encode(changed))
         self._kept = changed
 
     def _read(self) -> _SubscriptionFile | None:
@@ -382,17 +381,3 @@ class KeptSubscriptions:
             # Browsers that knew the lost key subscribe again with the new one.
             log.warning("%s: %s; notices have to be asked for again", self._path, exc)
             return None
-
-    def _write(self, kept: _SubscriptionFile) -> None:
-        os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
-        new = f"{self._path}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(new, flags, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(encode(kept))
-            os.replace(new, self._path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(new)
-            raise

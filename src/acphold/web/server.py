@@ -34,6 +34,7 @@ from acphold.server.service import Service, served_journal
 from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
 from acphold.transports.known_servers import local_tokens, origin_of, remember, token_for
+from acphold.transports.messages import HEARTBEAT_SECONDS
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import LOOK_SECONDS, Asgi, Connections, bounds
 from acphold.web.devices import Devices, Pairing, Worth
@@ -45,16 +46,13 @@ from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
 from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
-from acphold.web.protocols import Arrival, DirectSocketProtocol, HttpProtocol
+from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.push import KeptSubscriptions, PushSender
 from acphold.web.reports import Export, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
 
 log = logging.getLogger(__name__)
-
-HEARTBEAT_SECONDS: Final = 20.0
-"""Seconds between two pings to a client; it has as long to answer."""
 
 AT_ONCE: Final = 16
 """Connections accepted before others get a turn.
@@ -338,7 +336,7 @@ async def _running(
         uvicorn.Config(
             app,
             http=HttpProtocol,
-            ws=DirectSocketProtocol,
+            ws=SocketProtocol,
             lifespan="off",
             log_config=None,
             access_log=False,
