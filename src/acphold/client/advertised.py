@@ -1,9 +1,7 @@
 """Params and prompts of a client, checked against the advertised capabilities before they are sent.
 
-Source: spec v1, initialization, session setup, session list, session delete, authentication.
-
-Content that the agent does not accept is refused before it is sent. Source: spec v1, content;
-initialization, "Prompt capabilities".
+Sources: spec v1, initialization; session setup; session list; session delete; authentication;
+content.
 """
 
 from __future__ import annotations
@@ -43,6 +41,16 @@ if TYPE_CHECKING:
 
 Folder: TypeAlias = str | os.PathLike[str]
 """A path; a relative one starts from the folder that this program is in."""
+
+Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
+"""Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
+
+EMBEDDED_BYTES = 256 * 1024
+"""Largest text file that is sent with its contents, in bytes, if the agent accepts that; a model's
+context has room for about four of them."""
+
+IMAGE_BYTES = 5 * 1024 * 1024
+"""Largest image file that is sent as an image, in bytes; most models refuse larger ones."""
 
 
 def absolute(path: Folder) -> str:
@@ -138,17 +146,6 @@ def _with_absolute_command(server: McpServer) -> McpServer:
     if found is None and "/" not in server.command:
         return server  # the agent will say that there is no such program, and where it looked
     return replace(server, command=absolute(found or server.command))
-
-
-Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
-"""Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
-
-EMBEDDED_BYTES = 256 * 1024
-"""Largest text file that is sent with its contents, in bytes, if the agent accepts that; a model's
-context has room for about four of them."""
-
-IMAGE_BYTES = 5 * 1024 * 1024
-"""Largest image file that is sent as an image, in bytes; most models refuse larger ones."""
 
 
 def content_blocks(

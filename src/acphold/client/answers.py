@@ -1,9 +1,5 @@
 """A client's answers to an agent: permission, forms and pages, files and terminals.
 
-Source: spec v1, elicitation.
-
-Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation".
-
 | request | answered by |
 |---|---|
 | anything in `handlers` | that handler |
@@ -12,9 +8,12 @@ Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation
 | `fs/*`, `terminal/*` | the workspace of the session, if files and terminals were offered |
 | anything else | -32601 |
 
-When a turn is cancelled, its requests to a person are answered `cancelled` at once (spec v1, prompt
-turn, "Cancellation").
+When a turn is cancelled, its requests to a person are answered `cancelled` at once.
+
+Sources: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation"; elicitation.
 """
+
+# See docs/decisions.md, 6.
 
 from __future__ import annotations
 
@@ -36,7 +35,6 @@ from acphold.schema import (
     ClientCapabilities,
     ClientSessionCapabilities,
     CompactionCapabilities,
-    CreateElicitationRequest,
     CreateElicitationResponse,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
@@ -51,15 +49,18 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.client_services import fits
+from acphold.schema.client_services import misfits
 from acphold.schema.initialize import ElicitationUrlCapabilities
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:
-    from acphold.history.timeline import ToolCall
     from acphold.schema import ElicitationContentValue, RequestPermissionRequest
     from acphold.schema.updates import RequestPermissionOutcome
     from acphold.workspace.workspace import Workspace
+
+LOOK_SECONDS = 1.0
+"""Seconds between checks if another client still has the session open, to answer for its own
+turn."""
 
 
 class FormQuestion(Struct, frozen=True):
@@ -99,25 +100,6 @@ DISMISSED = CreateElicitationResponse(action="cancel")
 DECLINED = CreateElicitationResponse(action="decline")
 
 
-def form_question(asked: CreateElicitationRequest) -> FormQuestion:
-    """Return a request of mode `form` as a question for a program."""
-    assert isinstance(asked.requested_schema, ElicitationSchema)  # the type has checked it
-    return FormQuestion(
-        asked.message,
-        asked.requested_schema,
-        None if asked.session_id is UNSET else asked.session_id,
-        asked.tool_call_id,
-    )
-
-
-def page_question(asked: CreateElicitationRequest) -> PageQuestion:
-    """Return a request of mode `url` as a question for a program."""
-    assert isinstance(asked.url, str)
-    assert isinstance(asked.elicitation_id, str)
-    session_id = None if asked.session_id is UNSET else asked.session_id
-    return PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
-
-
 def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationResponse:
     """Return the answer to the agent; DeclarationError if the values do not fit the form.
 
@@ -129,15 +111,8 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
         return DISMISSED
     defaults = {name: getattr(field, "default", None) for name, field in form.properties.items()}
     values = {name: value for name, value in defaults.items() if value is not None} | {**filled}
-    missing = [name for name in form.required or () if name not in values]
-    wrong = [
-        name
-        for name, value in values.items()
-        if name not in form.properties or not fits(value, form.properties[name])
-    ]
-    if missing or wrong:
-        which = ", ".join(sorted({*missing, *wrong}))
-        raise DeclarationError(f"the form was filled in badly: {which}")
+    if bad := misfits(values, form) | {name for name in values if name not in form.properties}:
+        raise DeclarationError(f"the form was filled in badly: {', '.join(sorted(bad))}")
     return CreateElicitationResponse(action="accept", content=values)
 
 
@@ -146,9 +121,6 @@ def page_answer(agrees: bool | None) -> CreateElicitationResponse:
     if agrees is None:
         return DISMISSED
     return CreateElicitationResponse(action="accept") if agrees else DECLINED
-
-
-# See docs/decisions.md, 6.
 
 
 Rule: TypeAlias = Literal["allow", "reject", "ask"]
@@ -323,11 +295,6 @@ class Answers(Struct, frozen=True, kw_only=True):
         )
 
 
-LOOK_SECONDS = 1.0
-"""Seconds between checks if another client still has the session open, to answer for its own
-turn."""
-
-
 async def left_to_others(session_id: str) -> None:
     """Return when no other client has the session open; if one answers, the question is withdrawn.
 
@@ -409,17 +376,21 @@ class Duties:
 
     async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
-        about = asked.session_id if isinstance(asked.session_id, str) else ""
+        session_id = None if asked.session_id is UNSET else asked.session_id
+        about = session_id or ""
         if session is not None and session.is_cancelling:
             return DISMISSED
         if asked.mode == "form" and self._answers.on_form is not None:
-            form = form_question(asked)
-            return form_answer(
-                await self._ask(self._answers.on_form, form, about, "dismissed"), form.form
-            )
+            form = asked.requested_schema
+            assert isinstance(form, ElicitationSchema)  # the type has checked it
+            question = FormQuestion(asked.message, form, session_id, asked.tool_call_id)
+            filled = await self._ask(self._answers.on_form, question, about, "dismissed")
+            return form_answer(filled, form)
         if asked.mode == "url" and self._answers.on_page is not None:
-            agrees = await self._ask(self._answers.on_page, page_question(asked), about, None)
-            return page_answer(agrees)
+            assert isinstance(asked.url, str)
+            assert isinstance(asked.elicitation_id, str)
+            page = PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
+            return page_answer(await self._ask(self._answers.on_page, page, about, None))
         raise MethodNotFoundError(CREATE_ELICITATION.name)
 
     async def _ask(

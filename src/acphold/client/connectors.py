@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from acphold.agents.wrapped import START_TIMEOUT
 from acphold.client.advertised import absolute, served
 from acphold.client.answers import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
@@ -14,7 +15,6 @@ from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import (
     CANCEL_GRACE,
     SILENCE,
-    START_TIMEOUT,
     Endpoint,
     Uplink,
     UplinkSettings,
@@ -170,7 +170,16 @@ async def connected_to(
     endpoint: Endpoint, **options: Unpack[Options]
 ) -> AsyncIterator[RemoteAgent]:
     """Talk to any far end."""
-    answers = _answers(options)
+    files = options.get("files", False)
+    answers = Answers(
+        permission=options.get("permission"),
+        on_permission=options.get("on_permission"),
+        on_form=options.get("on_form"),
+        on_page=options.get("on_page"),
+        files=files if isinstance(files, bool) else [served(path) for path in files],
+        terminals=options.get("terminals", False),
+        handlers=options.get("handlers", {}),
+    )
     settings = UplinkSettings(
         client_info=options.get("client_info")
         or Implementation(name="acphold", version=__version__),
@@ -190,16 +199,3 @@ async def connected_to(
         yield RemoteAgent(uplink, cwd=absolute(endpoint.cwd or "."))
     finally:
         await uplink.aclose()
-
-
-def _answers(options: Options) -> Answers:
-    files = options.get("files", False)
-    return Answers(
-        permission=options.get("permission"),
-        on_permission=options.get("on_permission"),
-        on_form=options.get("on_form"),
-        on_page=options.get("on_page"),
-        files=files if isinstance(files, bool) else [served(path) for path in files],
-        terminals=options.get("terminals", False),
-        handlers=options.get("handlers", {}),
-    )

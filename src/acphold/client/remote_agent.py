@@ -146,8 +146,8 @@ class RemoteAgent:
         one there that is to read the conversation and continue it.
         """
         self._advertised().to_load()
-        known = self._known(session, cwd, mcp_servers, additional_directories)
-        return await self._open(*known, LOAD_SESSION, agent)
+        folders = cwd, additional_directories
+        return await self._open(LOAD_SESSION, session, *folders, mcp_servers, agent)
 
     async def resume_session(
         self,
@@ -160,8 +160,8 @@ class RemoteAgent:
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         self._advertised().to_resume()
-        known = self._known(session, cwd, mcp_servers, additional_directories)
-        return await self._open(*known, RESUME_SESSION, agent)
+        folders = cwd, additional_directories
+        return await self._open(RESUME_SESSION, session, *folders, mcp_servers, agent)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
         """Yield the sessions that the agent knows, each once; with `cwd` those of that folder.
@@ -262,21 +262,6 @@ class RemoteAgent:
         folder = self._cwd if cwd is None else absolute(cwd)
         return (folder, *advertised.directories(additional)), advertised.servers(servers)
 
-    def _known(
-        self,
-        session: str | SessionInfo,
-        cwd: Folder | None,
-        servers: Sequence[McpServer],
-        additional: Sequence[Folder] | None,
-    ) -> tuple[SessionFeed, tuple[McpServer, ...]]:
-        """Return a session that the agent knows, before it is opened; and its servers."""
-        if not isinstance(session, str):
-            cwd = session.cwd if cwd is None else cwd
-            additional = session.additional_directories if additional is None else additional
-            session = session.session_id
-        roots, sent = self._setup(cwd, servers, additional or ())
-        return self._feed(session, roots, sent), sent
-
     def _session(self, feed: SessionFeed) -> RemoteSession:
         return RemoteSession(feed, self._uplink, lambda: self._advertised(feed))
 
@@ -290,15 +275,23 @@ class RemoteAgent:
 
     async def _open(
         self,
-        feed: SessionFeed,
-        servers: Sequence[McpServer],
         method: Continuing,
+        session: str | SessionInfo,
+        cwd: Folder | None,
+        additional: Sequence[Folder] | None,
+        given: Sequence[McpServer],
         agent: str | None,
     ) -> RemoteSession:
         """Open a session that the agent knows; one with its id that is open here is closed."""
+        if not isinstance(session, str):
+            cwd = session.cwd if cwd is None else cwd
+            additional = session.additional_directories if additional is None else additional
+            session = session.session_id
+        roots, servers = self._setup(cwd, given, additional or ())
+        feed = self._feed(session, roots, servers)
         feed.continued_by = agent
         await self._uplink.ready()  # a restarted agent reopens the sessions it finds there
-        before = self._uplink.session(feed.id)
+        before = self._uplink.sessions.get(feed.id)
         self._uplink.adopt(feed.id, feed)
         try:
             await self._continue(feed, servers, method)

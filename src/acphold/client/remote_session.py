@@ -42,7 +42,6 @@ from acphold.schema.updates import (
 if TYPE_CHECKING:
     from acphold.client.advertised import Advertised, Content
     from acphold.client.remote_turn import Replay, UpdateStream
-    from acphold.client.session_feed import SessionFeed
     from acphold.client.uplink import Uplink
     from acphold.history.fold import SessionState
     from acphold.schema import ContentBlock, Update
@@ -333,7 +332,7 @@ class RemoteSession:
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
         self._feed.closed()
-        await self._uplink.forget(self.id)
+        await self._uplink.duties.forget(self.id)
 
     # -- its state ------------------------------------------------------------------------
 

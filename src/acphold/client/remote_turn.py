@@ -41,13 +41,11 @@ from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Self
 
-    from acphold.client.inbox import Inbox
     from acphold.client.uplink import Uplink
     from acphold.history.raw_update import Role
-    from acphold.history.timeline import Item
     from acphold.rpc.requests import Answer
     from acphold.schema import Update
 

@@ -114,7 +114,7 @@ class SessionFeed:
         self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
         if self.turn is not None:
             self.turn.cancel(self._uplink.settings.cancel_grace)
-        self._uplink.cancel_questions(self.id)
+        self._uplink.duties.cancel(self.id)
 
     # -- readers --------------------------------------------------------------------------
 

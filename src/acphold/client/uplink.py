@@ -13,7 +13,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.extensions import STEERING, is_injected, steering_params
 from acphold.agents.interface import runs, session_of, update_of
-from acphold.agents.wrapped import understood
+from acphold.agents.wrapped import START_TIMEOUT, understood
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
 from acphold.errors import (
@@ -56,8 +56,6 @@ from acphold.schema.splice import session_id_in
 from acphold.tasks import end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
 
@@ -65,9 +63,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
-
-START_TIMEOUT = 60.0
-"""Seconds for the answer to `initialize`; programs that download themselves first are slow."""
 
 SILENCE = 120.0
 """Seconds without any message from the agent after which a waiting request is given up.
@@ -78,6 +73,9 @@ while a model thinks or a command runs: its silence is limited only if a limit i
 
 SIGN_IN_SECONDS = 1800.0
 """The same for a sign-in: a person may have a browser open, and look for a second factor."""
+
+CANCEL_GRACE = 10.0
+"""Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
 
 CHILDREN = 4096
 """Most sub-agents known at once, of all sessions."""
@@ -143,10 +141,6 @@ class Endpoint(Protocol):
         """End it, if it is ours to end; may be called again."""
 
 
-CANCEL_GRACE = 10.0
-"""Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
-
-
 class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a connection; see `acphold.connect`. Times in seconds."""
 
@@ -164,20 +158,20 @@ class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Uplink:
     """See the module. `hello` is the agent's answer to `initialize`, `loss` the reason of its
-    loss."""
+    loss; `sessions` are the open ones, by id."""
 
     def __init__(self, endpoint: Endpoint, duties: Duties, settings: UplinkSettings) -> None:
         self.hello: InitializeResponse
         self.flow: Backpressure = Backpressure()
         self.loss: AcpholdError | None = None
         self.state: UplinkState = UplinkState.CLOSED
-        self._endpoint = endpoint
-        self._duties = duties
+        self.duties = duties
         self.settings = settings
+        self.sessions: dict[str, Hearing] = {}
+        self._endpoint = endpoint
         self._peer: Peer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
-        self._sessions: dict[str, Hearing] = {}
         self._children: dict[str, str] = {}  # the session of each sub-agent, by their ids
         self._early: list[Updates] = []
         self._making = 0
@@ -220,7 +214,7 @@ class Uplink:
         self._tasks = [pump, asyncio.create_task(self._follow(peer, pump), name="agent end")]
         self.hello = await self._introduce(peer)
         self.loss = None
-        for session in list(self._sessions.values()):
+        for session in list(self.sessions.values()):
             await session.reopen(anew=self._endpoint.is_acphold)
         self.state = UplinkState.OPEN
 
@@ -228,10 +222,10 @@ class Uplink:
         """End the connection, all work for the agent here, and the agent; may be called again."""
         self.state = UplinkState.CLOSED
         self.loss = self.loss or ConnectionLostError(f"the connection to {self.name} was closed")
-        for session in list(self._sessions.values()):
+        for session in list(self.sessions.values()):
             session.lost(self.loss)
         await self._drop()
-        await self._duties.aclose()
+        await self.duties.aclose()
 
     async def _drop(self) -> None:
         tasks, self._tasks = self._tasks, []
@@ -278,7 +272,7 @@ class Uplink:
             return
         self.loss, self.state = await self.lost_error(), UplinkState.LOST
         if not self.comes_back:
-            for session in list(self._sessions.values()):
+            for session in list(self.sessions.values()):
                 session.lost(self.loss)
 
     @property
@@ -379,7 +373,7 @@ class Uplink:
 
     def adopt(self, session_id: str, session: Hearing) -> None:
         """Route this session's updates to it, and those that came before it was known."""
-        self._sessions[session_id] = session
+        self.sessions[session_id] = session
         early, self._early = self._early, []
         for updates in early:
             if updates.session_id == session_id:
@@ -389,14 +383,10 @@ class Uplink:
 
     def drop(self, session_id: str, session: Hearing) -> None:
         """Forget a session that is no longer open."""
-        if self._sessions.get(session_id) is session:
-            del self._sessions[session_id]
+        if self.sessions.get(session_id) is session:
+            del self.sessions[session_id]
             for child in [key for key, it in self._children.items() if it == session_id]:
                 del self._children[child]
-
-    def session(self, session_id: str) -> Hearing | None:
-        """Return the open session with this id."""
-        return self._sessions.get(session_id)
 
     @contextmanager
     def making(self) -> Iterator[None]:
@@ -414,12 +404,10 @@ class Uplink:
         self._signs += 1
         for event in runs(batch):
             if isinstance(event, Updates):
-                if self.settings.on_update is not None:
-                    self._show(event, self.settings.on_update)
                 self._hear(event)
                 continue
             if event.method == QUEUE_METHOD:
-                session = self._sessions.get(session_id_in(event.params) or "")
+                session = self.sessions.get(session_id_in(event.params) or "")
                 if session is not None:
                     session.hear_queue(event.params)
             if self.settings.on_notification is not None:
@@ -436,17 +424,13 @@ class Uplink:
 
         Who says them is not sent them: they are heard here, at the place of the agent's answer.
         """
-        from acphold.hub.waiting_prompts import (
-            user_message,  # all of the hub, which few clients need
-        )
+        # All of the hub, which few clients need.
+        from acphold.hub.waiting_prompts import user_message
 
         def said(answer: bytes) -> None:
             if not is_injected(answer):
                 return
-            event = Updates(session_id, "update", list(user_message(STEERING, prompt)))
-            if self.settings.on_update is not None:
-                self._show(event, self.settings.on_update)
-            self._hear(event)
+            self._hear(Updates(session_id, "update", list(user_message(STEERING, prompt))))
 
         params = steering_params(session_id, prompt)
         answer = await self.ask_raw(STEERING, params, on_result=said, again=False)
@@ -457,25 +441,21 @@ class Uplink:
         if (session_id := session_of(cut)) is not None:
             from acphold.hub.annotations import left_out  # rare, and slow to import
 
-            event = Updates(session_id, "update", [left_out(cut.problem)])
-            if self.settings.on_update is not None:
-                self._show(event, self.settings.on_update)
-            self._hear(event)
-
-    def _show(self, event: Updates, to: Callable[[str, bytes], object]) -> None:
-        for raw in event.raws:
-            try:
-                to(event.session_id, update_of(event.kind, raw))
-            except Exception:  # as above
-                log.exception("an update could not be handled")
+            self._hear(Updates(session_id, "update", [left_out(cut.problem)]))
 
     def _hear(self, event: Updates) -> None:
-        session = self._sessions.get(event.session_id)
+        if (on_update := self.settings.on_update) is not None:
+            for raw in event.raws:
+                try:
+                    on_update(event.session_id, update_of(event.kind, raw))
+                except Exception:  # the program's own, as for notifications
+                    log.exception("an update could not be handled")
+        session = self.sessions.get(event.session_id)
         parent = self._children.get(event.session_id, "")
         if session is not None:
             self._look_for_children(event.session_id, event)
             session.hear(event.kind, event.raws)
-        elif (session := self._sessions.get(parent)) is not None:
+        elif (session := self.sessions.get(parent)) is not None:
             self._look_for_children(parent, event)
             said = [update_of(event.kind, raw) for raw in event.raws]
             session.hear(CHILD, [child_entry(event.session_id, update) for update in said])
@@ -496,12 +476,12 @@ class Uplink:
         """Answer a request; called by the Peer. A sub-agent's request counts as its session's."""
         self._signs += 1
         asking = session_id_in(request.params) or ""
-        session = self._sessions.get(asking)
+        session = self.sessions.get(asking)
         if session is None:
-            session = self._sessions.get(self._children.get(asking, ""))
+            session = self.sessions.get(self._children.get(asking, ""))
         self._answering += 1
         try:
-            return await self._duties.answer(request.method, request.params, session)
+            return await self.duties.answer(request.method, request.params, session)
         finally:
             self._answering -= 1
 
@@ -510,14 +490,6 @@ class Uplink:
         or to be read on."""
         self._signs += bool(self._answering) or self.flow.is_stopped
         return self._signs
-
-    def cancel_questions(self, session_id: str) -> None:
-        """Answer the open questions of a session as cancelled: its turn was cancelled."""
-        self._duties.cancel(session_id)
-
-    async def forget(self, session_id: str) -> None:
-        """End the session's terminals: it was closed."""
-        await self._duties.forget(session_id)
 
 
 class _AgentEnd(msgspec.Struct):
@@ -544,15 +516,10 @@ def meant(
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
         error = AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
-    elif (end := _end_told(refusal)) is not None:
-        error = AgentExitedError(refusal.message, end.status, end.stderr)
+    else:
+        with suppress(msgspec.MsgspecError):  # no such data: the refusal says all
+            end = msgspec.json.decode(refusal.raw, type=_EndError).data
+            error = AgentExitedError(refusal.message, end.status, end.stderr)
     if error is not refusal:
         error.__cause__ = refusal
     return error
-
-
-def _end_told(error: RemoteError) -> _AgentEnd | None:
-    try:
-        return msgspec.json.decode(error.raw, type=_EndError).data
-    except msgspec.MsgspecError:
-        return None

@@ -1,8 +1,7 @@
 """An agent's declarations: prompt, modes, options, commands, hooks, middleware; its introduction.
 
-Sources: spec v1, prompt turn, "Stop Reasons"; session modes; slash commands; authentication.
-
-Source: spec v1, initialization; authentication.
+Sources: spec v1, initialization; authentication; prompt turn, "Stop Reasons"; session modes; slash
+commands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Questions of an agent to the person: permission for a tool, forms to fill in, pages to open.
 
-Source: spec v1, tool calls, "Requesting Permission".
-
-Source: spec v1, elicitation.
+Sources: spec v1, tool calls, "Requesting Permission"; elicitation.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.client_services import fits
+from acphold.schema.client_services import misfits
 
 if TYPE_CHECKING:
     from acphold.library.store import Store
@@ -52,6 +50,11 @@ OPTIONS = (
 
 ALLOWED = "permission/"
 """Prefix of the store's keys for answers that hold for always."""
+
+Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
+"""The person agreed, said no, or went away without an answer."""
+
+OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
 
 
 class Decision(Struct, frozen=True):
@@ -123,12 +126,6 @@ def forget_permissions(store: Store) -> None:
     for key in store:
         if key.startswith(ALLOWED):
             del store[key]
-
-
-Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
-"""The person agreed, said no, or went away without an answer."""
-
-OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
 
 
 class FormAnswer(Mapping[str, "ElicitationContentValue"]):
@@ -211,14 +208,8 @@ async def ask_form(
     if outcome != "accepted":
         return FormAnswer(outcome, {})
     values = answer.content or {}  # checked again here, as the protocol asks
-    missing = [name for name in form.required or () if name not in values]
-    wrong = [
-        name
-        for name, value in values.items()
-        if name in form.properties and not fits(value, form.properties[name])
-    ]
-    if missing or wrong:
-        which = ", ".join(sorted({*missing, *wrong}))
+    if bad := misfits(values, form):
+        which = ", ".join(sorted(bad))
         raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
     return FormAnswer(outcome, values)
 

@@ -1,8 +1,6 @@
 """A session of an agent of the library: settings, commands, open objects, its author's view.
 
-Source: spec v1, session modes; session config options.
-
-Source: spec v1, slash commands.
+Sources: spec v1, session modes; session config options; slash commands.
 """
 
 from __future__ import annotations
@@ -48,6 +46,14 @@ if TYPE_CHECKING:
 
 MODE = "mode"
 """The category, and by default the id, of the option that stands for the session mode."""
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
+"""The beginning of a notice; clients without notices are shown it as a message."""
+
+Severity: TypeAlias = Literal["info", "warning", "error"]
+"""How severe a notice is."""
+
+SEVERITIES = get_args(Severity)
 
 
 class Option(Struct, frozen=True):
@@ -257,15 +263,6 @@ def _command(name: str, prompt: Prompt) -> AvailableCommand:
         description=prompt.description or prompt.title or prompt.name,
         input=UnstructuredCommandInput(hint=hint) if hint else None,
     )
-
-
-NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
-"""The beginning of a notice; clients without notices are shown it as a message."""
-
-Severity: TypeAlias = Literal["info", "warning", "error"]
-"""How severe a notice is."""
-
-SEVERITIES = get_args(Severity)
 
 
 class AuthorSession:

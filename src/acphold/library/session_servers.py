@@ -196,11 +196,9 @@ class TurnServers:
         async with call:
             with self._waiting():
                 async with self._around("mcp", f"{server}/{tool}", call) as step:
-                    result = await connection.call(
+                    step.result = result = await connection.call(
                         tool, arguments, on_progress=progress, seconds=seconds
                     )
-                    if step is not None:
-                        step.result = result
             await call.content(*result.content)
             await call.output(result.output)
             if result.failed:
@@ -294,7 +292,5 @@ class TurnServer:
     async def _step(self, kind: StepKind, name: str, ask: Callable[[], Awaitable[R]]) -> R:
         with self._waiting():
             async with self._around(kind, f"{self.name}/{name}", None) as step:
-                result = await ask()
-                if step is not None:
-                    step.result = result
+                step.result = result = await ask()
         return result

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 STORE = "store"
 """The kind of journal entry that keeps a value, a `_StoredChange`. No client is shown it."""
 
-
 SLICE_SECONDS = 0.003
 """Work on a long conversation lets others have the event loop after this time."""
 

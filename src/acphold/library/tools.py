@@ -51,17 +51,22 @@ class TakenStep(Protocol):
     result: Any
 
 
-Entering: TypeAlias = (
-    "Callable[[StepKind, str, Any], AbstractAsyncContextManager[TakenStep | None]]"
-)
-"""Enters a step by its kind, its name and its tool call; gives None if nobody watches."""
-
-_NOBODY: AbstractAsyncContextManager[None] = nullcontext()
+Entering: TypeAlias = "Callable[[StepKind, str, Any], AbstractAsyncContextManager[TakenStep]]"
+"""Enters a step by its kind, its name and its tool call."""
 
 
-def unwatched(kind: StepKind, name: str, tool: object = None) -> AbstractAsyncContextManager[None]:
+class _Unwatched:
+    """A step that nobody watches; its result is dropped."""
+
+    result = property(fset=lambda self, result: None)
+
+
+_UNWATCHED: AbstractAsyncContextManager[TakenStep] = nullcontext(_Unwatched())
+
+
+def unwatched(kind: StepKind, name: str, tool: Any) -> AbstractAsyncContextManager[TakenStep]:
     """Enter a step that nobody watches."""
-    return _NOBODY
+    return _UNWATCHED
 
 
 Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"

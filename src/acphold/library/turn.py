@@ -20,7 +20,7 @@ from acphold.library.outbox import (
     fresh_id,
     refuse,
 )
-from acphold.library.questions import Decision, Permissions, check_options
+from acphold.library.questions import Decision, Permissions, ask_form, ask_page, check_options
 from acphold.library.tools import RunningTool, permission_view, unwatched
 from acphold.library.workspace import Command, PendingCommand, TurnCommands
 from acphold.schema import (
@@ -337,8 +337,7 @@ class Turn:
             with self._scope.waiting():
                 async with self._scope.around("permission", question, asked) as step:
                     decision = await permissions.ask(permission_view(asked), key, options)
-                    if step is not None:
-                        step.result = decision
+                    step.result = decision
             if decision is None:  # the client says that the turn was cancelled
                 self._scope.cancel()
                 await asyncio.sleep(0)
@@ -361,16 +360,13 @@ class Turn:
         DeclarationError for a schema that no form can show, and RemoteError for values that do not
         fit it. Source: spec v1, elicitation.
         """
-        from acphold.library.questions import ask_form
-
         self._scope.check()
         await self._outbox.flush()
         about = None if tool is None else tool.id
         with self._scope.waiting():
             async with self._scope.around("form", message, tool) as step:
-                answer = await ask_form(self._scope.opened.client, message, fields, about)
-                if step is not None:
-                    step.result = answer
+                client = self._scope.opened.client
+                step.result = answer = await ask_form(client, message, fields, about)
         return answer
 
     async def ask_page(self, message: str, url: str) -> Visit:
@@ -380,15 +376,11 @@ class Turn:
         tell the client with `await visit.done()`. Raises CapabilityError if the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
-        from acphold.library.questions import ask_page
-
         self._scope.check()
         await self._outbox.flush()
         with self._scope.waiting():
             async with self._scope.around("page", message, None) as step:
-                visit = await ask_page(self._scope.opened.client, message, url)
-                if step is not None:
-                    step.result = visit
+                step.result = visit = await ask_page(self._scope.opened.client, message, url)
         return visit
 
 

@@ -104,9 +104,7 @@ class TurnTask:
             if self._cancelled:
                 raise asyncio.CancelledError
             async with scope.around("turn", self._definition.name, None) as step:
-                reason = stop_reason(await self._handle(turn, scope))
-                if step is not None:
-                    step.result = reason
+                step.result = reason = stop_reason(await self._handle(turn, scope))
             return stopped(reason)
         except StopTurn as stop:
             return stopped(stop.reason)
@@ -141,9 +139,7 @@ class TurnTask:
             handler = self._definition.command_handlers.get(name)
             if handler is not None:
                 async with scope.around("command", name, None) as step:
-                    reason = stop_reason(await handler(turn, words))
-                    if step is not None:
-                        step.result = reason
+                    step.result = reason = stop_reason(await handler(turn, words))
                 return reason
         elif (prompt := commands.prompt(name)) is not None:
             turn.command = called

@@ -1,10 +1,7 @@
 """The workspace of a session: requests to its client, its files, and commands that a turn runs.
 
-Source: spec v1, overview; extensibility.
-
-Source: spec v1, file system; session setup, "Working Directory".
-
-Source: spec v1, terminals.
+Sources: spec v1, overview; extensibility; file system; session setup, "Working Directory";
+terminals.
 """
 
 from __future__ import annotations
@@ -67,11 +64,28 @@ if TYPE_CHECKING:
     from acphold.workspace.threads import Threads
 
 
+log = logging.getLogger(__name__)
+
 P = TypeVar("P")
 R = TypeVar("R")
 
 UNANSWERED = (MethodNotFoundError, ConnectionLostError)
 """Raised by `ask` when no client can answer now: do it yourself then."""
+
+RELEASE_SECONDS = 5.0
+"""The end of a turn waits this long for the end of the commands it started."""
+
+OUTPUT_SECONDS = 2.0
+"""A tool call or command that ends waits this long for the client to send the output."""
+
+POLL_SECONDS = 0.25
+"""How often a client is asked for a command's output: it does not send it by itself."""
+
+OVERLAP = 64
+TRIES = 100
+"""When the beginning of an output was dropped, its continuation is found by comparing this many
+characters, in this many places: output that repeats one character for ever must not keep us
+busy."""
 
 
 class ClientSide:
@@ -227,24 +241,6 @@ def _refusal(path: str, verb: str, error: RemoteError) -> WorkspaceError:
     if error.code == RESOURCE_NOT_FOUND:
         return MissingFileError(f"there is no file {path!r}: {error}")
     return FileAccessError(f"the client cannot {verb} {path!r}: {error}")
-
-
-log = logging.getLogger(__name__)
-
-RELEASE_SECONDS = 5.0
-"""The end of a turn waits this long for the end of the commands it started."""
-
-OUTPUT_SECONDS = 2.0
-"""A tool call or command that ends waits this long for the client to send the output."""
-
-POLL_SECONDS = 0.25
-"""How often a client is asked for a command's output: it does not send it by itself."""
-
-OVERLAP = 64
-TRIES = 100
-"""When the beginning of an output was dropped, its continuation is found by comparing this many
-characters, in this many places: output that repeats one character for ever must not keep us
-busy."""
 
 
 class CommandExit(Struct, frozen=True):

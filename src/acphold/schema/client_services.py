@@ -6,6 +6,7 @@ so do we; the fields a mode needs are checked when the object is made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
@@ -262,6 +263,15 @@ class ElicitationSchema(Extensible, frozen=True):
 
 
 ElicitationContentValue: TypeAlias = str | int | float | bool | tuple[str, ...]
+
+
+def misfits(values: Mapping[str, ElicitationContentValue], form: ElicitationSchema) -> set[str]:
+    """Return the fields that a form requires and that have no value, or one that does not fit."""
+    return {name for name in form.required or () if name not in values} | {
+        name
+        for name, value in values.items()
+        if name in form.properties and not fits(value, form.properties[name])
+    }
 
 
 def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
