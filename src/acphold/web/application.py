@@ -1,8 +1,6 @@
 """The ASGI applications of `acphold serve` and of a library server.
 
-    /moves/ID   the frames of `hub.moves` over a WebSocket, this server being the giver
-
-A move takes the session away from here, so it needs the scope manage; its files need files, too.
+Each request passes the gate (`web.gate`) first. `acphold serve` answers:
 
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
@@ -21,17 +19,16 @@ A move takes the session away from here, so it needs the scope manage; its files
     GET /metrics      metrics for monitoring: see `web.metrics`
     /owners/MARK/NAME sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
-    /moves/ID         a session that goes to another machine, over a WebSocket
+    /moves/ID         a session that goes to another machine: the frames of `hub.moves` over a
+                      WebSocket, this server being the giver. It takes the session away from here,
+                      so it needs the scope manage; its files need files, too
     GET /health       {"status": "ok"}; only this and the page need no token
 
-Each request passes the gate (`web.gate`) first.
-
-    PREFIX/acp         ACP over a WebSocket or Streamable HTTP
-    GET PREFIX/health  {"status": "ok"}
-
-Clients are authenticated before anything is answered: by a token of the journal, as with `acphold
-serve`, or by the author's own coroutine.
+A library server answers /acp and GET /health, below any prefix. Its clients are authenticated by a
+token of the journal, as with `acphold serve`, or by the author's own coroutine.
 """
+
+# See docs/decisions.md, 36.
 
 from __future__ import annotations
 
@@ -93,9 +90,6 @@ from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
-
-# See docs/decisions.md, 36.
-
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,6 @@ NAME_LENGTH: Final = 60
 
 COOKIE_SECONDS: Final = BROWSER_MS // 1000
 
-
 CODE_SECONDS: Final = 600.0
 """Seconds until a code expires."""
 
@@ -51,7 +50,6 @@ LENGTH: Final = 10
 
 Ten thousand guesses a second over a code's lifetime succeed once in a hundred million.
 """
-
 
 CODES: Final = 16
 """Codes of one asker at a time; one more ends their oldest."""
@@ -136,22 +134,24 @@ class Devices:
         """Answer a request to PAIR or BROWSER; raises RefusedError."""
         match exchange.method, exchange.path:
             case "POST", "/pair":
-                await self._program(exchange)
+                found = await self._redeemed(exchange)
+                worth = found.worth
+                token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
+                self._note_pairing(exchange, found.name, token_id(token))
+                await exchange.answer(200, {"token": token, "scopes": worth.scopes})
             case "POST", "/browser":
                 await self._browser(exchange)
             case "GET", "/browser":
                 await self._whose(exchange)
             case "DELETE", "/browser":
-                await self._sign_out(exchange)
+                ended = await self._gate.sign_out(exchange.headers, exchange.connection)
+                if ended is not None:
+                    self._note("sign out", exchange, ended.name, ended.id)
+                origin = self._gate.origin_of(exchange.headers)
+                head = [] if origin is None else [_set_cookie(origin, "", seconds=0)]
+                await exchange.answer(200, {}, [*head, (b"clear-site-data", b'"cache"')])
             case _:
                 raise RefusedError(405, "use POST; for a browser also GET and DELETE")
-
-    async def _program(self, exchange: HttpExchange) -> None:
-        found = await self._redeemed(exchange)
-        worth = found.worth
-        token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
-        self._note_pairing(exchange, found.name, token_id(token))
-        await exchange.answer(200, {"token": token, "scopes": worth.scopes})
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
         wanted = 'expected {"code": "…", "name": "…"}'
@@ -200,14 +200,6 @@ class Devices:
         scopes = [scope for scope in SCOPES if scope in who.scopes]
         whose = _whose(admitted.token, who.name, who.tenant, scopes)
         await exchange.answer(200, whose, head)
-
-    async def _sign_out(self, exchange: HttpExchange) -> None:
-        ended = await self._gate.sign_out(exchange.headers, exchange.connection)
-        if ended is not None:
-            self._note("sign out", exchange, ended.name, ended.id)
-        origin = self._gate.origin_of(exchange.headers)
-        head = [] if origin is None else [_set_cookie(origin, "", seconds=0)]
-        await exchange.answer(200, {}, [*head, (b"clear-site-data", b'"cache"')])
 
 
 def _whose(id_: str, name: str, tenant: str | None, scopes: Sequence[Scope]) -> dict[str, object]:

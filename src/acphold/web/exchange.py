@@ -23,8 +23,19 @@ from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 from acphold.web.gate import RefusedError, RequestOrigin
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Struct)
+
+LONGEST_QUERY: Final = 8192
+"""Longest query, in bytes."""
+
+PARAMETERS: Final = 20
+"""Most parameters of a query."""
+
 HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds between two heartbeats on a quiet stream."""
+"""Seconds between two heartbeats on a quiet stream, so that no proxy takes it for dead."""
 
 HEARTBEAT: Final = b": keepalive\n\n"
 
@@ -86,8 +97,13 @@ class EventStream:
         if not may_wait:
             self._say()
         elif self._late is None:
-            loop = asyncio.get_running_loop()
-            self._late = loop.call_later(BARE_SECONDS, self._say_late)
+
+            def say_late() -> None:
+                self._late = None
+                if self._events:
+                    self._say()
+
+            self._late = asyncio.get_running_loop().call_later(BARE_SECONDS, say_late)
 
     def add_apart(self, event: bytes) -> None:
         """Send this event and later ones a moment after the earlier ones.
@@ -109,11 +125,6 @@ class EventStream:
         self._events += self._behind
         self._behind = []
         self._say()
-
-    def _say_late(self) -> None:
-        self._late = None
-        if self._events:
-            self._say()
 
     def _say(self) -> None:
         is_awaited = self.is_open and self._waiting == self._reader
@@ -184,34 +195,15 @@ class EventStream:
 
 def event(line: bytes, position: int | None = None) -> bytes:
     """Return a line as an event (HTML standard, server-sent events), with its position as id."""
-    line = _as_ascii(line).replace(b"\r", b" ")  # a CR would end the line of an event
+    if not line.isascii():
+        # The Python SDK decodes each network chunk by itself, and breaks on a character that is
+        # cut. Escape as a JSON string, in C; then undo the escapes of quotes and backslashes.
+        text = encode_basestring_ascii(line.replace(b"\t", b" ").decode("utf-8", "replace"))
+        line = text[1:-1].replace('\\"', '"').replace("\\\\", "\\").encode("ascii")
+    line = line.replace(b"\r", b" ")  # a CR would end the line of an event
     return (
         b"data: %b\n\n" % line if position is None else b"id: %d\ndata: %b\n\n" % (position, line)
     )
-
-
-def _as_ascii(line: bytes) -> bytes:
-    """Return JSON in ASCII.
-
-    The Python SDK decodes each network chunk by itself, and breaks on a character that is cut.
-    """
-    if line.isascii():
-        return line
-    # Escape as a JSON string, in C; then undo the escapes of quotes and backslashes.
-    text = encode_basestring_ascii(line.replace(b"\t", b" ").decode("utf-8", "replace"))
-    return text[1:-1].replace('\\"', '"').replace("\\\\", "\\").encode("ascii")
-
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-Q = TypeVar("Q", bound=Struct)
-
-LONGEST_QUERY: Final = 8192
-"""Longest query, in bytes."""
-
-PARAMETERS: Final = 20
-"""Most parameters of a query."""
 
 
 class HttpExchange:
@@ -325,7 +317,8 @@ class HttpExchange:
             if not any(name == b"content-type" for name, _ in headers):
                 head.append((b"content-type", b"application/json"))
             head.append((b"content-length", b"%d" % len(text)))
-        kind = self._kind
+        is_socket = self.scope["type"] == "websocket"
+        kind = "websocket.http.response" if is_socket else "http.response"
         if kind not in ("http.response", *(self.scope.get("extensions") or ())):
             # An ASGI server can refuse a WebSocket only with 403.
             await self.send({"type": "websocket.close", "code": POLICY})
@@ -410,11 +403,6 @@ class HttpExchange:
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
-
-    @property
-    def _kind(self) -> str:
-        is_socket = self.scope["type"] == "websocket"
-        return "websocket.http.response" if is_socket else "http.response"
 
 
 def _wanted(kind: type[Struct], name: str) -> str:

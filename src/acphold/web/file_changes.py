@@ -31,7 +31,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -95,6 +96,17 @@ DISK_BYTES: Final = 2 << 20
 WAITING: Final = 4
 """Most answers waiting for their turn; beyond that callers are told to come back later."""
 
+LARGEST: Final = 2 * MOST_BYTES
+"""Largest request, in bytes: base64 takes a third more."""
+
+MOST_LINES: Final = 1_000_000
+"""Most lines of a request: much is remembered of each."""
+
+LONGEST_PATH: Final = 4096
+"""Longest path, in bytes: each is looked for in every snapshot."""
+
+NO_PROJECT: Final = "no files of this project are kept at the server"
+
 
 class SessionChanges:
     """Computes one answer at a time: comparing files takes much of a processor."""
@@ -119,48 +131,85 @@ class SessionChanges:
         Raises RefusedError: 404 if it has no such turn or file, 413 if the session is too long,
         503 if too many wait.
         """
-        return await self._in_turn(self._body(journal, row, turn, path, reads_disk))
+        async with self._in_turn():
+            bounded = _Bounded(journal)
+            spans = await turn_spans(history(bounded, row.session_id))
+            if turn is not None:
+                turn = len(spans) if turn == -1 else turn
+                if not spans and turn == 0:
+                    return _json(spans, turn, [], 0, [])
+                if turn > len(spans):
+                    raise RefusedError(404, f"the session has {len(spans)} turns")
+
+            wanted = WantedChanges(turn)
+            of_turn = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+            kept = of_turn.kept
+            how: dict[str, str] = {}
+            if kept is not None:
+                how = {file.path: file.words for file in kept.files}
+                found = [
+                    FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
+                ]
+            else:
+                found = [file for file in of_turn.reported if file.patch or file.gap]
+            if path is not None and not (
+                found := [file for file in found if storable(file.path) == path]
+            ):
+                raise RefusedError(404, "the session changed no such file")
+            shown = found[:MOST_FILES]
+            told = {number for file in shown for number in file.turns if number}
+            prompts = [
+                {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
+                for number in sorted(told)[-MOST_PROMPTS:]
+            ]
+            room = ALL_CHARACTERS if path is None else ALONE_CHARACTERS
+            most = FILE_CHARACTERS if path is None else ALONE_CHARACTERS
+            files: list[dict[str, object]] = []
+            for file in shown:
+                facts, used = _file(file, min(room, most))
+                room -= used
+                files.append({**facts, "how": how.get(file.path)})
+            notes = None if kept is None else kept.notes
+            return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
 
     async def whole(
         self, journal: Journal, row: SessionRow, wanted: WantedChanges, *, reads_disk: bool
     ) -> bytes:
         """Return all changes as `FoundChanges`; raises RefusedError as `body` does, 413 also for
         very long patches, and 400 if no files of the wanted folder were kept."""
-        return await self._in_turn(self._whole(journal, row, wanted, reads_disk))
+        async with self._in_turn():
+            bounded = _Bounded(journal)
+            spans = await turn_spans(history(bounded, row.session_id))
+            if not has_turn(spans, wanted):
+                return msgspec.json.encode(FoundChanges(len(spans)))
+            try:
+                found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+            except WorkspaceError as error:
+                raise RefusedError(400, str(error)) from None
+            size = sum(len(it.patch) for it in found.reported)
+            if (kept := found.kept) is not None:
+                size += sum(len(it.patch) for it in kept.files)
+                size += sum(len(it.patch) for it in kept.parts)
+            if size > WHOLE_BYTES:
+                least = f"more than {WHOLE_BYTES >> 20} MB have changed"
+                raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
+            reported = [
+                replace(it, path=storable(it.path), patch=storable(it.patch))
+                for it in found.reported
+            ]
+            return msgspec.json.encode(replace(found, reported=reported))
 
-    async def _in_turn(self, work: Coroutine[None, None, bytes]) -> bytes:
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Wait until no other answer is computed; raises RefusedError if too many wait."""
         if self._asked > WAITING:
-            work.close()
             raise RefusedError(503, "too many requests for changes at once; try again")
         self._asked += 1
         try:
             async with self._alone:
-                return await work
+                yield
         finally:
             self._asked -= 1
-
-    async def _whole(
-        self, journal: Journal, row: SessionRow, wanted: WantedChanges, reads_disk: bool
-    ) -> bytes:
-        bounded = _Bounded(journal)
-        spans = await turn_spans(history(bounded, row.session_id))
-        if not has_turn(spans, wanted):
-            return msgspec.json.encode(FoundChanges(len(spans)))
-        try:
-            found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
-        except WorkspaceError as error:
-            raise RefusedError(400, str(error)) from None
-        size = sum(len(it.patch) for it in found.reported)
-        if (kept := found.kept) is not None:
-            size += sum(len(it.patch) for it in kept.files)
-            size += sum(len(it.patch) for it in kept.parts)
-        if size > WHOLE_BYTES:
-            least = f"more than {WHOLE_BYTES >> 20} MB have changed"
-            raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
-        reported = [
-            replace(it, path=storable(it.path), patch=storable(it.patch)) for it in found.reported
-        ]
-        return msgspec.json.encode(replace(found, reported=reported))
 
     async def _found(
         self,
@@ -184,54 +233,6 @@ class SessionChanges:
         if found.problem:
             log.warning("session %s: %s", row.session_id, found.problem)
         return found
-
-    async def _body(
-        self,
-        journal: Journal,
-        row: SessionRow,
-        turn: int | None,
-        path: str | None,
-        reads_disk: bool,
-    ) -> bytes:
-        bounded = _Bounded(journal)
-        spans = await turn_spans(history(bounded, row.session_id))
-        if turn is not None:
-            turn = len(spans) if turn == -1 else turn
-            if not spans and turn == 0:
-                return _json(spans, turn, [], 0, [])
-            if turn > len(spans):
-                raise RefusedError(404, f"the session has {len(spans)} turns")
-
-        wanted = WantedChanges(turn)
-        of_turn = await self._found(journal, bounded, row, spans, wanted, reads_disk)
-        kept = of_turn.kept
-        how: dict[str, str] = {}
-        if kept is not None:
-            how = {file.path: file.words for file in kept.files}
-            found = [
-                FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
-            ]
-        else:
-            found = [file for file in of_turn.reported if file.patch or file.gap]
-        if path is not None and not (
-            found := [file for file in found if storable(file.path) == path]
-        ):
-            raise RefusedError(404, "the session changed no such file")
-        shown = found[:MOST_FILES]
-        told = {number for file in shown for number in file.turns if number}
-        prompts = [
-            {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
-            for number in sorted(told)[-MOST_PROMPTS:]
-        ]
-        room = ALL_CHARACTERS if path is None else ALONE_CHARACTERS
-        most = FILE_CHARACTERS if path is None else ALONE_CHARACTERS
-        files: list[dict[str, object]] = []
-        for file in shown:
-            facts, used = _file(file, min(room, most))
-            room -= used
-            files.append({**facts, "how": how.get(file.path)})
-        notes = None if kept is None else kept.notes
-        return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
 
 
 def _text(patch: bytes) -> tuple[str, Gap | None]:
@@ -313,18 +314,6 @@ def _json(
     return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
 
 
-LARGEST: Final = 2 * MOST_BYTES
-"""Largest request, in bytes: base64 takes a third more."""
-
-MOST_LINES: Final = 1_000_000
-"""Most lines of a request: much is remembered of each."""
-
-LONGEST_PATH: Final = 4096
-"""Longest path, in bytes: each is looked for in every snapshot."""
-
-NO_PROJECT: Final = "no files of this project are kept at the server"
-
-
 class LineOrigins:
     """Answers these requests, one at a time; see the module."""
 
@@ -341,16 +330,13 @@ class LineOrigins:
         if not principal.sees_all:
             principal.refused(LOAD_SESSION.name, None)
             raise RefusedError(403, "the origins of lines need a token for all sessions")
-        lines, asked = await _asked(exchange)  # a slow sender keeps nobody waiting
-        if self._alone.locked():
+        asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
+        lines = _lines(asked)
+        if self._alone.locked():  # only now: a slow sender keeps nobody waiting
             raise RefusedError(503, "busy with another request of this kind; try again")
         async with self._alone:
-
-            async def found(journal: Journal) -> FoundOrigins:
-                return await self._found(journal, asked, lines)
-
             try:
-                answer = await self._reader.ask(found)
+                answer = await self._reader.ask(lambda it: self._found(it, asked, lines))
             except (GitError, TimeoutError, BufferError, OSError) as exc:
                 raise RefusedError(503, f"the kept files cannot be read: {exc}") from None
         await exchange.answer(200, raw=encode(answer))
@@ -368,8 +354,8 @@ class LineOrigins:
         return await LocalOrigins(journal).origins(checkout, lines)
 
 
-async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
-    asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
+def _lines(asked: AskedOrigins) -> list[Lines]:
+    """Return the lines that are asked about; raises RefusedError."""
     lines: list[Lines] = []
     left = MOST_LINES
     for file in asked.files:
@@ -387,4 +373,4 @@ async def _asked(exchange: HttpExchange) -> tuple[list[Lines], AskedOrigins]:
         if not numbers or is_odd:
             raise RefusedError(400, "the request names no lines of its files")
         lines.append(Lines(os.fsdecode(file.path), file.content, tuple(numbers)))
-    return lines, asked
+    return lines

@@ -89,6 +89,15 @@ TOKENS_SECONDS: Final = 0.5
 NOTE_MS: Final = 60_000
 """Milliseconds between two notes that a token is in use."""
 
+WRONG_SECONDS: Final = 60.0
+"""Seconds for which a wrong guess counts."""
+
+OF_ONE: Final = 20
+"""Wrong guesses in that time from one address."""
+
+OF_ALL: Final = 1000
+"""Wrong guesses in that time from all addresses."""
+
 FOREIGN_COOKIE: Final = (
     "another page of this host has put a cookie in the place of this page's; pair this device again"
 )
@@ -198,15 +207,6 @@ Close = Callable[[int], object]
 """Closes a connection with a WebSocket close code (RFC 6455, 7.4.1)."""
 
 
-WRONG_SECONDS: Final = 60.0
-
-OF_ONE: Final = 20
-"""Wrong guesses a minute from one address."""
-
-OF_ALL: Final = 1000
-"""Wrong guesses a minute from all addresses."""
-
-
 class Attempts:
     """Limits on wrong tokens: so many a minute per address, and for all together.
 
@@ -290,8 +290,8 @@ class Gate:
         self.check_place(headers)
         shown = self.shown(headers, subprotocols)
         peer = "" if connection is None else connection.peer
-        token = await self._token(shown, peer)
-        if token is None:
+        token = await self._noted(token_id(shown.text), peer)
+        if token is None or not shown.is_of(token) or not token.is_good(now_ms()):
             if self._wrong.are_too_many(peer):
                 told = "too many wrong tokens; try again in a minute"
                 raise RefusedError(429, told, attempt="too many wrong tokens")
@@ -472,12 +472,6 @@ class Gate:
                 close(POLICY)
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
-
-    async def _token(self, shown: Shown, peer: str) -> AccessToken | None:
-        """Return the token that these credentials show; None for a wrong one."""
-        token = await self._noted(token_id(shown.text), peer)
-        is_right = token is not None and shown.is_of(token) and token.is_good(now_ms())
-        return token if is_right else None
 
     async def _noted(self, id_: str, peer: str) -> AccessToken | None:
         """Return the token with this id, valid or not; raises RefusedError while none can be read.

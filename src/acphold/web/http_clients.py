@@ -68,6 +68,18 @@ from acphold.web.endpoints import Attending
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
 from acphold.web.gate import Admitted, Gate, RefusedError
 
+log = logging.getLogger(__name__)
+
+CONNECTION_ID: Final = "acp-connection-id"
+SESSION_ID: Final = "acp-session-id"
+LAST_EVENT_ID: Final = "last-event-id"
+
+CONNECTIONS: Final = 64
+"""Most connections of one token."""
+
+LOOK_SECONDS: Final = 10.0
+"""Seconds between two checks for unused connections."""
+
 UNUSED_SECONDS: Final = 120.0
 """Seconds that a connection without an open stream or a POST is kept."""
 
@@ -109,12 +121,8 @@ class StreamedMessage(Struct, gc=False):
         return self.method is None and self.is_answered
 
 
-_read = Decoder(StreamedMessage).decode
-
-
-def read(line: bytes) -> StreamedMessage:
-    """Parse a line; raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
-    return _read(line)
+read = Decoder(StreamedMessage).decode
+"""Parses a line; raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
 
 
 class PostedRequest(NamedTuple):
@@ -391,18 +399,9 @@ class HttpTransport:
             found.forget()  # the journal has it
             id_ = f"acphold-{next(self._own_ids)}"
             self._own[encode(id_)] = session_id
-            asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name}
-            self._take(
-                encode(
-                    {
-                        **asked,
-                        "params": Raw(
-                            behind(params, after, lineage=self._lineages.get(session_id))
-                        ),
-                    }
-                )
-                + b"\n"
-            )
+            there = Raw(behind(params, after, lineage=self._lineages.get(session_id)))
+            asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name, "params": there}
+            self._take(encode(asked) + b"\n")
         return events
 
     def is_unused(self, now: float) -> bool:
@@ -442,19 +441,6 @@ def _request_in(params: bytes) -> bytes:
         return members(params).get("requestId", b"")
     except InvalidParamsError:
         return b""
-
-
-log = logging.getLogger(__name__)
-
-CONNECTION_ID: Final = "acp-connection-id"
-SESSION_ID: Final = "acp-session-id"
-LAST_EVENT_ID: Final = "last-event-id"
-
-CONNECTIONS: Final = 64
-"""Most connections of one token."""
-
-LOOK_SECONDS: Final = 10.0
-"""Seconds between two checks for unused connections."""
 
 
 class HttpClients:

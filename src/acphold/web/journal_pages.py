@@ -17,6 +17,8 @@ see (`server.principals`) are left out. With `lineage`, entries of another linea
 answer.
 """
 
+# See docs/decisions.md, 32.
+
 from __future__ import annotations
 
 import asyncio
@@ -73,6 +75,13 @@ LIVE_SECONDS: Final = 1.0
 
 SECONDS: Final = 20.0
 """Longest time for one question, in seconds."""
+
+MOST_HITS: Final = 1000
+"""Most hits of one search, over all of its pages."""
+
+FOR_GOOD: Final = "private, max-age=31536000, immutable"
+ASK_AGAIN: Final = "private, no-cache"
+"""Cache-Control of final answers, and of those that may change."""
 
 
 class JournalReader:
@@ -182,17 +191,6 @@ class JournalReader:
             (self._ended if started.done() else started).set_exception(exc)
         else:
             self._ended.set_result(None)
-
-
-# See docs/decisions.md, 32.
-
-
-MOST_HITS: Final = 1000
-"""Most hits of one search, over all of its pages."""
-
-FOR_GOOD: Final = "private, max-age=31536000, immutable"
-ASK_AGAIN: Final = "private, no-cache"
-"""Cache-Control of final answers, and of those that may change."""
 
 
 class JournalPages:

@@ -38,7 +38,7 @@ from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
-from acphold.web.exchange import HttpExchange
+from acphold.web.exchange import HEARTBEAT_SECONDS, HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
 from acphold.web.journal_pages import JournalReader
@@ -54,9 +54,6 @@ KEPT: Final = 1000
 KEPT_BYTES: Final = 16 << 20
 """Most bytes of the events that are kept: one with open questions may be long."""
 
-HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds between two heartbeats, so that no proxy takes the stream for dead."""
-
 LINGER_SECONDS: Final = 60.0
 """Seconds that the journal is still followed without a client: one may come back."""
 
@@ -66,7 +63,6 @@ AGAIN_SECONDS: Final = 1.0
 WATCHERS: Final = 256
 OF_A_TOKEN: Final = 32
 """Most streams in total, and per token."""
-
 
 PREFIX: Final = 12
 """Characters of the id of a live session in a position."""
@@ -309,21 +305,18 @@ class ListFeed:
             range(len(changes) - 1, -1, -1), changes, strict=True
         ):
             # A client that goes in the middle asks for all of them again.
-            self._note(session_id, before if left else self._position, said, now)
+            event = _event("change", before if left else self._position, said)
+            self._number += 1
+            self._told.append(ToldChange(session_id, event, said, now))
+            self._told_bytes += len(event)
+            while len(self._told) > KEPT or (self._told_bytes > KEPT_BYTES and len(self._told) > 1):
+                self._told_bytes -= len(self._told.popleft().event)
         if len(self._rows) > 2 * NEWEST:
             newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
             self._rows = {
                 id_: row for n, (id_, row) in enumerate(newest) if n < NEWEST or row.is_live
             }
         self._wake()
-
-    def _note(self, session_id: str, position: str, said: str, now: SessionRow | None) -> None:
-        self._number += 1
-        event = _event("change", position, said)
-        self._told.append(ToldChange(session_id, event, said, now))
-        self._told_bytes += len(event)
-        while len(self._told) > KEPT or (self._told_bytes > KEPT_BYTES and len(self._told) > 1):
-            self._told_bytes -= len(self._told.popleft().event)
 
     def _forget(self) -> None:
         self._told.clear()

@@ -8,8 +8,9 @@ Source: Prometheus, exposition formats, "Text-based format" 0.0.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -79,84 +80,77 @@ class Metrics:
             return await journal.count()
 
         sessions = await self._reader.ask(count)
+        running = sum(session.running for session in live)
+        waiting = sum(session.waiting for session in live)
+        connections = {
+            "websocket": self.sockets,
+            "http": self._http.connections,
+            "feed": self._feed.watchers,
+        }
+        traffic = {"in": self.received, "out": self.sent}
+        refused = {str(status): number for status, number in sorted(self.refused.items())}
         text = "".join(
             [
-                _one("acphold_sessions", "gauge", "Sessions in the journal.", sessions),
-                _one(
+                _gauge("acphold_sessions", "Sessions in the journal.", {"": sessions}),
+                _gauge(
                     "acphold_live_sessions",
-                    "gauge",
                     "Sessions of the journal in the memory of a process.",
-                    len(live),
+                    {"": len(live)},
                 ),
-                _one(
-                    "acphold_running_turns",
-                    "gauge",
-                    "Sessions in which a turn runs.",
-                    sum(session.running for session in live),
-                ),
-                _one(
+                _gauge("acphold_running_turns", "Sessions in which a turn runs.", {"": running}),
+                _gauge(
                     "acphold_waiting_sessions",
-                    "gauge",
                     "Sessions in which the agent waits for the answer of a person.",
-                    sum(session.waiting for session in live),
+                    {"": waiting},
                 ),
-                _by(
+                _gauge(
                     "acphold_connections",
-                    "gauge",
                     "Connections that are open.",
-                    "transport",
-                    {
-                        "websocket": self.sockets,
-                        "http": self._http.connections,
-                        "feed": self._feed.watchers,
-                    },
+                    _labelled("transport", connections),
                 ),
-                _by(
+                _family(
+                    "counter",
                     "acphold_bytes_total",
-                    "counter",
                     "Bytes of bodies and messages.",
-                    "direction",
-                    {"in": self.received, "out": self.sent},
+                    _labelled("direction", traffic),
                 ),
-                _by(
-                    "acphold_refused_requests_total",
+                _family(
                     "counter",
+                    "acphold_refused_requests_total",
                     "Requests that were refused.",
-                    "status",
-                    {str(status): number for status, number in sorted(self.refused.items())},
+                    _labelled("status", refused),
                 ),
-                _histogram(
+                _family(
+                    "histogram",
                     "acphold_journal_append_seconds",
                     "How long an append to the journal takes.",
-                    APPENDS,
+                    _buckets(APPENDS),
                 ),
             ]
         )
         await exchange.answer(200, headers=[(b"content-type", FORMAT)], raw=text.encode())
 
 
-def _head(name: str, kind: str, about: str) -> str:
-    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+def _family(kind: str, name: str, about: str, samples: Mapping[str, float]) -> str:
+    """Return the text of one metric; its samples are named by what follows its name."""
+    head = f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+    return head + "".join(f"{name}{rest} {value}\n" for rest, value in samples.items())
 
 
-def _one(name: str, kind: str, about: str, value: int) -> str:
-    return f"{_head(name, kind, about)}{name} {value}\n"
+_gauge = partial(_family, "gauge")
 
 
-def _by(name: str, kind: str, about: str, label: str, values: Mapping[str, int]) -> str:
-    lines = (f'{name}{{{label}="{key}"}} {value}\n' for key, value in values.items())
-    return _head(name, kind, about) + "".join(lines)
+def _labelled(label: str, values: Mapping[str, int]) -> Mapping[str, float]:
+    return {f'{{{label}="{key}"}}': value for key, value in values.items()}
 
 
-def _histogram(name: str, about: str, found: Durations) -> str:
-    bounds: Iterable[str] = (*map(str, BOUNDS), "+Inf")
+def _buckets(found: Durations) -> Mapping[str, float]:
     counts = [*accumulate(found.counts)]
-    lines = (
-        f'{name}_bucket{{le="{bound}"}} {count}\n'
-        for bound, count in zip(bounds, counts, strict=True)
-    )
-    ends = f"{name}_sum {found.total}\n{name}_count {counts[-1]}\n"
-    return _head(name, "histogram", about) + "".join(lines) + ends
+    bounds = (*map(str, BOUNDS), "+Inf")
+    cumulative = {
+        f'_bucket{{le="{bound}"}}': count for bound, count in zip(bounds, counts, strict=True)
+    }
+    return {**cumulative, "_sum": found.total, "_count": counts[-1]}
 
 
 def _size(message: Message) -> int:

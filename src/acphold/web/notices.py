@@ -198,7 +198,12 @@ class Notices:
                 raise RefusedError(404, "there is nothing at this address")
             case "GET", _:
                 is_on = admitted.token in self._kept.browsers
-                await exchange.answer(200, {"key": self._public_key(), "isOn": is_on})
+                try:
+                    key = public_key(self._kept.key)
+                except OSError as exc:
+                    told = f"the key for notices cannot be kept: {exc.strerror}"
+                    raise RefusedError(503, told) from None
+                await exchange.answer(200, {"key": key, "isOn": is_on})
             case "POST", _:
                 await self._subscribe(exchange, admitted.token)
             case "DELETE", _:
@@ -206,12 +211,6 @@ class Notices:
                 await exchange.answer(200, {})
             case _:
                 raise RefusedError(405, "use GET, POST or DELETE")
-
-    def _public_key(self) -> str:
-        try:
-            return public_key(self._kept.key)
-        except OSError as exc:
-            raise RefusedError(503, f"the key for notices cannot be kept: {exc.strerror}") from None
 
     async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
         wanted = "expected a subscription as the browser returns it"
@@ -286,7 +285,9 @@ class Notices:
         told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
         if token in self._sending or now < told.next_at:
             return
-        if self._is_attended(tenant):
+        since = now - ATTENDED_SECONDS
+        self._attended = {of: at for of, at in self._attended.items() if at > since}
+        if any(whose == tenant for whose, _ in self._attended):
             # They see new questions themselves; those still open once they leave are sent then.
             due = [each for each in due if each.id in told.questions]
         ids = frozenset(each.id for each in due)
@@ -302,12 +303,6 @@ class Notices:
         sending = asyncio.create_task(self._send(token, order, told, ids), name="notice")
         self._sending[token] = sending
         sending.add_done_callback(lambda _: self._sending.pop(token, None))
-
-    def _is_attended(self, tenant: str | None) -> bool:
-        """Return True if one of this person's devices is in use."""
-        since = self._now() - ATTENDED_SECONDS
-        self._attended = {of: at for of, at in self._attended.items() if at > since}
-        return any(whose == tenant for whose, _ in self._attended)
 
     async def _send(
         self, token: str, order: Order, told: _ToldBrowser, ids: frozenset[str]

@@ -131,12 +131,18 @@ class PageFiles:
         # A name below /page/ contains a digest, so a changed file has another name.
         is_for_good = exchange.path.startswith(PAGE) and "-" in exchange.path
         keeping = b"public, max-age=31536000, immutable" if is_for_good else b"no-cache"
+        # Loaded scripts are named by address: the digests only cover inline ones.
+        loaded = [name for name in self._files if name.endswith(".js") and "-" in name]
+        policy = POLICY.format(
+            **msgspec.structs.asdict(self._digests),
+            loaded=" ".join(f"{exchange.headers['host']}{PAGE}{name}" for name in loaded),
+        )
         head = [
             (b"content-type", file.kind.encode()),
             (b"cache-control", keeping),
             (b"etag", file.tag.encode()),
             (b"vary", b"Accept-Encoding"),
-            (b"content-security-policy", self._policy(exchange.headers["host"]).encode()),
+            (b"content-security-policy", policy.encode()),
             (b"referrer-policy", b"no-referrer"),
             (b"cross-origin-opener-policy", b"same-origin"),
             (b"cross-origin-resource-policy", b"same-origin"),
@@ -148,14 +154,3 @@ class PageFiles:
         if is_packed:
             head.append((b"content-encoding", b"gzip"))
         await exchange.answer(200, headers=head, raw=file.packed if is_packed else file.body)
-
-    def _policy(self, host: str) -> str:
-        """Return the policy for one of this server's hosts."""
-        # Loaded scripts are named by address: the digests only cover inline ones.
-        loaded = " ".join(f"{host}{PAGE}{name}" for name in self._files if _is_loaded(name))
-        return POLICY.format(**msgspec.structs.asdict(self._digests), loaded=loaded)
-
-
-def _is_loaded(name: str) -> bool:
-    """Return True if a file is a script that the page loads; its name contains a digest."""
-    return name.endswith(".js") and "-" in name

@@ -4,13 +4,13 @@ The address comes from a browser, so it may be anybody's: it is resolved once, a
 if all its addresses are public. No redirect is followed, and nothing of an answer is read but its
 status.
 
-Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
+The browsers, the key, and the questions that each browser shows are kept in a file that only this
+user can read, in the user's state folder, one for each journal: it is useless without the tokens in
+that journal, whose ids it stores. A restarted server withdraws its notices by it.
 
 The encryption library is imported late: a `serve` with no open page saves its 8 MiB.
 
-The last lets a restarted server withdraw its notices. All is kept in a file that only this user can
-read, in the user's state folder, one for each journal: it is useless without the tokens in that
-journal, whose ids it stores.
+Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric import ec
 
+log = logging.getLogger(__name__)
 
 SECONDS: Final = 15.0
 """Longest time for sending one message, in seconds."""
@@ -59,6 +60,30 @@ TTL_SECONDS: Final = 6 * 60 * 60
 
 SIGNED_SECONDS: Final = 60 * 60
 """Seconds for which a signature is valid; a day at most (RFC 8292, 2)."""
+
+LARGEST: Final = 1 << 20
+"""Largest size of the file, in bytes."""
+
+MOST: Final = 256
+"""Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
+
+AT_ONCE: Final = 8
+"""Messages sent at the same time."""
+
+PATIENCE: Final = 2 * SECONDS
+"""Longest time for a message, with the wait for its turn, in seconds."""
+
+PORT: Final = 443
+
+_WITH_IPV4_AT_THE_END: Final = (
+    ipaddress.IPv6Network("::/96"),  # IPv4-compatible
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 6052)
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
+)
+_PRIVATE: Final = (
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),
+)
 
 
 class Subscription(Struct, frozen=True):
@@ -93,8 +118,7 @@ class WrongSubscriptionError(Exception):
 def checked(found: Subscription) -> Subscription:
     """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
 
-    Its address may be anybody's. Where the name resolves to is checked when a message is sent
-    (`web.push`).
+    Its address may be anybody's: where the name resolves to is checked by `send`.
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -202,25 +226,6 @@ def _point(key: ec.EllipticCurvePrivateKey) -> str:
     return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
 
 
-AT_ONCE: Final = 8
-"""Messages sent at the same time."""
-
-PATIENCE: Final = 2 * SECONDS
-"""Longest time for a message, with the wait for its turn, in seconds."""
-
-PORT: Final = 443
-
-_WITH_IPV4_AT_THE_END: Final = (
-    ipaddress.IPv6Network("::/96"),  # IPv4-compatible
-    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 6052)
-    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
-)
-_PRIVATE: Final = (
-    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
-    ipaddress.IPv6Network("fec0::/10"),
-)
-
-
 def is_public(address: str) -> bool:
     """Return True for an address of the public network, including one embedded in another."""
     found = ipaddress.ip_address(address.partition("%")[0])
@@ -298,15 +303,6 @@ class PushSender:
             return PushOutcome(0, f"notices cannot be sent: {exc}")
 
 
-log = logging.getLogger(__name__)
-
-LARGEST: Final = 1 << 20
-"""Largest size of the file, in bytes."""
-
-MOST: Final = 256
-"""Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
-
-
 class _SubscriptionFile(Struct):
     key: str
     browsers: dict[str, Subscription] = {}
@@ -314,7 +310,7 @@ class _SubscriptionFile(Struct):
 
 
 class KeptSubscriptions:
-    """The file; see the module.
+    """The file of the browsers to notify; see the module.
 
     `browsers` and `told` (ids of the questions each one shows) are by token id; a token has one
     browser. Methods that change something raise OSError if the file cannot be written.

@@ -1,7 +1,16 @@
 """Reports on the journal for people: usage, glances at sessions, file changes and exports.
 
-    GET /glances?sessions=["ID",…]       {"glances": [GLANCE…]}
-    GET /contexts?q=…&places=["ID@SEQ",…] {"contexts": [CONTEXT…]}
+    GET /usage?by=day|agent|…       {"sums": [SUM…], "total": SUM, "byRequest": [AGENT…]}, as
+                                    `acphold usage --json` prints them
+    GET /glances?sessions=["ID",…]  {"glances": [GLANCE…]}: the ends of sessions
+    GET /contexts?q=…&places=["ID@SEQ",…]
+                                    {"contexts": [CONTEXT…]}: the surroundings of hits
+    GET /sessions/ID/changes        the changes that `acphold diff` prints: see `web.file_changes`
+    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
+                                    where its files were kept, for who may copy it with them;
+                                    `include`: the project names ignored files to be copied, too
+    POST /origins                   where lines of files came from: see `web.file_changes`
+    GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
     GLANCE   {"sessionId", "words", "problem", "files", "isAll"}
     CONTEXT  {"place", "excerpt", "marks", "before", "after"}
@@ -11,16 +20,6 @@ that turn changed, as far as the agent has shown: `isAll` is false if there may 
 only the end of a long turn is read. `before` and `after` are the messages around a hit, each
 {"speaker", "text"} or null, and `excerpt` is longer than that of the hit. Sessions that are gone or
 not for this principal are left out.
-
-    GET /usage?by=day|agent|…       {"sums": [SUM…], "total": SUM, "byRequest": [AGENT…]}, as
-                                    `acphold usage --json` prints them
-    GET /glances, /contexts         ends of sessions, and surroundings of hits: see `glances`
-    GET /sessions/ID/changes        the changes that `acphold diff` prints: see `session_changes`
-    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
-                                    where its files were kept, for who may copy it with them;
-                                    `include`: the project names ignored files to be copied, too
-    POST /origins                   where lines of files came from: see `line_origins`
-    GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
 A file is only downloaded, never shown at this address: agents' text would share our origin.
 """
@@ -64,6 +63,10 @@ from acphold.web.journal_pages import JournalReader, agents_of, moment_of
 GLANCES: Final = "/glances"
 CONTEXTS: Final = "/contexts"
 
+EXPORT: Final = "/export"
+KEPT: Final = "/kept"
+"""The ends of the addresses of a session's export and kept files."""
+
 MOST: Final = 20
 """Most sessions, or places, of one request."""
 
@@ -79,6 +82,9 @@ WORDS: Final = 320
 
 EXCERPT: Final = 600
 """Characters of the excerpt of a hit in its context."""
+
+LARGEST_FILE: Final = 64 * 1024 * 1024
+"""Characters of a file; use `acphold export` for longer sessions."""
 
 
 class Glance(Struct, rename="camel"):
@@ -229,14 +235,6 @@ def _listed(given: str, name: str) -> Sequence[str]:
 
 def _json(facts: object) -> bytes:
     return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
-
-
-EXPORT: Final = "/export"
-KEPT: Final = "/kept"
-"""The ends of the addresses of a session's export and kept files."""
-
-LARGEST_FILE: Final = 64 * 1024 * 1024
-"""Characters of a file; use `acphold export` for longer sessions."""
 
 
 Export: TypeAlias = Callable[[SessionRow, AsyncIterator[Entry]], tuple[str, AsyncIterator[str]]]

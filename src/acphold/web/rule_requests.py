@@ -74,7 +74,13 @@ class RuleRequests:
                 found = await self._reader.ask(lambda it: it.access.rules(person))
                 await _tell(exchange, found)
             case (("GET" | "HEAD"), path) if path == OFFERS:
-                await self._offers(exchange, _person(admitted, "rules", "add rule"))
+                person = _person(admitted, "rules", "add rule")
+                asked = exchange.query(OffersQuery)
+                offered = await self._reader.ask(
+                    lambda it: rule_offers(it, asked.session, asked.question, person)
+                )
+                offers = ",".join(map(offer_json, offered))
+                await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
             case "POST", path if path == RULES:
                 await self._add(exchange, admitted, _person(admitted, "rules", "add rule"))
             case "POST", path if path == SEEN:
@@ -92,7 +98,10 @@ class RuleRequests:
                 await _tell(exchange, found)
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
-                number = _number_in(path)
+                given = path.removeprefix(f"{RULES}/")
+                if not (given.isascii() and given.isdecimal() and 0 < len(given) < 10):
+                    raise RefusedError(404, NO_RULE)
+                number = int(given)
                 found = await self._reader.ask(lambda it: it.access.rules(person))
                 if any(rule.number == number and rule.verdict == "ask" for rule in found):
                     _person(admitted, "rules", f"revoke rule {number}")
@@ -103,14 +112,6 @@ class RuleRequests:
                 await exchange.answer(200, raw=_rules(found))
             case _:
                 raise RefusedError(404, "there is nothing at this address")
-
-    async def _offers(self, exchange: HttpExchange, person: str) -> None:
-        asked = exchange.query(OffersQuery)
-        found = await self._reader.ask(
-            lambda it: rule_offers(it, asked.session, asked.question, person)
-        )
-        offers = ",".join(map(offer_json, found))
-        await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
 
     async def _add(self, exchange: HttpExchange, admitted: Admitted, person: str) -> None:
         said = await exchange.said(AcceptedOffer, LARGEST, UNREADABLE)
@@ -166,13 +167,6 @@ def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
         lacking = "a token for all sessions" if person is None else f"the scope {scope}"
         raise RefusedError(403, f"this needs {lacking}, which this token does not have")
     return person
-
-
-def _number_in(path: str) -> int:
-    given = path.removeprefix(f"{RULES}/")
-    if not (given.isascii() and given.isdecimal() and 0 < len(given) < 10):
-        raise RefusedError(404, NO_RULE)
-    return int(given)
 
 
 async def _tell(exchange: HttpExchange, found: Sequence[StandingRule]) -> None:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from acphold.errors import SettingsError
 from acphold.history.entries import now_ms
 from acphold.journal import SessionRow
-from acphold.journal.access import SCOPES, Access, AccessToken, token_id
+from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import named
 from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service, served_journal
@@ -153,6 +153,12 @@ class Listening(Struct, frozen=True, kw_only=True):
         host = "127.0.0.1" if self.host == "localhost" else self.host
         return socket.create_server((host, self.port), family=family)
 
+    def connections(self) -> Connections:
+        """Return an empty set of connections, with limits for this process."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        is_proxied = self.url is not None and self.certificate is None
+        return Connections(bounds(descriptors), is_proxied=is_proxied)
+
     def origins(self, port: int) -> list[str]:
         """Return the origins of this server, the one to tell others first."""
         scheme = "https" if self.certificate is not None else "http"
@@ -208,12 +214,15 @@ async def serve(
         origins = listening.origins(bound.getsockname()[1])
         journal = served_journal(services[default].journal)
         try:
-            connections = _connections(listening)
+            connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(journal.access, origins, connections, proxies=proxies)
             pairing = Pairing(asyncio.get_running_loop().time, paired)
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(named(services[default].journal))
+            # For push services (RFC 8292, 2.1): https, or mail.
+            is_https = origins[0].startswith("https:")
+            contact = origins[0] if is_https else "mailto:nobody@example.com"
             activity_signal = ActivitySignal()
             services = {
                 name: replace(service, on_activity=activity_signal)
@@ -229,9 +238,7 @@ async def serve(
                 _looking(connections.look, LOOK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, activity_signal) as feed,
-                Notices(
-                    reader, gate, PushSender(), kept, _answers_for(origins[0]), activity_signal
-                ) as notices,
+                Notices(reader, gate, PushSender(), kept, contact, activity_signal) as notices,
             ):
                 page = PageFiles()
                 app = Application(
@@ -264,11 +271,6 @@ async def serve(
             await journal.aclose()
 
 
-def _answers_for(origin: str) -> str:
-    """Return our contact for push services (RFC 8292, 2.1): https, or mail."""
-    return origin if origin.startswith("https:") else "mailto:nobody@example.com"
-
-
 def localhost(origins: Sequence[str]) -> str:
     """Return the origin for which this user's commands have a token."""
     return next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
@@ -277,30 +279,19 @@ def localhost(origins: Sequence[str]) -> str:
 async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> None:
     """Store a token where this user's commands look for one on this machine.
 
-    A token of an earlier start, on any port, is kept.
+    A token of an earlier start, on any port, is kept if it permits everything, in all sessions.
     """
     origin = localhost(origins)
     now = now_ms()
     good = {token.id: token for token in await access.tokens() if token.is_good(now)}
     for kept in filter(None, [token_for(origin), *local_tokens()]):
         token = good.get(token_id(kept))
-        if token is not None and token.is_of(kept) and _is_whole(token):
+        if token is None or not token.is_of(kept) or not set(token.scopes).issuperset(SCOPES):
+            continue
+        if token.session_id is None and token.tenant is None and token.expires_at is None:
             remember(origin, kept)
             return
     remember(origin, await gate.grant("this machine", SCOPES))
-
-
-def _is_whole(token: AccessToken) -> bool:
-    """Return True for a token that permits everything, in all sessions."""
-    is_of_all = token.session_id is None and token.tenant is None and token.expires_at is None
-    return is_of_all and set(token.scopes).issuperset(SCOPES)
-
-
-def _connections(listening: Listening) -> Connections:
-    """Return an empty set of connections, with limits for this process."""
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    is_proxied = listening.url is not None and listening.certificate is None
-    return Connections(bounds(descriptors), is_proxied=is_proxied)
 
 
 @asynccontextmanager
