@@ -124,7 +124,7 @@ async def take_in(location: str | Path, count: int) -> None:
         new = NewSession(
             *(name_of(number), agent, cwd), title=said(6), created_at=at, tenant=tenant_of(number)
         )
-        await journal.enlist([Listed(new, f"own-{name_of(number)}", at, b"bench")])
+        await journal.links.enlist([Listed(new, f"own-{name_of(number)}", at, b"bench")])
         lease = await journal.acquire(new.session_id, yields=True)
         past = [PastEntry(kind, at + n, raw) for n, (kind, raw) in enumerate(_entries(said))]
         change = RowChange(prompted=True, updated_at=at + len(past), unread=None)

@@ -132,9 +132,9 @@ ROLES = {
             "What is written": "stores.NewSession stores.Lease stores.Append stores.RowChange"
             " stores.Run stores.Listed stores.Origin stores.PastEntry",
             "What is read": "stores.SessionRow stores.ListFilter stores.ListKey stores.RowChanges"
-            " stores.Segment stores.Entry stores.PageBack stores.Sought stores.SearchHit"
-            " stores.Part stores.Speaker stores.Archived stores.Summary stores.Grouping"
-            " stores.Tokens stores.UsageSum stores.UsageSums",
+            " stores.Identity stores.Segment stores.Entry stores.PageBack stores.Sought"
+            " stores.SearchHit stores.Part stores.Speaker stores.Archived stores.Summary"
+            " stores.Grouping stores.Tokens stores.UsageSum stores.UsageSums",
             "Who owns a session": "stores.Whose stores.Owner stores.Free stores.Here stores.At"
             " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
             "Who may come": "stores.AccessToken stores.Deed stores.Share stores.StandingRule"
@@ -164,7 +164,7 @@ TYPES = {
 ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
-    "stores.Archived": ("acphold.journal.journal", "Archived"),
+    "stores.Archived": ("acphold.journal.rows", "Archived"),
     "stores.Grouping": ("acphold.journal.seams", "Grouping"),
     "stores.Part": ("acphold.journal.seams", "Part"),
     "stores.RENEW_SECONDS": ("acphold.journal.owners", "RENEW_SECONDS"),

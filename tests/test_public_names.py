@@ -49,10 +49,10 @@ PUBLIC = {
     """,
     "acphold.stores": """
         Access AccessToken AmbiguousIdError Append Archived Arrivals At BaseJournal Deed Entries
-        Entry Free Gone Grouping HeldElsewhereError Here IllegibleNameError InFile Index Journal
-        JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links ListFilter
-        ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
-        Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
+        Entry Free Gone Grouping HeldElsewhereError Here Identity IllegibleNameError InFile Index
+        Journal JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links
+        ListFilter ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin
+        Owner Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
         Records Repaired RewrittenError RowChange RowChanges RuleChange Run SILENT_SECONDS SearchHit
         Segment SessionExistsError SessionRow Sessions Share Silent Sizes Snapshots Sought Speaker
         StandingRule Summary Tokens TranscriptError Transcripts TurnSnapshot UsageSum UsageSums

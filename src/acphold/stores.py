@@ -38,22 +38,14 @@ from acphold.journal.access import Access, AccessToken, Deed, Share
 from acphold.journal.base import BaseJournal
 from acphold.journal.journal import (
     Append,
-    Archived,
     Arrivals,
     Entries,
+    Identity,
     Journal,
     Lease,
     Links,
-    Listed,
-    ListFilter,
-    ListKey,
-    NewSession,
-    Origin,
     Owners,
     PageBack,
-    RowChange,
-    RowChanges,
-    SessionRow,
     Sessions,
 )
 from acphold.journal.owners import (
@@ -68,6 +60,17 @@ from acphold.journal.owners import (
     Whose,
 )
 from acphold.journal.records.draft import Records
+from acphold.journal.rows import (
+    Archived,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    Origin,
+    RowChange,
+    RowChanges,
+    SessionRow,
+)
 from acphold.journal.seams import (
     Grouping,
     Index,
@@ -108,6 +111,7 @@ __all__ = [
     "Grouping",
     "HeldElsewhereError",
     "Here",
+    "Identity",
     "IllegibleNameError",
     "InFile",
     "Index",

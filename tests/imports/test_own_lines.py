@@ -18,7 +18,7 @@ from acphold.history import Entry, PastEntry, SessionState
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
 from acphold.journal import NewSession, RowChange, SessionRow, history, session_of, state_of
-from acphold.journal.journal import Origin
+from acphold.journal.rows import Origin
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acphold.history.entries import now_ms
 from acphold.journal.records.draft import Draft, key
 from dict_store import Shelf
 
@@ -23,7 +24,7 @@ def test_a_walk_sees_what_is_kept_and_what_was_changed_each_once_and_in_order(
 ) -> None:
     shelf = Shelf()
     for changes in (kept, changed):
-        draft = Draft(shelf)
+        draft = Draft(shelf, now_ms)
         for place, value in changes:
             if value is None:
                 draft.remove(key(b"x", place))

@@ -59,7 +59,7 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
     found = open_journal(path_of(journal), create=False, read_transcript=read_transcript)
     try:
         if found.file is None:  # its store has not looked yet
-            await found.cursor_secret()
+            await found.identity()
         yield found
     finally:
         await found.aclose()

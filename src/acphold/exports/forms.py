@@ -17,7 +17,7 @@ from msgspec import Struct
 from acphold.errors import ExportError
 from acphold.history import Entry
 from acphold.journal import SessionRow
-from acphold.journal.journal import Origin
+from acphold.journal.rows import Origin
 from acphold.presentation.visible_text import counted, local, on_one_line
 
 FILE_NAME_CHARACTERS = 100

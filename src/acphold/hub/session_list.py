@@ -155,7 +155,7 @@ class SessionList:
         filter = ListFilter(agents=agents, cwd=cwd, held=held, archived=shelf, tenant=tenant)
         after = None
         if cursor is not None:
-            after = list_places.decode(cursor, filter, await self._journal.cursor_secret())
+            after = list_places.decode(cursor, filter, (await self._journal.identity()).secret)
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
             # A session of ours that went on outside acphold moves to the time in the agent's list.
@@ -268,7 +268,7 @@ async def page_of_all(
 ) -> bytes:
     """Return one page of the journal's sessions, of any agent; each names its agent as `called`
     does. Sessions that only an agent knows are left out. Raises CursorError."""
-    secret = await journal.cursor_secret()
+    secret = (await journal.identity()).secret
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, PAGE_SIZE + 1)
     lines = [_line(row, {AGENT: called(row)}) for row in rows]
@@ -313,7 +313,7 @@ async def _page(
         raws = [splice(raw, {"archived": mark}) for raw, mark in zip(raws, marks, strict=True)]
     page = {"sessions": array(raws)}
     if more:
-        next_cursor = list_places.encode(shown[-1].key, filter, await journal.cursor_secret())
+        next_cursor = list_places.encode(shown[-1].key, filter, (await journal.identity()).secret)
         page["nextCursor"] = encode(next_cursor)
     return splice(b"{}", page)
 

@@ -29,7 +29,7 @@ from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
-from acphold.journal.journal import Origin
+from acphold.journal.rows import Origin
 from acphold.schema.salvage import repaired
 
 NAME: Final = "acphold"

@@ -26,8 +26,8 @@ from acphold.imports.records import only_beginnings
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
 from acphold.journal import (
-    Arrivals,
     Free,
+    HasLinks,
     Listed,
     ListFilter,
     NewSession,
@@ -55,7 +55,7 @@ class Unreading(Owners, Sessions, Protocol):
 
 
 async def enlist(
-    journal: Arrivals, new: Iterable[Source], cwd: str | None, *, redact: bool
+    journal: HasLinks, new: Iterable[Source], cwd: str | None, *, redact: bool
 ) -> None:
     """List the conversations that can be listed from their beginnings, the newest first.
 
@@ -69,9 +69,9 @@ async def enlist(
         if row := listed(source, reader(source.reader), cwd, redact=redact):
             rows.append(row)
         if len(rows) >= AT_ONCE:
-            await journal.enlist(rows)
+            await journal.links.enlist(rows)
             rows = []
-    await journal.enlist(rows)
+    await journal.links.enlist(rows)
 
 
 class _Unread(Struct):

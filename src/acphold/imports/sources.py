@@ -25,7 +25,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from acphold.journal.journal import Origin
+from acphold.journal.rows import Origin
 from acphold.workspace import regular_files
 
 MARK: Final = " (imported)"

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from acphold.journal.journal import (
     Append,
-    Archived,
     Arrivals,
     Entries,
     HasLinks,
     Journal,
     Lease,
-    Listed,
-    ListFilter,
-    ListKey,
-    NewSession,
-    Origin,
     Owners,
     PageBack,
     Readable,
-    RowChange,
-    RowChanges,
-    SessionRow,
     Sessions,
     history,
     is_forgotten,
@@ -29,6 +20,17 @@ from acphold.journal.journal import (
 )
 from acphold.journal.location import default_location
 from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.journal.rows import (
+    Archived,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    Origin,
+    RowChange,
+    RowChanges,
+    SessionRow,
+)
 from acphold.journal.seams import Index, Part, SearchHit, Sought, Tokens
 
 __all__ = [

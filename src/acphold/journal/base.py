@@ -11,24 +11,10 @@ from typing import TypeVar
 
 from acphold.errors import IllegibleNameError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, now_ms
-from acphold.history.fold import Summary
 from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.journal import (
-    READ_BYTES,
-    Append,
-    Lease,
-    Links,
-    Listed,
-    ListFilter,
-    ListKey,
-    NewSession,
-    PageBack,
-    RowChange,
-    RowChanges,
-    SessionRow,
-)
-from acphold.journal.owners import Free, Owner, Silent, Whose
+from acphold.journal.journal import Append, Lease, Links
+from acphold.journal.owners import Free, Silent, Whose
 from acphold.journal.records import (
     access_records,
     search,
@@ -37,14 +23,15 @@ from acphold.journal.records import (
 )
 from acphold.journal.records.draft import Draft, Records
 from acphold.journal.records.written_records import KeptOwner
+from acphold.journal.rows import (
+    NewSession,
+    RowChange,
+)
 from acphold.journal.seams import Index, Snapshots
 from acphold.journal.stored_history import Piece
 from acphold.journal.stored_journal import ReadTranscript, StoredJournal, Through, Transcripts
 
 T = TypeVar("T")
-
-
-# The methods of BaseJournal are written out: a checker of a store's author reads their types.
 
 
 kept = Through[Draft]("_written")
@@ -90,7 +77,7 @@ class BaseJournal(StoredJournal):
 
     async def _written(self, work: Callable[[Draft], T]) -> T:
         def whole(records: Records) -> T:
-            draft = Draft(records)
+            draft = Draft(records, self.now)
             done = work(draft)
             draft.save()
             return done
@@ -104,7 +91,7 @@ class BaseJournal(StoredJournal):
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         def work(draft: Draft) -> Lease:
-            kept = session_records.create(draft, new, self.now(), session_records.era(draft))
+            kept = session_records.create(draft, new)
             return written_records.grant(draft, kept, self._reporting(), yields=yields)
 
         return await self._written(work)
@@ -124,13 +111,12 @@ class BaseJournal(StoredJournal):
         return self._owner
 
     async def owner(self, session_id: str) -> Whose:
-        return await self._written(lambda draft: self._whose(draft, session_id))
+        return await self._written(
+            lambda draft: written_records.whose(draft, session_id, self._owner.id)
+        )
 
-    def _whose(self, draft: Draft, session_id: str) -> Whose:
-        return written_records.whose(draft, session_id, self._owner.id, self.now())
-
-    async def owners(self) -> list[Owner]:
-        return await self._written(lambda draft: [*written_records.owners(draft, self.now())])
+    owners = kept(written_records.owners)
+    release = kept(written_records.release)
 
     async def renew(
         self,
@@ -150,9 +136,6 @@ class BaseJournal(StoredJournal):
             return [error for error in errors if error is not None]
 
         return await self._written(work) if self._owns else []
-
-    async def release(self, lease: Lease) -> None:
-        await self._written(lambda draft: written_records.release(draft, lease))
 
     # -- entries --------------------------------------------------------------------------
 
@@ -214,70 +197,22 @@ class BaseJournal(StoredJournal):
         )
         lease.next_seq = last + 1
 
-    async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
-    ) -> list[Segment]:
-        return await self._written(
-            lambda draft: session_records.read(
-                draft, session_id, after, limit_bytes, tail_bytes=tail_bytes
-            )
-        )
-
-    async def read_back(
-        self,
-        session_id: str,
-        before: int | None,
-        limit: int,
-        limit_bytes: int = READ_BYTES,
-        *,
-        kinds: Sequence[str] = (),
-    ) -> PageBack:
-        return await self._written(
-            lambda draft: session_records.read_back(
-                draft, session_id, before, limit, limit_bytes, kinds=kinds
-            )
-        )
-
-    async def is_exact(self, session_id: str, after: int) -> bool:
-        return await self._written(lambda draft: session_records.is_exact(draft, session_id, after))
-
-    async def summary(self, session_id: str) -> Summary:
-        return await self._written(lambda draft: written_records.summary(draft, session_id))
+    read = kept(session_records.read)
+    read_back = kept(session_records.read_back)
+    is_exact = kept(session_records.is_exact)
+    summary = kept(written_records.summary)
 
     # -- sessions -------------------------------------------------------------------------
 
-    async def cursor_secret(self) -> bytes:
-        return await self._written(session_records.cursor_secret)
-
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        return await self._written(
-            lambda draft: session_records.session(draft, session_id, counted=counted)
-        )
-
-    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        return await self._written(lambda draft: session_records.resolve(draft, prefix, cwd))
-
-    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        return await self._written(
-            lambda draft: session_records.short_ids(draft, session_ids, least)
-        )
-
-    async def page(
-        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
-    ) -> list[SessionRow]:
-        return await self._written(lambda draft: session_records.page(draft, filter, after, limit))
-
-    async def count(self) -> int:
-        return await self._written(session_records.count)
-
-    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        return await self._written(lambda draft: session_records.changes(draft, after, limit))
-
-    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._written(lambda draft: session_records.outcomes(draft, session_ids))
-
-    async def change(self, session: Lease | str, change: RowChange) -> None:
-        await self._written(lambda draft: written_records.change(draft, session, change))
+    identity = kept(session_records.identity)
+    session = kept(session_records.session)
+    resolve = kept(session_records.resolve)
+    short_ids = kept(session_records.short_ids)
+    page = kept(session_records.page)
+    count = kept(session_records.count)
+    changes = kept(session_records.changes)
+    outcomes = kept(session_records.outcomes)
+    change = kept(written_records.change)
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         def work(draft: Draft, session: Lease | str) -> list[str]:
@@ -290,7 +225,9 @@ class BaseJournal(StoredJournal):
                 idle_since is not None
                 and (
                     kept.row.updated_at > idle_since
-                    or not isinstance(self._whose(draft, session), Free | Silent)
+                    or not isinstance(
+                        written_records.whose(draft, session, self._owner.id), Free | Silent
+                    )
                 )
             ):
                 return []
@@ -301,15 +238,6 @@ class BaseJournal(StoredJournal):
         for session in sessions:
             gone += await self._written(lambda draft, session=session: work(draft, session))  # type: ignore[misc]
         return gone
-
-    # -- imports --------------------------------------------------------------------------
-
-    async def enlist(self, found: Sequence[Listed]) -> None:
-        def work(draft: Draft) -> None:
-            for listed in found:
-                session_records.enlist(draft, listed, self.now(), session_records.era(draft))
-
-        await self._written(work)
 
     @cached_property
     def index(self) -> Index:
@@ -343,6 +271,7 @@ class RecordLinks(RecordPart, Links):
     of = kept(session_records.links_of)
     last_entries = kept(session_records.last_entries)
     went_on = kept(session_records.went_on)
+    enlist = kept(session_records.enlist)
 
 
 class RecordIndex(RecordPart, Index):

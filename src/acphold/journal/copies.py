@@ -24,15 +24,8 @@ from acphold.history.entries import (
     now_ms,
 )
 from acphold.history.raw_update import may_be_chunk, members, update_kind
-from acphold.journal.journal import (
-    Journal,
-    Lease,
-    NewSession,
-    Origin,
-    RowChange,
-    SessionRow,
-    history,
-)
+from acphold.journal.journal import Journal, Lease, history
+from acphold.journal.rows import NewSession, Origin, RowChange, SessionRow
 from acphold.schema.splice import splice
 from acphold.schema.updates import kinds_about
 

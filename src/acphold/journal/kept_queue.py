@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from acphold.history.entries import QUEUE, now_ms
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
-from acphold.journal.journal import Journal, RowChange
+from acphold.journal.journal import Journal
 from acphold.journal.moves import require_here
 from acphold.journal.owners import is_free, refuse_held
+from acphold.journal.rows import RowChange
 
 
 def queue_change(queue: PromptQueue) -> RowChange:

@@ -79,7 +79,8 @@ async def identity(journal: Journal) -> str | None:
     """
     if journal.file is None:
         try:
-            return _digest(await journal.cursor_secret(), (await journal.place()).encode())
+            its = await journal.identity()
+            return _digest(its.secret, its.place.encode())
         except JournalError as exc:
             log.info("the identity of the journal is unknown: %s", exc)
             return None
@@ -94,7 +95,7 @@ async def identity(journal: Journal) -> str | None:
 async def family(journal: Journal) -> str:
     """Return an id that a journal shares with its copies, in a few letters: derived from its random
     secret, without revealing it. Raises JournalError."""
-    return _digest(await journal.cursor_secret())
+    return _digest((await journal.identity()).secret)
 
 
 def _digest(secret: bytes, place: bytes = b"") -> str:

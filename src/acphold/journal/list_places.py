@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AmbiguousIdError, CursorError, UnknownSessionError
-from acphold.journal.journal import ListFilter, ListKey
 from acphold.journal.location import resolved_folder
+from acphold.journal.rows import ListFilter, ListKey
 
 MATCHES: Final = 100
 """Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import SessionMovedError
-from acphold.journal.journal import Lease, SessionRow
+from acphold.journal.journal import Lease
+from acphold.journal.rows import SessionRow
 
 
 class MoveMark(Struct, frozen=True, omit_defaults=True):

@@ -19,7 +19,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from acphold.errors import LeaseLostError, TranscriptError, UnknownSessionError
 from acphold.history.entries import Run, Segment
-from acphold.journal.journal import Append, Journal, Lease, RowChange, SessionRow
+from acphold.journal.journal import Append, Journal, Lease
+from acphold.journal.rows import RowChange, SessionRow
 from acphold.journal.seams import InFile
 
 BOUNDS: Final = (

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members, string
-from acphold.journal.journal import Origin
+from acphold.journal.rows import Origin
 from acphold.journal.seams import Tokens
 
 # A fixed list: numbers that grow prove nothing, as they do in every session, with the context.

@@ -36,19 +36,9 @@ from acphold.errors import (
 from acphold.history.entries import PROMPT, TURN_END, PastEntry
 from acphold.journal.access import Share
 from acphold.journal.copies import PIECE_BYTES
-from acphold.journal.journal import (
-    Journal,
-    Lease,
-    Listed,
-    ListFilter,
-    ListKey,
-    NewSession,
-    RowChange,
-    SessionRow,
-    history,
-    state_of,
-)
+from acphold.journal.journal import Journal, Lease, history, state_of
 from acphold.journal.owners import Free, Gone, Here
+from acphold.journal.rows import Listed, ListFilter, ListKey, NewSession, RowChange, SessionRow
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +183,7 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     new = NewSession(**{name: getattr(row, name) for name in NewSession.__struct_fields__})
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
-        await target.enlist([Listed(new, known_as, row.updated_at, row.unread)])
+        await target.links.enlist([Listed(new, known_as, row.updated_at, row.unread)])
         with suppress(UnknownSessionError):  # not enlisted: a session of this id was deleted there
             await target.change(row.session_id, RowChange(archived=row.archived))
             return "new"

@@ -95,7 +95,7 @@ class LocalReader:
         filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
         wanted = replace(wanted, filter=filter)
         live = await self.live() if cursor is None or self._live is None else self._live
-        secret = await journal.cursor_secret()
+        secret = (await journal.identity()).secret
         after = None if cursor is None else list_places.decode(cursor, filter, secret)
         if self._only is not None or wanted.only_live:
             some = live if self._only is None else (self._only,)

@@ -18,8 +18,9 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.history.entries import TurnSpan
-from acphold.journal.journal import Readable, SessionRow, history
+from acphold.journal.journal import Readable, history
 from acphold.journal.location import resolved_folder
+from acphold.journal.rows import SessionRow
 from acphold.reports.file_edits import ABSENT, Absent, Edit, FileText, around, behind, edits
 from acphold.workspace.regular_files import contents
 from acphold.workspace.threads import Checkpoint, Threads

@@ -93,7 +93,7 @@ async def test_a_copy_has_everything_as_it_was(journal: Journal, target: Journal
     await journal.access.keep_share(Share("s1", "you", prompts=True))
     await journal.release(await journal.create(NewSession("s0", "a", "/w")))
     unread = Listed(NewSession("s2", "c", "/w", title="Old"), "d3", 900, b"{}")
-    await journal.enlist([unread])
+    await journal.links.enlist([unread])
     await journal.links.link(None, "a", "forgotten")
 
     assert await copied(journal, target) == {"s0": "new", "s1": "new", "s2": "new"}

@@ -351,7 +351,7 @@ def test_all_who_open_a_new_journal_at_once_get_it(path: Path) -> None:
     def open_one() -> None:
         together.wait(10)
         journal = SqliteJournal.open(path)
-        opened.append(asyncio.run(journal.cursor_secret()))
+        opened.append(asyncio.run(journal.identity()).secret)
         journal.connect().close()
 
     threads = [threading.Thread(target=open_one) for _ in range(8)]

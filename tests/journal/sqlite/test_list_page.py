@@ -115,9 +115,9 @@ async def test_a_folder_is_the_same_by_whatever_name(
         rows = await journal.page(ListFilter(cwd=name))
         assert [row.cwd for row in rows] == names[::-1]
         sealed = list_places.encode(
-            rows[0].key, ListFilter(cwd=names[0]), await journal.cursor_secret()
+            rows[0].key, ListFilter(cwd=names[0]), (await journal.identity()).secret
         )
-        after = list_places.decode(sealed, ListFilter(cwd=name), await journal.cursor_secret())
+        after = list_places.decode(sealed, ListFilter(cwd=name), (await journal.identity()).secret)
         assert len(await journal.page(ListFilter(cwd=name), after)) == 3
     await put(journal, "moved", 10, cwd=f"{tmp_path}/elsewhere")
     lease = await journal.acquire("moved")

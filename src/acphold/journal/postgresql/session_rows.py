@@ -19,18 +19,11 @@ from zlib import crc32
 from acphold.errors import RewrittenError, SessionExistsError
 from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
-from acphold.journal.journal import (
-    Lease,
-    ListFilter,
-    ListKey,
-    NewSession,
-    RowChange,
-    RowChanges,
-    SessionRow,
-)
+from acphold.journal.journal import Lease
 from acphold.journal.postgresql import leases
 from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
+from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import BEHIND_A_TURN
 from acphold.journal.sql.list_filters import walks
@@ -495,6 +488,9 @@ class PostgresqlTables(Tables):
         names.update((str(place), day.isoformat()) for place, day in enumerate(days, 1))
         at = f"coalesce(slot * {SLOT_MS}, updated_at)"
         return f"width_bucket({at}, %(midnights)s::bigint[])::text"
+
+    def place(self) -> str:
+        return leases.database(self._line)
 
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()

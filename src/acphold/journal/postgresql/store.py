@@ -32,19 +32,13 @@ from acphold.errors import (
     SessionExistsError,
 )
 from acphold.history.entries import Segment
-from acphold.journal.journal import (
-    Append,
-    Lease,
-    Listed,
-    NewSession,
-    RowChange,
-    RowChanges,
-)
+from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
@@ -143,7 +137,6 @@ class PostgresqlJournal(SqlJournal):
         self._addresses: tuple[str, ...] = ()
         self._retired = False
         self._recent = RecentAppends()
-        self._place: str | None = None
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -304,16 +297,6 @@ class PostgresqlJournal(SqlJournal):
         APPENDS.note(perf_counter() - began)
         return done
 
-    # -- sessions that an import has listed -----------------------------------------------
-
-    async def enlist(self, found: Sequence[Listed]) -> None:
-        def work(tables: Tables) -> None:
-            for listed in found:
-                with tables.writing():
-                    session_tables.enlist(tables, listed)
-
-        await self._slowly(work)
-
     # -- reading --------------------------------------------------------------------------
 
     async def without_session(self) -> list[str]:
@@ -349,11 +332,6 @@ class PostgresqlJournal(SqlJournal):
                 by = [it for it in now if isinstance(it, Lease)]
                 await self._write(lambda line, ids=ids, by=by: some(line, ids, *by), slow=True)  # type: ignore[misc]
         return [*gone]
-
-    async def place(self) -> str:
-        if self._place is None:
-            self._place = await self._look(leases.database)
-        return self._place
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()

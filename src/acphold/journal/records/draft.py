@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -93,7 +93,9 @@ def text(part: str) -> bytes:
 class Draft:
     """The records as they will be after one transaction: changes are written at its end."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, now: Callable[[], int]) -> None:
+        """`now` returns the time of the journal, in ms since the epoch."""
+        self.now = now
         self._records = records
         self._changes: dict[bytes, bytes | None] = {}
         self._keys: list[bytes] = []

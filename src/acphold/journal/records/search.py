@@ -9,9 +9,9 @@ from typing import NamedTuple
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry, Segment
 from acphold.journal.hits import Held, hit, patterns_of, terms
-from acphold.journal.journal import ListFilter
 from acphold.journal.records.draft import Draft
 from acphold.journal.records.session_records import KeptSession, newest
+from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.stored_history import read_all
 from acphold.journal.words_in_memory import fitting, query

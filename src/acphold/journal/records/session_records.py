@@ -15,17 +15,7 @@ from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
 from acphold.history.raw_update import storable
 from acphold.journal import list_places, stored_history
 from acphold.journal.access import Share
-from acphold.journal.journal import (
-    READ_BYTES,
-    Listed,
-    ListFilter,
-    ListKey,
-    NewSession,
-    PageBack,
-    RowChange,
-    RowChanges,
-    SessionRow,
-)
+from acphold.journal.journal import READ_BYTES, Identity, PageBack
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.location import is_same_folder
 from acphold.journal.records.draft import (
@@ -43,6 +33,15 @@ from acphold.journal.records.draft import (
     Draft,
     key,
     text,
+)
+from acphold.journal.rows import (
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    RowChanges,
+    SessionRow,
 )
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stored_history import END, StoredSegments, plain
@@ -161,15 +160,19 @@ def session(draft: Draft, session_id: str, *, counted: bool = False) -> SessionR
     return find(draft, session_id).shown(draft if counted else None)
 
 
-def create(draft: Draft, new: NewSession, now: int, era: str) -> KeptSession:
+def create(draft: Draft, new: NewSession) -> KeptSession:
     """Add a session; raises SessionExistsError."""
     if look(draft, new.session_id) is not None:
         raise SessionExistsError(f"there is a session {new.session_id!r} already")
     number = draft.next_number()
-    created = now if new.created_at is None else new.created_at
+    created = draft.now() if new.created_at is None else new.created_at
     values = asdict(new) | {"created_at": created, "updated_at": created}
     row = SessionRow(
-        **values, message_count=0, prompted=False, last_seq=0, lineage=lineage_of(era, number)
+        **values,
+        message_count=0,
+        prompted=False,
+        last_seq=0,
+        lineage=lineage_of(_era(draft), number),
     )
     kept = KeptSession(replace(row, title=_title(row.title)), number)
     if (gone := draft.get(key(GONE, new.session_id), int)) is not None:
@@ -244,15 +247,15 @@ def was_there(draft: Draft, session_id: str) -> bool:
 # -- the journal ------------------------------------------------------------------------------
 
 
-def cursor_secret(draft: Draft) -> bytes:
-    """Like `Sessions.cursor_secret`."""
+def identity(draft: Draft) -> Identity:
+    """Like `Sessions.identity`."""
     place = key(META, "cursor_secret")
     if (secret := draft.get(place, bytes)) is None:
         draft.put(place, secret := os.urandom(32))
-    return secret
+    return Identity(secret)
 
 
-def era(draft: Draft) -> str:
+def _era(draft: Draft) -> str:
     """The mark of this journal in the lineages of its sessions."""
     place = key(META, "era")
     if (found := draft.get(place, str)) is None:
@@ -457,14 +460,16 @@ def _names(place: bytes) -> tuple[str, str]:
     return one.replace(b"\0\xff", b"\0").decode(), other.replace(b"\0\xff", b"\0").decode()
 
 
-def enlist(draft: Draft, listed: Listed, now: int, era: str) -> None:
-    """Add a session that an import has found, unless it is known or was deleted."""
-    its = listed.new.agent, listed.downstream_id
-    if look(draft, listed.new.session_id) is not None or linked(draft, its[0], [its[1]]):
-        return
-    kept = create(draft, listed.new, now, era)
-    kept.row = replace(kept.row, prompted=True, updated_at=listed.updated_at, unread=listed.source)
-    link(draft, *its, kept)
+def enlist(draft: Draft, found: Sequence[Listed]) -> None:
+    """Like `Links.enlist`; sessions that were deleted are left out, too."""
+    for listed in found:
+        new, known_as = listed.new, listed.downstream_id
+        if look(draft, new.session_id) is None and not linked(draft, new.agent, [known_as]):
+            kept = create(draft, new)
+            kept.row = replace(
+                kept.row, prompted=True, updated_at=listed.updated_at, unread=listed.source
+            )
+            link(draft, new.agent, known_as, kept)
 
 
 # -- shares -----------------------------------------------------------------------------------

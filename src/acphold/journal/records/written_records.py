@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from acphold.errors import HeldElsewhereError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
 from acphold.journal import stored_history
-from acphold.journal.journal import Append, Lease, RowChange
+from acphold.journal.journal import Append, Lease
 from acphold.journal.lineage import why_lost
 from acphold.journal.location import is_same_folder
 from acphold.journal.owners import (
@@ -36,6 +36,7 @@ from acphold.journal.owners import (
 from acphold.journal.records import session_records
 from acphold.journal.records.draft import OWNERS, REPORTS, SETTLED, Draft, key
 from acphold.journal.records.session_records import KeptSession
+from acphold.journal.rows import RowChange
 from acphold.journal.seams import Grouping, UsageSum, UsageSums
 from acphold.journal.stored_history import PIECE_BYTES, Piece, Settled
 from acphold.journal.token_reports import Report
@@ -144,7 +145,7 @@ def error(draft: Draft, lease: Lease) -> LeaseLostError | None:
     return None
 
 
-def whose(draft: Draft, session_id: str, own_id: str, now: int) -> Whose:
+def whose(draft: Draft, session_id: str, own_id: str) -> Whose:
     """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     kept = session_records.find(draft, session_id)
     known = draft.get(key(OWNERS, kept.owner), KeptOwner)
@@ -153,18 +154,17 @@ def whose(draft: Draft, session_id: str, own_id: str, now: int) -> Whose:
     yields = kept.yields or known.retired
     if known.id == own_id:
         return Here(kept.epoch, yields)
-    silent = (now - known.renewed_at) / 1000
+    silent = (draft.now() - known.renewed_at) / 1000
     if silent > SILENT_SECONDS:
         return Silent(known.owner(), kept.epoch, yields, silent)
     return (Gone if silent > LATE_SECONDS else At)(known.owner(), kept.epoch, yields)
 
 
-def owners(draft: Draft, now: int) -> Iterator[Owner]:
-    """Yield the live owners with addresses."""
-    for _, record in draft.walk(OWNERS):
-        known = msgspec.msgpack.decode(record, type=KeptOwner)
-        if known.addresses and now - known.renewed_at <= SILENT_SECONDS * 1000:
-            yield known.owner()
+def owners(draft: Draft) -> list[Owner]:
+    """Like `Journal.owners`."""
+    oldest = draft.now() - SILENT_SECONDS * 1000
+    found = (msgspec.msgpack.decode(record, type=KeptOwner) for _, record in draft.walk(OWNERS))
+    return [it.owner() for it in found if it.addresses and it.renewed_at >= oldest]
 
 
 def append(draft: Draft, append: Append, made: list[Segment]) -> list[Segment] | LeaseLostError:

@@ -8,16 +8,17 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
 from acphold.journal import stored_history
-from acphold.journal.journal import READ_BYTES, Lease, PageBack, RowChange
+from acphold.journal.journal import READ_BYTES, Lease, PageBack
+from acphold.journal.rows import RowChange
 from acphold.journal.sql import session_tables, usage_rows
-from acphold.journal.sql.tables import KeptSegments, Key, LastOfTurns, Tables
+from acphold.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.journal.stored_history import (
     PACKED_AT_ONCE_BYTES,
     PIECE_BYTES,
@@ -200,10 +201,10 @@ def summary(tables: Tables, session_id: str) -> Summary:
     return stored_history.summary(tables.segments(key), kept, settled)
 
 
-def outcomes(found: Iterable[LastOfTurns]) -> dict[str, bytes | None]:
+def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
     """Like `Journal.outcomes`."""
     told: dict[str, bytes | None] = {}
-    for session_id, end, prompted, settled, segments in found:
+    for session_id, end, prompted, settled, segments in tables.last_of_turns(session_ids):
         if end is not None:
             told[session_id] = plain(end)
         elif prompted and segments.read(settled, 1):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from acphold.journal.journal import Archived, ListFilter, ListKey
 from acphold.journal.location import resolved_folder
+from acphold.journal.rows import Archived, ListFilter, ListKey
 
 SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
     "exclude": (False,),

@@ -9,6 +9,7 @@ columns; each store has SQL for them: see `select`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, get_origin
 
 import msgspec
@@ -19,9 +20,10 @@ from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionErr
 from acphold.history.entries import Entry
 from acphold.history.raw_update import storable
 from acphold.journal import list_places, stored_history
-from acphold.journal.journal import Lease, Listed, NewSession, RowChange, SessionRow
+from acphold.journal.journal import Identity, Lease
 from acphold.journal.lineage import lineage_of, why_lost
 from acphold.journal.location import resolved_folder
+from acphold.journal.rows import Listed, NewSession, RowChange, SessionRow
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_history import StoredSegments
@@ -186,6 +188,12 @@ def selected(
     return decoded(rows, tables.segments_of if counted else None)
 
 
+def identity(tables: Tables) -> Identity:
+    """Like `Journal.identity`."""
+    statement = "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'"
+    return Identity(bytes(tables.execute(statement).fetchone()[0]), tables.place())
+
+
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:
     """Like `Journal.session`."""
     for row in selected(tables, "WHERE session_id = %s", (session_id,), counted=counted):
@@ -324,18 +332,19 @@ def move_up(tables: Tables, times: Mapping[Key, int]) -> None:
         tables.update(key, later, (at, at))
 
 
-def enlist(tables: Tables, listed: Listed) -> None:
-    """Add a session that an import has listed, unread, unless it is known or was deleted."""
-    agent, downstream_id = listed.new.agent, listed.downstream_id
-    if linked(tables, agent, [downstream_id]):
-        return
-    try:
-        key = tables.create(listed.new)
-    except SessionExistsError:
-        return
+def enlist(tables: Tables, found: Sequence[Listed]) -> None:
+    """Like `Links.enlist`; sessions that were deleted are left out, too."""
     parts = ("prompted = %s", "updated_at = %s", "unread = %s")
-    tables.update(key, parts, (True, listed.updated_at, listed.source))
-    tables.link(agent, downstream_id, key)
+    for some in batches(found, tables.SESSIONS_AT_ONCE):
+        with tables.writing():
+            for listed in some:
+                agent, downstream_id = listed.new.agent, listed.downstream_id
+                if linked(tables, agent, [downstream_id]):
+                    continue
+                with suppress(SessionExistsError):
+                    key = tables.create(listed.new)
+                    tables.update(key, parts, (True, listed.updated_at, listed.source))
+                    tables.link(agent, downstream_id, key)
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -13,20 +13,10 @@ from typing import TypeVar
 from acphold.history.entries import PastEntry
 from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.journal import (
-    Lease,
-    Links,
-    ListFilter,
-    ListKey,
-    RowChange,
-    SessionRow,
-)
+from acphold.journal.journal import Identity, Lease, Links
+from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
 from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought, UsageSums
-from acphold.journal.sql import (
-    access_rows,
-    entry_rows,
-    session_tables,
-)
+from acphold.journal.sql import access_rows, entry_rows, session_tables
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_journal import StoredJournal, Through
 
@@ -41,11 +31,14 @@ at_one_moment = Through[Tables]("_at_one_moment")
 written = Through[Tables]("_written")
 """Turns work in a transaction into a method."""
 
+slowly = Through[Tables]("_slowly")
+"""Turns slow work, which makes its own transactions, into a method."""
+
 
 class SqlJournal(StoredJournal):
     """See the module; a store has the rest of `Journal`."""
 
-    _cursor_secret: bytes | None = None
+    _identity: Identity | None = None
     _settling = 0
 
     @abstractmethod
@@ -74,30 +67,22 @@ class SqlJournal(StoredJournal):
         """Index the missing entries of a session, or of all that were active since `since`, the
         newest first, as much as `seconds` allow; other requests are served in between."""
 
-    async def cursor_secret(self) -> bytes:
-        def secret(tables: Tables) -> bytes:
-            statement = "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'"
-            return bytes(tables.execute(statement).fetchone()[0])
-
-        if self._cursor_secret is None:
-            self._cursor_secret = await self._asked(secret)
-        return self._cursor_secret
+    async def identity(self) -> Identity:
+        if self._identity is None:
+            self._identity = await self._asked(session_tables.identity)
+        return self._identity
 
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)
     short_ids = asked(session_tables.short_ids)
     count = asked(session_tables.count)
+    outcomes = asked(entry_rows.outcomes)
     change = written(session_tables.change)
 
     read = at_one_moment(entry_rows.read)
     read_back = at_one_moment(entry_rows.read_back)
     is_exact = at_one_moment(entry_rows.is_exact)
     summary = at_one_moment(entry_rows.summary)
-
-    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._asked(
-            lambda tables: entry_rows.outcomes(tables.last_of_turns(session_ids))
-        )
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
@@ -237,6 +222,7 @@ class SqlLinks(SqlPart, Links):
     linked = asked(session_tables.linked)
     of = at_one_moment(session_tables.links_of)
     last_entries = at_one_moment(session_tables.last_entries)
+    enlist = slowly(session_tables.enlist)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := await self._asked(

@@ -10,17 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import Segment
-from acphold.journal.journal import (
-    Lease,
-    ListFilter,
-    ListKey,
-    NewSession,
-    SessionRow,
-)
+from acphold.journal.journal import Lease
+from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import Settled, StoredSegments
 
 Key: TypeAlias = int | str
@@ -30,11 +25,13 @@ Key: TypeAlias = int | str
 IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 
+T = TypeVar("T")
 
-def batches(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Yield these ids in pieces for a statement each."""
-    remaining = iter(ids)
-    while some := tuple(islice(remaining, IDS_AT_ONCE)):
+
+def batches(values: Iterable[T], size: int = IDS_AT_ONCE) -> Iterator[tuple[T, ...]]:
+    """Yield these values in pieces, such as ids for a statement each."""
+    remaining = iter(values)
+    while some := tuple(islice(remaining, size)):
         yield some
 
 
@@ -118,12 +115,19 @@ class Tables(ABC):
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
+    SESSIONS_AT_ONCE: ClassVar[int] = IDS_AT_ONCE
+    """Sessions that one transaction may add."""
+
     TOLD: ClassVar[str]
     """A statement that marks the row of the session with this key as changed."""
 
     @abstractmethod
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the journal."""
+
+    def place(self) -> str:
+        """The place in `Identity`."""
+        return ""
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:

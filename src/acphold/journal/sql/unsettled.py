@@ -12,7 +12,7 @@ from typing import Final
 
 from acphold.history.compaction import compact
 from acphold.journal.hits import Held, Term, hit, patterns_of
-from acphold.journal.journal import ListFilter
+from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.entry_rows import settled_through
 from acphold.journal.sql.session_tables import selected

@@ -20,13 +20,7 @@ import msgspec
 from acphold.errors import SessionExistsError
 from acphold.history.entries import KINDS, PROMPT, TURN_END, UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
-from acphold.journal.journal import (
-    ListFilter,
-    ListKey,
-    NewSession,
-    RowChanges,
-    SessionRow,
-)
+from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import BEHIND_A_TURN
 from acphold.journal.sql.session_tables import selected

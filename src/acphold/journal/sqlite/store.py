@@ -25,17 +25,10 @@ from acphold.errors import (
 from acphold.history.entries import Run, Segment, now_ms
 from acphold.history.fold import Summary
 from acphold.journal import stored_history
-from acphold.journal.journal import (
-    READ_BYTES,
-    Append,
-    Lease,
-    Listed,
-    NewSession,
-    RowChange,
-    RowChanges,
-)
+from acphold.journal.journal import READ_BYTES, Append, Lease
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Owner, Whose
+from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import read, settled_through, summary
@@ -380,17 +373,6 @@ class SqliteJournal(SqlJournal):
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
         APPENDS.note(perf_counter() - began)
         return done
-
-    # -- sessions that an import has listed -----------------------------------------------
-
-    async def enlist(self, found: Sequence[Listed]) -> None:
-        def work(db: Connection) -> None:
-            tables = SqliteTables(db)
-            with tables.writing():
-                for listed in found:
-                    session_tables.enlist(tables, listed)
-
-        await self._background.run(work)
 
     # -- reading --------------------------------------------------------------------------
 

@@ -289,7 +289,7 @@ async def what_was_let_go_or_taken_again_here_is_known_at_once(journal: Journal)
 async def a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
     journal: Journal,
 ) -> None:
-    await journal.enlist([Listed(NewSession("s1", "a", "/"), "d1", 1000, b"there")])
+    await journal.links.enlist([Listed(NewSession("s1", "a", "/"), "d1", 1000, b"there")])
     assert await journal.owner("s1") == Free(0)
     lease = await journal.acquire("s1", 0)
     assert await journal.owner("s1") == Here(lease.epoch)

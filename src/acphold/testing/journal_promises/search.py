@@ -104,9 +104,9 @@ async def archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -> Non
 async def a_cursor_is_refused_by_a_list_with_another_archive_filter(
     journal: Journal,
 ) -> None:
-    text = list_places.encode(ListKey(1, "s"), ListFilter(), await journal.cursor_secret())
+    text = list_places.encode(ListKey(1, "s"), ListFilter(), (await journal.identity()).secret)
     with raises(CursorError, match="another filter"):
-        list_places.decode(text, ListFilter(archived="include"), await journal.cursor_secret())
+        list_places.decode(text, ListFilter(archived="include"), (await journal.identity()).secret)
 
 
 @promised

@@ -264,7 +264,7 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
 async def a_journal_opened_again_has_everything(
     journal: Journal, again: Callable[[], Awaitable[Journal]]
 ) -> None:
-    secret = await journal.cursor_secret()
+    secret = (await journal.identity()).secret
     lease = await begun(journal)
     [segment] = await journal.append(lease, [("prompt", [PROMPT])])
     row = await journal.session("s1")
@@ -272,7 +272,7 @@ async def a_journal_opened_again_has_everything(
     reopened = await again()
     assert await reopened.session("s1") == row
     assert await reopened.read("s1", 0) == [segment]
-    assert await reopened.cursor_secret() == secret
+    assert (await reopened.identity()).secret == secret
     assert len(secret) == 32
 
 
