@@ -91,11 +91,11 @@ too."""
 CHILD: Final = "child"
 """An update in a sub-agent's session: the params of its `session/update`, with the child's id.
 
-If it came as another notification it is `{"method": "…", "params": …}`: see `sessions.children`.
+If it came as another notification it is `{"method": "…", "params": …}`: see `history.children`.
 """
 
 QUEUE: Final = "queue"
-"""A change of the queue of prompts: see `sessions.prompt_queue`. A copy does not take it along."""
+"""A change of the queue of prompts: see `history.prompt_queue`. A copy does not take it along."""
 
 MOVED: Final = "moved"
 """`{"id": "…", "from": "…", "to": "…"}`: the session went from one machine to another, in the move

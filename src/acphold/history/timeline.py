@@ -86,7 +86,7 @@ class ToolCall(Struct, frozen=True):
     """A tool call as it stands; `fields` has the newest value of each, raw and by its name on the
     wire.
 
-    `terminals` are those that the agent only shows, by their ids: see `sessions.display_terminals`.
+    `terminals` are those that the agent only shows, by their ids: see `history.display_terminals`.
     In `content` and `produced` their text stands in their place.
     """
 

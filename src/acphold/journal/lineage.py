@@ -10,12 +10,12 @@ A lineage is the *era* of the journal plus the number of the session, which no o
 era has. The era is renewed when the journal may have gone back since it began. Nobody has to report
 this: the journal keeps, with the era, *where* it holds, and that differs afterwards. For SQLite it
 is the boot of the machine (a killed process loses nothing, a power failure does) and the inode of
-the file (`sqlite/file_notes.py` detects an earlier copy under the same inode); a backup has no era.
-For PostgreSQL it is the start time of the server (a promoted standby and a restored server were
-each started themselves) and the file of a table, which differs in a restored dump. A restart that
-lost nothing looks no different from a server whose files were restored from a copy: neither its
-identifier nor its timeline changes. The error is on the safe side: after a clean restart, too, a
-client has to load its session once.
+the file (`sqlite/file_system.py` detects an earlier copy under the same inode); a backup has no
+era. For PostgreSQL it is the start time of the server (a promoted standby and a restored server
+were each started themselves) and the file of a table, which differs in a restored dump. A restart
+that lost nothing looks no different from a server whose files were restored from a copy: neither
+its identifier nor its timeline changes. The error is on the safe side: after a clean restart, too,
+a client has to load its session once.
 
 The check is made by each new owner of a session, in the same transaction; appends cost nothing
 more. While an owner lives it vouches for the positions it has given out: it appends only behind the

@@ -1,6 +1,6 @@
 """Places in the list of sessions, as texts: beginnings of session ids, and cursors.
 
-It is sealed and holds the filter it was made for. A cursor that was changed, or is used with
+A cursor is sealed and holds the filter it was made for. One that was changed, or is used with
 another list, is refused.
 """
 

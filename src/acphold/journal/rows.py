@@ -113,7 +113,7 @@ class SessionRow(Struct, frozen=True):
     none has opened it since. `shared_with` maps the other tenants that can see it to whether they
     may prompt. `queued` is the number of prompts that wait in it, `held` the reason why they are
     held, "" for none, and `held_until` the moment at which they go on by themselves
-    (`sessions.prompt_queue`). `lineage` is that of its positions (see
+    (`history.prompt_queue`). `lineage` is that of its positions (see
     `acphold.journal.lineage`); "" where the journal has none. `moved` is set while the session is
     another machine's: see `acphold.journal.moves`. `ruled` counts the questions that its person's
     rules have answered.

@@ -1,9 +1,7 @@
-"""The smaller seams of a journal: its index, its snapshots of files, and its file.
+"""The smaller seams of a journal: its index, its snapshots of files, and its own file.
 
-The files themselves are in stores beside the journal, on one machine (`acphold.snapshots`): what no
-row names is removed there.
-
-A store without a file has none of this: its `Journal.file` is None.
+The contents of snapshots are in stores beside the journal, on one machine (`acphold.snapshots`):
+what no row names is removed there.
 """
 
 from __future__ import annotations
@@ -243,7 +241,10 @@ class Repaired(Struct, frozen=True):
 
 
 class InFile(Protocol):
-    """The file of a journal. Every method may raise the errors of the journal's own methods."""
+    """The file of a journal; in a store without one, `Journal.file` is None.
+
+    Every method may raise the errors of the journal's own methods.
+    """
 
     @property
     def path(self) -> str:

@@ -5,10 +5,12 @@ begins with. Each row is a frame of its own, without a dictionary: a dictionary 
 conversations would still contain words of deleted ones.
 
 New rows are not packed, so that a live session never waits for it. (In PostgreSQL long ones are,
-because sending them takes longer than packing: see `segments` there.) Each session has a number up
-to which it is packed. Later rows are packed in pieces: rows that are a day old; and all settled
+because sending them takes longer than packing: see `session_rows` there.) Each session has a number
+up to which it is packed. Later rows are packed in pieces: rows that are a day old; and all settled
 rows, once nobody has continued the session for a day.
 """
+
+# See docs/decisions.md, 13.
 
 from __future__ import annotations
 
@@ -31,9 +33,6 @@ from acphold.journal.journal import READ_BYTES, PageBack
 
 if TYPE_CHECKING:
     from acphold.journal.compression import zstd
-
-
-# See docs/decisions.md, 13.
 
 
 OLD_MS: Final = 24 * 60 * 60 * 1000

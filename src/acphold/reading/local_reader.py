@@ -243,7 +243,7 @@ class LocalReader:
                 yield News(rows, gone, isinstance(each, Snapshot), each.last)
 
     async def missed(self, after: int, known_live: Sequence[str], most: int) -> News | None:
-        """Return all news since the change `after`; see `list.missed`."""
+        """Return all news since the change `after`; see `followed_list.missed`."""
         from acphold.reading.followed_list import missed
 
         found = await missed(self.journal, after, known_live, most)
@@ -278,16 +278,10 @@ def as_listed(
             outcome = turn_end(end, 0).outcome
         elif session is None:  # nobody is left to end it
             outcome = "interrupted"
+    listed = ListedSession(row, outcome, session, files=files.get(row.session_id))
     if process is None:
-        return ListedSession(row, outcome, files=files.get(row.session_id))
-    return ListedSession(
-        row,
-        outcome,
-        session,
-        process.pid,
-        process.is_background,
-        files=files.get(row.session_id),
-    )
+        return listed
+    return replace(listed, pid=process.pid, is_background=process.is_background)
 
 
 async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:

@@ -10,8 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
@@ -28,17 +27,12 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.history import Entry
-from acphold.history.decisions import AskedQuestion, Came
-from acphold.history.entries import PROMPT, milliseconds
 from acphold.history.raw_update import string
-from acphold.history.timeline import TurnOutcome
-from acphold.journal import ListFilter, Origin, PageBack, SearchHit, SessionRow, Sought, Tokens
+from acphold.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought, Tokens
 from acphold.journal.access import token_id
-from acphold.journal.moves import MoveMark, mark_text
-from acphold.journal.seams import Grouping, Speaker, UsageSum, UsageSums
+from acphold.journal.seams import Grouping, UsageSum, UsageSums
 from acphold.lines.line import FIRST_PAUSE, LONGEST_PAUSE
-from acphold.reading.inbox import Decided, InboxQuestion
-from acphold.reading.neighbours import LiveSession
+from acphold.reading.inbox import InboxQuestion
 from acphold.reading.requests import (
     DECISIONS,
     ENTRIES,
@@ -60,11 +54,29 @@ from acphold.reading.requests import (
     UsageQuery,
     place_of,
 )
+from acphold.reading.server_answers import (
+    MadeRules,
+    RemoteChange,
+    RemoteDecisions,
+    RemoteEntries,
+    RemoteHits,
+    RemoteInbox,
+    RemoteOffers,
+    RemoteRow,
+    RemoteRows,
+    RemoteRules,
+    RemoteSum,
+    RemoteSums,
+    entry_of,
+    hit_of,
+    iso,
+    listed_session,
+    question_of,
+    session_row,
+)
 from acphold.reading.session_reader import (
     AT_ONCE,
     SHORT_ID,
-    FilesOfSession,
-    ListedSession,
     News,
     OfferedRule,
     SessionPage,
@@ -91,155 +103,6 @@ LARGEST: Final = 16 << 20
 """Most bytes of an event: a snapshot has some hundred sessions."""
 
 OnAway = Callable[[ConnectionLostError | None], object]
-
-
-class _Live(Struct, rename="camel"):
-    state: str
-    clients: int = 0
-    questions: tuple[str, ...] = ()
-    background: bool = False
-    pid: int = 0
-
-
-class _RemoteQuestion(Struct, rename="camel"):
-    id: str
-    session_id: str
-    seq: int
-    at: str
-    agent: str
-    cwd: str
-    title: str | None
-    asks: str
-    method: str
-    params: Raw = Raw(b"{}")
-    tool_call: dict[str, Raw] | None = None
-    answered_at: str | None = None
-    outcome: str = ""
-    how: str = ""
-    said: str = ""
-    client: str | None = None
-    rules: tuple[int, ...] = ()
-
-
-class _RemoteFiles(Struct):
-    state: Literal["whole", "late", "later", "refused"]
-    at: str
-    reason: str = ""
-
-
-class _RemoteRow(Struct, rename="camel"):
-    session_id: str
-    agent: str
-    cwd: str
-    title: str | None
-    created_at: str
-    updated_at: str
-    message_count: int = 0
-    unseen: bool = False
-    unread: bool = False
-    archived: bool = False
-    outcome: TurnOutcome | None = None
-    origins: tuple[Origin, ...] = ()
-    queued: int = 0
-    held: str | None = None
-    held_until: str | None = None
-    moved_to: str | None = None
-    ruled: int = 0
-    live: _Live | None = None
-    open_questions: list[_RemoteQuestion] = []
-    files: _RemoteFiles | None = None
-
-
-class _Hit(Struct, rename="camel"):
-    session_id: str
-    seq: int
-    at: str
-    speaker: Speaker
-    excerpt: str
-    marks: tuple[tuple[int, int], ...]
-    agent: str
-    cwd: str
-    title: str | None
-    tool: str | None = None
-    archived: bool = False
-
-
-class _RemoteSum(Struct, rename="camel"):
-    sessions: int
-    not_reported: int
-    title: str | None = None
-    total_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    thought_tokens: int | None = None
-    cached_read_tokens: int | None = None
-    cached_write_tokens: int | None = None
-    cost: dict[str, float] | None = None
-
-
-class _Sums(Struct, rename="camel"):
-    sums: list[Raw]
-    total: Raw
-    by_request: frozenset[str] = frozenset()
-
-
-class _ListChange(Struct):
-    session: _RemoteRow | None = None
-    gone: str | None = None
-
-
-class _RemoteEntry(Struct):
-    seq: int
-    kind: str
-    at: str
-    update: Raw = Raw(b"null")
-
-
-class _Rows(Struct, rename="camel"):
-    sessions: list[_RemoteRow]
-    next_cursor: str | None = None
-
-
-class _RemoteEntries(Struct):
-    entries: list[_RemoteEntry]
-    before: int | None = None
-
-
-class _Hits(Struct, rename="camel"):
-    hits: list[_Hit]
-    next_cursor: str | None = None
-
-
-class _RemoteInbox(Struct):
-    questions: list[_RemoteQuestion]
-
-
-class _Decisions(Struct, rename="camel"):
-    decisions: list[_RemoteQuestion]
-    next_cursor: str | None = None
-
-
-class _RuleOffers(Struct):
-    offers: list[OfferedRule]
-
-
-class _RemoteRule(Struct, rename="camel"):
-    text: str
-    is_new: bool = False
-    made_with: str = ""
-
-
-class _RemoteRules(Struct):
-    rules: list[_RemoteRule]
-
-
-class _MadeRule(Struct):
-    number: int
-    user: str = ""
-
-
-class _MadeRules(Struct):
-    rules: list[_MadeRule]
 
 
 class ServerReader:
@@ -290,8 +153,8 @@ class ServerReader:
             limit=limit,
             cursor=cursor,
         )
-        page = await self.get(SESSIONS, asked, _Rows)
-        sessions = [_session(row) for row in page.sessions]
+        page = await self.get(SESSIONS, asked, RemoteRows)
+        sessions = [listed_session(row) for row in page.sessions]
         self._known |= {it.row.session_id for it in sessions}
         is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
         found = [
@@ -305,7 +168,7 @@ class ServerReader:
         with suppress(UnknownSessionError):
             if f"{SESSIONS}/{given}" == FEED:
                 raise UnknownSessionError(given)
-            return _row(await self.get(place_of(given), NoQuery(), _RemoteRow))
+            return session_row(await self.get(place_of(given), NoQuery(), RemoteRow))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
         found: list[SessionRow] = []
         async for page in session_pages(self, all_):
@@ -320,7 +183,7 @@ class ServerReader:
         return row
 
     async def is_live(self, session_id: str) -> bool:
-        row = await self.get(place_of(session_id), NoQuery(), _RemoteRow)
+        row = await self.get(place_of(session_id), NoQuery(), RemoteRow)
         return row.live is not None
 
     async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
@@ -340,8 +203,8 @@ class ServerReader:
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         asked = EntriesQuery(before=before, limit=limit)
-        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, _RemoteEntries)
-        return PageBack([_entry(it) for it in page.entries], page.before, is_settled=False)
+        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, RemoteEntries)
+        return PageBack([entry_of(it) for it in page.entries], page.before, is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         asked = SearchQuery(
@@ -349,14 +212,14 @@ class ServerReader:
             part=sought.part,
             agent=sought.agents[0] if sought.agents else "",
             cwd=sought.cwd,
-            since=_iso(sought.since),
+            since=iso(sought.since),
             rank=sought.rank,
         )
         found: list[SearchHit] = []
         while len(found) < sought.limit:
             asked.limit = min(sought.limit - len(found), AT_ONCE)
-            page = await self.get(SEARCH, asked, _Hits)
-            found += map(_hit, page.hits)
+            page = await self.get(SEARCH, asked, RemoteHits)
+            found += map(hit_of, page.hits)
             if page.next_cursor is None:
                 break
             asked.cursor = page.next_cursor
@@ -367,8 +230,8 @@ class ServerReader:
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
     ) -> UsageSums:
         agent = agents[0] if agents else ""
-        asked = UsageQuery(by, agent, cwd, _iso(since), LARGEST_GROUPS)
-        found = await self.get(USAGE, asked, _Sums)
+        asked = UsageQuery(by, agent, cwd, iso(since), LARGEST_GROUPS)
+        found = await self.get(USAGE, asked, RemoteSums)
         key = "sessionId" if by == "session" else by
         groups = [self._sum(raw, key) for raw in found.sums]
         if by == "session":
@@ -376,7 +239,7 @@ class ServerReader:
         return UsageSums(groups, self._sum(found.total, key), found.by_request)
 
     def _sum(self, raw: Raw, key: str) -> UsageSum:
-        said = self._read(raw, _RemoteSum)
+        said = self._read(raw, RemoteSum)
         tokens = Tokens(
             said.input_tokens,
             said.output_tokens,
@@ -389,22 +252,22 @@ class ServerReader:
         return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
 
     async def questions(self) -> list[InboxQuestion]:
-        return [_question(it) for it in (await self.get(INBOX, NoQuery(), _RemoteInbox)).questions]
+        return [question_of(it) for it in (await self.get(INBOX, NoQuery(), RemoteInbox)).questions]
 
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
         asked = DecisionsQuery(limit=min(limit, AT_ONCE), cursor=before)
-        page = await self.get(DECISIONS, asked, _Decisions)
+        page = await self.get(DECISIONS, asked, RemoteDecisions)
         following = None if page.next_cursor is None else int(page.next_cursor)
-        return [_question(it) for it in page.decisions], following
+        return [question_of(it) for it in page.decisions], following
 
     # -- standing answers ---------------------------------------------------------------------
 
     async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         try:
             asked = OffersQuery(session_id, question_id)
-            return (await self.get(OFFERS, asked, _RuleOffers)).offers
+            return (await self.get(OFFERS, asked, RemoteOffers)).offers
         except RemoteRefusalError:  # a token that may make none, or an older server
             return []
 
@@ -414,13 +277,13 @@ class ServerReader:
         from acphold.standing.decision import revoke_words
 
         said = AcceptedOffer(session_id, question_id, text, all_agents)
-        made = (await self.post(RULES, said, _MadeRules)).rules
+        made = (await self.post(RULES, said, MadeRules)).rules
         return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
         try:
-            found = (await self.get(RULES, NoQuery(), _RemoteRules)).rules
+            found = (await self.get(RULES, NoQuery(), RemoteRules)).rules
         except RemoteRefusalError:  # a token that has none, or an older server
             return []
         return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
@@ -463,13 +326,13 @@ class ServerReader:
         """Return the content of an event; None for one newer than this release."""
         raw = event.data.encode()
         if event.event == "snapshot":
-            found = [_session(row) for row in self._read(raw, _Rows).sessions]
+            found = [listed_session(row) for row in self._read(raw, RemoteRows).sessions]
             return News(
                 [it for n, it in enumerate(found) if n < newest or it.live is not None], is_all=True
             )
-        change = self._read(raw, _ListChange) if event.event == "change" else _ListChange()
+        change = self._read(raw, RemoteChange) if event.event == "change" else RemoteChange()
         if change.session is not None:
-            return News([_session(change.session)])
+            return News([listed_session(change.session)])
         return None if change.gone is None else News((), (change.gone,))
 
     @asynccontextmanager
@@ -537,93 +400,3 @@ class ServerReader:
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             told = f"{self.origin} answers what cannot be read ({exc}): is it an `acphold serve`?"
             raise ConnectionLostError(told) from None
-
-
-def _iso(at: int) -> str:
-    """Return a time (ms since the epoch) as a query has it; "" for 0."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else ""
-
-
-def _session(row: _RemoteRow) -> ListedSession:
-    files = None
-    if (it := row.files) is not None:
-        files = FilesOfSession(it.state, milliseconds(it.at), it.reason)
-    if (live := row.live) is None:
-        return ListedSession(_row(row), row.outcome, files=files)
-    session = LiveSession(
-        row.session_id,
-        live.clients,
-        running=live.state == "running",
-        waiting=live.state == "waiting",
-        questions=live.questions,
-    )
-    questions = [_question(it) for it in row.open_questions]
-    return ListedSession(
-        _row(row), row.outcome, session, live.pid, live.background, questions, files
-    )
-
-
-def _row(row: _RemoteRow) -> SessionRow:
-    return SessionRow(
-        session_id=row.session_id,
-        agent=row.agent,
-        cwd=row.cwd,
-        additional_directories=(),
-        title=row.title,
-        created_at=milliseconds(row.created_at),
-        updated_at=milliseconds(row.updated_at),
-        message_count=row.message_count,
-        prompted=True,  # the server has left out the others, unless they were wanted
-        last_seq=0,
-        archived=row.archived,
-        origins=row.origins,
-        unseen=row.unseen,
-        unread=b"" if row.unread else None,
-        queued=row.queued,
-        ruled=row.ruled,
-        held=row.held or "",
-        held_until=None if row.held_until is None else milliseconds(row.held_until),
-        moved=mark_text(MoveMark(to=row.moved_to)) if row.moved_to else "",
-    )
-
-
-def _entry(entry: _RemoteEntry) -> Entry:
-    raw = bytes(entry.update)
-    if entry.kind == PROMPT:
-        raw = members(raw).get("prompt", b"[]")
-    return Entry(entry.seq, entry.kind, milliseconds(entry.at), raw)
-
-
-def _hit(hit: _Hit) -> SearchHit:
-    return SearchHit(
-        session_id=hit.session_id,
-        seq=hit.seq,
-        at=milliseconds(hit.at),
-        kind="",
-        speaker=hit.speaker,
-        excerpt=hit.excerpt,
-        marks=hit.marks,
-        agent=hit.agent,
-        cwd=hit.cwd,
-        title=hit.title,
-        tool=hit.tool,
-        archived=hit.archived,
-    )
-
-
-def _question(asked: _RemoteQuestion) -> InboxQuestion:
-    at = milliseconds(asked.at)
-    row = _RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
-    decided = None
-    if asked.answered_at is not None:
-        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client, asked.rules)
-    return InboxQuestion(
-        _row(row),
-        asked.seq,
-        at,
-        AskedQuestion(asked.id, asked.method, bytes(asked.params)),
-        {name: bytes(value) for name, value in (asked.tool_call or {}).items()},
-        decided,
-        milliseconds(asked.answered_at),
-        asked.asks,
-    )

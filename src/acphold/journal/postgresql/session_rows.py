@@ -2,9 +2,6 @@
 
 The functions run inside a transaction of the caller, or are one by themselves, and may raise
 psycopg errors.
-
-The functions run inside a transaction of the caller, or are one by themselves, and may raise
-psycopg errors.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ spread over several databases. None keeps state in a connection, so that a poole
 When several sessions append together, these are several transactions on their way at once.
 """
 
+# See docs/decisions.md, 14.
+
 from __future__ import annotations
 
 import asyncio
@@ -47,7 +49,9 @@ from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_history import appended
 from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 
-_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 KEPT_BYTES: Final = 16 << 20
 """Bytes kept over all sessions, the newest; a standby lags by less, or its administrator knows."""
@@ -57,7 +61,10 @@ _BYTES_OF_ONE: Final = 300
 
 
 class RecentAppends:
-    """See the module. Call `note` in the thread of the loop, the others in a worker thread."""
+    """The latest appends of this process: see the module.
+
+    Call `note` in the thread of the loop, the others in a worker thread.
+    """
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
@@ -91,7 +98,7 @@ class RecentAppends:
                 if line.execute(*statement, binary=True).fetchone() is None:
                     break
             else:
-                _log.warning(
+                log.warning(
                     "the journal has gone back: entries %d to %d of session %s are written again",
                     lost.last_seq + 1,
                     end,
@@ -112,14 +119,6 @@ class RecentAppends:
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
         return [it for it in lost if not self.write_again(line, by_id[it.session_id], it)]
-
-
-# See docs/decisions.md, 14.
-
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 class PostgresqlJournal(SqlJournal):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -362,10 +363,8 @@ def changes(draft: Draft, after: int | None, limit: int = 500) -> RowChanges:
     if after is None:
         last = next(draft.walk(CHANGES, backwards=True, at_once=1), None)
         return RowChanges((), 0 if last is None else _number(last[0]))
-    found = [
-        (_number(it), _text(value))
-        for it, value in _first(draft.walk(key(CHANGES, after + 1), CHANGES + TOP), limit + 1)
-    ]
+    walk = draft.walk(key(CHANGES, after + 1), CHANGES + TOP)
+    found = [(_number(it), _text(value)) for it, value in islice(walk, limit + 1)]
     shown = found[:limit]
     last_one = shown[-1][0] if shown else after
     return RowChanges([it for _, it in shown], last_one, len(found) > limit)
@@ -373,10 +372,6 @@ def changes(draft: Draft, after: int | None, limit: int = 500) -> RowChanges:
 
 def _number(place: bytes) -> int:
     return int.from_bytes(place[-8:], "big") - (1 << 63)
-
-
-def _first(walk: Iterator[tuple[bytes, bytes]], limit: int) -> Iterator[tuple[bytes, bytes]]:
-    return (it for it, _ in zip(walk, range(limit), strict=False))
 
 
 def outcomes(draft: Draft, session_ids: Sequence[str]) -> dict[str, bytes | None]:
@@ -531,8 +526,8 @@ def newest_snapshots(draft: Draft, session_ids: Sequence[str]) -> dict[str, Turn
 
 def named_snapshots(draft: Draft) -> list[tuple[str, TurnSnapshot]]:
     """Like `Snapshots.named`."""
-    rows = (msgspec.msgpack.decode(row, type=KeptSession) for _, row in draft.walk(SESSIONS))
-    return [(kept.row.session_id, one) for kept in rows for one in _its(draft, kept)]
+    sessions = (_decode(found) for _, found in draft.walk(SESSIONS))
+    return [(kept.row.session_id, one) for kept in sessions for one in _its(draft, kept)]
 
 
 def drop_snapshots(draft: Draft, session_id: str, taken: Sequence[TurnSnapshot]) -> None:

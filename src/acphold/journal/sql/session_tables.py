@@ -379,12 +379,11 @@ def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, Tu
     """Like `Snapshots.newest`."""
     found = {}
     for some in batches(session_ids):
-        marks = ", ".join(["%s"] * len(some))
         rows = tables.execute(
             "SELECT sessions.session_id, (SELECT facts FROM acphold.snapshots"
             f" WHERE snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"
             " ORDER BY turn DESC, is_end DESC, root DESC LIMIT 1)"
-            f" FROM acphold.sessions WHERE session_id IN ({marks})",
+            f" FROM acphold.sessions WHERE session_id IN ({_marks(some)})",
             some,
         )
         for session_id, facts in rows.fetchall():

@@ -1,8 +1,6 @@
 """The tables of the file that keep sessions: rows, links and segments of entries.
 
 The functions run inside a transaction of the caller and may raise sqlite3 errors.
-
-The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations

@@ -104,15 +104,6 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
     )
 
 
-def _with_row(
-    statement: str, values: tuple[object, ...], lease: Lease, change: RowChange, db: Connection
-) -> int:
-    """Write segments, and their change to the row; return the number of segments written."""
-    if done := db.execute(statement, values).rowcount:
-        _change(db, lease, change)
-    return done
-
-
 def _change(db: Connection, lease: Lease, change: RowChange) -> None:
     SqliteTables(db).update(lease.number, *session_tables.assignments(change, "%s"))
 
@@ -311,7 +302,13 @@ class SqliteJournal(SqlJournal):
             done = await self._when_free(partial(self._alone, statement, values, at))
             self._hurried = False
         else:
-            done = await self._write(partial(_with_row, statement, values, lease, change))
+
+            def with_row(db: Connection) -> int:
+                if done := db.execute(statement, values).rowcount:
+                    _change(db, lease, change)
+                return done
+
+            done = await self._write(with_row)
         if not done:
             raise await self._refused(lease)
         lease.next_seq = made[-1].last_seq + 1
