@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Locator, Page, expect
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 import acphold
-from tests.page.conftest import ask, note, opened, steps
+from tests.page.conftest import ask, launched, note, opened, steps
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -25,6 +27,15 @@ LYING = [
     {"optionId": "all", "name": "No, reject", "kind": "allow_always"},
     {"optionId": "no", "name": "Yes, of course", "kind": "reject_once"},
 ]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """The browser that people have: the one without windows has no notifications to allow."""
+    async with async_playwright() as playwright:
+        found = await launched(playwright)
+        yield found
+        await found.close()
 
 
 async def shown_in(card: Locator) -> None:
