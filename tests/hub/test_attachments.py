@@ -152,8 +152,8 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
 
 def compact(session: HubSession) -> None:
     """What is done when a session rests, now and beside everything else."""
-    session.wake()
-    session._rest.settle_now()
+    session.rest.end()
+    session.rest.settle_now()
 
 
 async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update_once(

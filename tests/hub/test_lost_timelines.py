@@ -182,7 +182,7 @@ async def test_a_session_that_a_standby_never_had_is_not_said_to_be_deleted(
 
 
 def lineage_of(house: Shared, session: str) -> str:
-    return house.hub.held(session).session.lineage
+    return house.hub.held(session).session.lease.lineage
 
 
 @pytest.mark.of_a_file

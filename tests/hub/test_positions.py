@@ -48,10 +48,10 @@ def after(seq: object) -> dict[str, Any]:
 def settle(house: Shared, session: str) -> asyncio.Task[bool]:
     """What is done when a session rests, now."""
     live = house.hub.held(session).session
-    live.wake()
-    live._rest.settle_now()
-    assert live._rest._settling is not None
-    return live._rest._settling
+    live.rest.end()
+    live.rest.settle_now()
+    assert live.rest._settling is not None
+    return live.rest._settling
 
 
 async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else(
@@ -273,7 +273,7 @@ async def test_a_client_that_closes_the_session_keeps_no_position(journal: Path)
         await two.load(session)
         await one.call("session/close", {"sessionId": session})
         await two.load(session)
-        assert not house.hub.held(session).session._rest.bookmarks
+        assert not house.hub.held(session).session.rest.bookmarks
 
 
 @settings(max_examples=40)

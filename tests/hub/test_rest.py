@@ -79,7 +79,7 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
         await other.go()
         await house.gone(other)
         index.may_end.set()
-        resting = house.hub.held(session).session._rest
+        resting = house.hub.held(session).session.rest
         while resting._settling is not None:
             await asyncio.wait([resting._settling])
         await house.begun(one, session, "more")

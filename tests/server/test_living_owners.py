@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.server import owner_line, remote_sessions
+from acphold.server import remote_sessions
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -91,8 +91,8 @@ async def test_two_containers_that_see_the_same_files_share_a_session(
 async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
     journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_line, "ATTEMPTS", 10**9)
-    monkeypatch.setattr(owner_line, "SEARCH_SECONDS", 10**9)  # as for one that may be reached
+    monkeypatch.setattr(remote_sessions, "ATTEMPTS", 10**9)
+    monkeypatch.setattr(remote_sessions, "SEARCH_SECONDS", 10**9)  # as for one that may be reached
     (hidden := short / "hidden").mkdir(0o700)
     mount = f"mount -t tmpfs -o mode=700 none {hidden}"
     async with (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from acphold.errors import LeaseLostError
 from acphold.hub import Conversation
-from acphold.hub.attachment import LAG
+from acphold.hub.attachment import LAG, Attachment
 from acphold.hub.loading import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
@@ -243,11 +243,13 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         takers: asyncio.Queue[PosedOwner] = asyncio.Queue()
         conversations: list[Conversation] = []
-        begin, wait = Readiness.begin, Readiness.wait
+        restoring, wait = Readiness.restoring, Readiness.wait
 
-        def noted(self: Readiness, conversation: Conversation) -> asyncio.Task[None]:
+        def noted(
+            self: Readiness, conversation: Conversation, attachment: Attachment
+        ) -> AbstractAsyncContextManager[asyncio.Task[None]]:
             conversations.append(conversation)
-            return begin(self, conversation)
+            return restoring(self, conversation, attachment)
 
         async def lost(self: Readiness, restoring: asyncio.Task[None]) -> None:
             await wait(self, restoring)
@@ -256,7 +258,7 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
                 await conversations[0].session.verify()
             takers.put_nowait(taker)
 
-        monkeypatch.setattr(Readiness, "begin", noted)
+        monkeypatch.setattr(Readiness, "restoring", noted)
         monkeypatch.setattr(Readiness, "wait", lost)
         opening = other.begin(method, open_params(session, "/"))
         if method == "session/load":  # it has been shown all of it

@@ -1,14 +1,13 @@
 """A wrapped program: an existing agent, spoken to over its stdin and stdout.
 
-It names the exit status, and the program's last words on stderr.
-
-An agent may refuse it: ACP has no capability for MCP servers on stdio, which agents have to support
-(spec v1, session setup, "MCP Servers"), and some do not. Then the request is repeated without it,
-and the agent is not offered it again.
-
 It is started when needed, introduced with the first client's capabilities, and started again after
 it has ended. Its messages go to a listener, the hub's router; a prompt's answer comes there as an
-event (see `agents.interface`).
+event (see `agents.interface`). The error for one that has ended names the exit status, and the
+program's last words on stderr.
+
+Each session may get an MCP server of ours, which an agent may refuse: ACP has no capability for MCP
+servers on stdio, which agents have to support (spec v1, session setup, "MCP Servers"), and some do
+not. Then the request is repeated without it, and the agent is not offered it again.
 """
 
 from __future__ import annotations
@@ -62,12 +61,14 @@ from acphold.schema import (
 )
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import items, members, splice
-from acphold.tasks import end
+from acphold.tasks import TaskSet
 from acphold.transports.child import ChildProcess
 
 if TYPE_CHECKING:
     from acphold.journal import Journal
 
+
+log = logging.getLogger(__name__)
 
 STATUS_TIMEOUT = 2.0
 """Seconds for a program to end once its stdout has; one that stays is ended."""
@@ -111,9 +112,6 @@ async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[N
     peer.hold_no_more()
     await asyncio.wait([pump], timeout=LAST_WORDS)
     await process.transport.aclose()
-
-
-log = logging.getLogger(__name__)
 
 
 class _NamedServer(msgspec.Struct):
@@ -238,8 +236,7 @@ class ProcessAgent:
         self._starting = asyncio.Lock()
         self._process: ChildProcess | None = None
         self._peer: Peer | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self._calls: dict[AgentCall, int] = {}  # to the ids of their requests
         self._ready = False
         self._stuck = False
@@ -286,10 +283,8 @@ class ProcessAgent:
             is_agent=True,
             on_cut=self._on_cut,
         )
-        self._pump = asyncio.create_task(peer.pump(), name="agent pump")
-        self._watch = asyncio.create_task(
-            hang_up_behind(process, peer, self._pump), name="agent exit"
-        )
+        pump = self._tasks.start(peer.pump(), "agent pump")
+        self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
         try:  # leave no half-started program behind
             result = await peer.call_raw(
                 INITIALIZE.name, self._introduction, seconds=self._start_timeout
@@ -404,11 +399,10 @@ class ProcessAgent:
     async def _stop(self) -> None:
         self._ready = self._stuck = False
         peer, process = self._peer, self._process
-        tasks = (self._pump, self._watch)
         # We end it, so nobody needs to learn how it ended.
-        self._peer = self._process = self._pump = self._watch = None
+        self._peer = self._process = None
         self._calls.clear()
-        await end(*tasks)
+        await self._tasks.aclose()
         if process is not None:
             await process.aclose()
         if peer is not None:

@@ -10,6 +10,8 @@ What is committed is delivered to them all, in the order in which they came; the
 it comes first.
 """
 
+# See docs/decisions.md, 11.
+
 from __future__ import annotations
 
 import asyncio
@@ -29,8 +31,7 @@ from acphold.hub.publication import Publication
 from acphold.schema import encode
 from acphold.schema.updates import CHILD
 
-# See docs/decisions.md, 11.
-
+log = logging.getLogger(__name__)
 
 DELAY = 1.0
 """Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
@@ -62,9 +63,11 @@ class Bookmark(Struct, frozen=True):
 
 
 class Rest:
-    """See the module. `settle` does the work, and returns True if it could; it runs once at a time.
+    """The rest of a session between turns, in which it is settled, and the bookmarks that put this
+    off.
 
-    It waits for `room`, shared with other sessions: hundreds may come to rest at one moment.
+    `settle` does the work, and returns True if it could; it runs once at a time. It waits for
+    `room`, shared with other sessions: hundreds may come to rest at one moment.
     """
 
     def __init__(
@@ -215,8 +218,6 @@ class Rest:
             await asyncio.wait({settling}, timeout=seconds)
 
 
-log = logging.getLogger(__name__)
-
 TERMINALS = 4096
 """Most terminals whose owner is remembered; older ones are forgotten. Agents no longer mention
 them."""
@@ -235,7 +236,7 @@ HISTORY_LOST_HOW = (
 
 
 class Attachments:
-    """See the module. Clients may come and go while one iterates over it."""
+    """The attached clients. They may come and go while one iterates over it."""
 
     def __init__(self, source: AttachedSession) -> None:
         self._source = source

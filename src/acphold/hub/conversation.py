@@ -58,7 +58,7 @@ from acphold.hub.tool_calls import close_open
 from acphold.hub.turns import SharedParts, Turns
 from acphold.hub.waiting_prompts import (
     Interjections,
-    WaitingPrompts,
+    WaitingQueue,
     prompt_in,
     repeats,
     user_message,
@@ -111,7 +111,7 @@ class Conversation:
         self.turns = Turns(
             session, side, self.restoration, questions, self.terminals, alerts, shared
         )
-        self.waiting = WaitingPrompts(session, self.turns, questions)
+        self.waiting = WaitingQueue(session, self.turns, questions)
 
     @property
     def id(self) -> str:
@@ -414,22 +414,19 @@ class Conversation:
                 await session.publish("update", [title_update(title)])
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
-    async def close_left_questions(self, ids: Sequence[str]) -> None:
-        """Close the questions that a crash left open."""
-        await self.questions.close_left(ids)
-
     def lose(self, error: LeaseLostError) -> None:
         """End everything here: another process owns the session, or it is gone."""
         self.turns.lose(error)
         self._end()
+        self.session.stop()
         if error.deleted:
             self.session.attachments.tell_deleted()
-            self.session.detach_all()
+            self.session.attachments.detach_all()
             return
         if isinstance(error, HistoryLostError):
             log.error("%s", error)
             self.session.attachments.tell_history_lost(error)
-        self.session.move()
+        self.session.attachments.move()
 
     async def aclose(self) -> None:
         """End the turn, detach everybody, release the lease."""

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -51,7 +50,7 @@ from acphold.schema import (
 )
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
-from acphold.tasks import END_SECONDS, TaskSet, end
+from acphold.tasks import END_SECONDS, TaskSet, beside, end
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +102,9 @@ class Hub:
             alerts,
             on_activity,
         )
-        self._ownership = ownership = Ownership(self._live, journal, self._shared)
-        self._adoption = Adoption(
-            journal, self.agent, self.sessions, ownership.enter, ownership.abandon
-        )
+        self._ownership = Ownership(self._live, journal, self._shared)
+        self._adoption = Adoption(journal, self.agent, self.sessions, self._ownership)
         self.listed = ListedSessions(journal, self._keep, self.close, self.look_at)
-        self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._undoing = TaskSet()
         self._closing = TaskSet()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -124,16 +120,15 @@ class Hub:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Keep the leases of live sessions for the block; end everything after it."""
-        renewing = asyncio.create_task(self._ownership.keep(), name="renew leases")
         try:
-            yield
+            async with beside(self._ownership.keep(), "renew leases"):
+                yield
         finally:
-            await end(renewing)
             try:
                 await self._journal.renew(retiring=True)
             except JournalError as exc:  # others wait until we have ended
                 log.info("nobody is told that this process ends: %s", exc)
-            await end(*self._adopting.values())
+            await end(*self._adoption.under_way.values())
             await self._closing.aclose(END_SECONDS)
             # The agent ends right after its turns: it must not run on meanwhile.
             await self.end_turns()
@@ -208,7 +203,7 @@ class Hub:
         conversation = self._live.get(session_id)
         if conversation is None and session_id in self._ownership.deleted:
             raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        if conversation is None or session_id in self._adopting:
+        if conversation is None or session_id in self._adoption.under_way:
             raise UnknownSessionError(
                 session_id,
                 f"session {session_id!r} is not open; call session/load or session/resume first",
@@ -221,7 +216,7 @@ class Hub:
 
     def holds(self, session_id: str) -> bool:
         """Return True if a session is live and fully adopted."""
-        return session_id in self._live and session_id not in self._adopting
+        return session_id in self._live and session_id not in self._adoption.under_way
 
     async def look_at(self, session_id: str) -> None:
         """Look at the row of a session again: it may have changed, or be gone. Raises
@@ -241,7 +236,8 @@ class Hub:
                     in_turn = conversation.turns.running is not None
                     if self._shared.options.keep_prompts:
                         conversation.waiting.keep(client)
-                    conversation.session.keep_position(attachment, in_turn=in_turn)
+                    if attachment.positions:
+                        conversation.session.rest.leave_bookmark(in_turn=in_turn)
                     conversation.detach(attachment)
 
     def sign_in_changed(self) -> None:
@@ -344,7 +340,7 @@ class Hub:
         session = conversation.session
         end = session.last_seq
         attachment = session.attachments.attach(client, after=0, live_after=end)
-        async with self._restoring(conversation, attachment) as restoring:
+        async with self._readiness.restoring(conversation, attachment) as restoring:
             try:
                 await session.be_followed(attachment)
                 await conversation.questions.tell_missed()
@@ -383,7 +379,7 @@ class Hub:
         # Updates of the agent during the restoring are new, and come behind the answer.
         start = session.last_seq if after is None else after
         attachment = session.attachments.attach(client, start, start, positions=after is not None)
-        async with self._restoring(conversation, attachment) as restoring:
+        async with self._readiness.restoring(conversation, attachment) as restoring:
             if after is not None:
                 await session.require_exact(after, lineage)
             await session.be_followed(attachment)
@@ -392,39 +388,16 @@ class Hub:
             session.require_owned()
         return conversation, attachment
 
-    @asynccontextmanager
-    async def _restoring(
-        self, conversation: Conversation, attachment: Attachment
-    ) -> AsyncIterator[asyncio.Task[None]]:
-        """Have the agent open the session during the block; if that fails, give the client its
-        former attachment back."""
-        restoring = self._readiness.begin(conversation)
-        try:
-            yield restoring
-        except BaseException:
-            conversation.put_back(attachment)
-            raise
-        finally:
-            restoring.cancel()
-
     async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the
         agent."""
         await self.opening.enter()
         await self._journal.complete(session_id)
-        if session_id not in self._adopting:
+        if session_id not in self._adoption.under_way:
             async with self._alone(session_id):
                 if session_id in self._live or await self._adoption.is_known(session_id):
                     return await self._wake(session_id, setup, over)
-        adopting = self._adopting.get(session_id)
-        if adopting is None:
-            adopting = asyncio.create_task(
-                self._adoption.adopt(session_id, setup), name=f"adopt {session_id}"
-            )
-            self._adopting[session_id] = adopting
-            adopting.add_done_callback(partial(self._adopted, session_id))
-        with suppress(SessionExistsError):  # another process has adopted it meanwhile
-            await asyncio.shield(adopting)
+        await self._adoption.once(session_id, setup)
         async with self._alone(session_id):
             # It was adopted with the setup of the first client; others may want another one.
             return await self._wake(session_id, setup, over)
@@ -446,11 +419,6 @@ class Hub:
         params = encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
         await self._opened(session_id, Setup(cwd, (), params), None)
         await self.close(session_id)
-
-    def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
-        del self._adopting[session_id]
-        if not task.cancelled():
-            task.exception()  # mark it as retrieved, also if nobody waits any more
 
     async def _wake(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """Make a session of the journal live and owned; close in it what a crash left open."""
@@ -486,7 +454,7 @@ class Hub:
 
         If clients other than `client` have it open, only `client` leaves, with its own turns.
         """
-        if (adopting := self._adopting.get(session_id)) is not None:
+        if (adopting := self._adoption.under_way.get(session_id)) is not None:
             await end(adopting)
             return
         conversation = self._live.get(session_id)
@@ -539,7 +507,7 @@ class Hub:
 
         Its clients other than `client` are told.
         """
-        if session_id in self._adopting:
+        if session_id in self._adoption.under_way:
             await self.close(session_id)  # then only the agent has it
         conversation = self._live.get(session_id)
         known = await self._known_at_agent(session_id)

@@ -9,12 +9,14 @@ no list, and a failure leaves nothing behind: the agent still has it, so it can 
 Removal needs our own lease, and a linked session is never removed.
 """
 
+# See docs/decisions.md, 1.
+
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from msgspec import UNSET
 
@@ -33,9 +35,11 @@ from acphold.errors import (
 from acphold.history.entries import now_ms
 from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, notice, without_context
+from acphold.hub.attachment import Attachment
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.handover import MARGIN_MS
+from acphold.hub.ownership import Ownership
 from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.journal import (
@@ -67,8 +71,10 @@ The history is shown all the same; the next prompt waits on, or tries again and 
 
 
 class Readiness:
-    """See the module. `signed_in` says that the agent has let a session be used since it
-    started."""
+    """Has the agent open the sessions that clients load.
+
+    `signed_in` says that the agent has let a session be used since it started.
+    """
 
     def __init__(self, agent: HubAgent, sessions: SessionList) -> None:
         self.signed_in = False
@@ -80,10 +86,22 @@ class Readiness:
         """True if nothing of a conversation may be shown before the agent lets it be opened."""
         return not self.signed_in and self._agent.has_sign_in
 
-    def begin(self, conversation: Conversation) -> asyncio.Task[None]:
-        """Start a task in which the agent opens a session; pass it to `wait`, and cancel it at the
-        end."""
-        return asyncio.create_task(self._restored(conversation), name="agent opens session")
+    @asynccontextmanager
+    async def restoring(
+        self, conversation: Conversation, attachment: Attachment
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Have the agent open the session during the block, in a task for `wait`.
+
+        If the block fails, the client gets its former attachment back.
+        """
+        restoring = asyncio.create_task(self._restored(conversation), name="agent opens session")
+        try:
+            yield restoring
+        except BaseException:
+            conversation.put_back(attachment)
+            raise
+        finally:
+            restoring.cancel()
 
     async def wait(self, restoring: asyncio.Task[None]) -> None:
         """Wait for the agent to have the session open, but not for ever."""
@@ -125,9 +143,6 @@ class Readiness:
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
 
 
-# See docs/decisions.md, 1.
-
-
 ADOPT_SECONDS = 120.0
 """Seconds an agent has to replay a session of its own: some read a long history for a long time."""
 
@@ -142,22 +157,20 @@ LOOK_SECONDS = 0.1
 
 
 class Adoption:
-    """Adopts sessions of one agent. `enter` makes a live conversation of a lease, `drop` ends one
-    whose replay failed."""
+    """Adopts sessions of one agent; `under_way` are the adoptions that have begun, by session."""
 
     def __init__(
         self,
         journal: Journal,
         agent: HubAgent,
         session_list: SessionList,
-        enter: Callable[[Lease, Setup], Awaitable[Conversation]],
-        drop: Callable[[Conversation], None],
+        ownership: Ownership,
     ) -> None:
         self._journal = journal
         self._agent = agent
         self._list = session_list
-        self._enter = enter
-        self._drop = drop
+        self._ownership = ownership
+        self.under_way: dict[str, asyncio.Task[Conversation]] = {}
 
     async def is_known(self, session_id: str) -> bool:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
@@ -181,6 +194,24 @@ class Adoption:
         """
         lists = self._agent.capabilities.session_capabilities.list is not None
         return not lists and not await self._was_made_here(session_id)
+
+    async def once(self, session_id: str, setup: Setup) -> None:
+        """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
+        adopting = self.under_way.get(session_id)
+        if adopting is None:
+            adopting = asyncio.create_task(
+                self.adopt(session_id, setup), name=f"adopt {session_id}"
+            )
+            self.under_way[session_id] = adopting
+
+            def over(task: asyncio.Task[Conversation]) -> None:
+                del self.under_way[session_id]
+                if not task.cancelled():
+                    task.exception()  # mark it as retrieved, also if nobody waits any more
+
+            adopting.add_done_callback(over)
+        with suppress(SessionExistsError):  # another process has adopted it meanwhile
+            await asyncio.shield(adopting)
 
     async def adopt(self, session_id: str, setup: Setup) -> Conversation:
         """Take a session into the journal, from the agent's own replay.
@@ -206,7 +237,7 @@ class Adoption:
             check_folder(listed.info.cwd, setup.cwd)
         method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
         lease = await self._claim(session_id, setup)
-        conversation = await self._enter(lease, setup)
+        conversation = await self._ownership.enter(lease, setup)
         side, session = conversation.side, conversation.session
         try:
             for early in side.bind(session.id):
@@ -217,9 +248,9 @@ class Adoption:
                 change = await self._description(session)
                 await session.publish("settings", [settings_in(answer)], change=change)
                 await session.link(self._agent.key, session.id)
-            session.rest()
+            session.rest.begin(positions=False)  # nobody is attached yet
         except BaseException as exc:
-            self._drop(conversation)
+            self._ownership.abandon(conversation)
             await self._undo(lease)
             if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
                 raise UnknownSessionError(

@@ -9,6 +9,8 @@ before another process may take the sessions, by its own clock: its agent must n
 agent of the next owner. Sessions in memory can still be read, and may still be ours.
 """
 
+# See docs/decisions.md, 16 and 17.
+
 from __future__ import annotations
 
 import asyncio
@@ -37,6 +39,8 @@ from acphold.journal import Free, Lease, Owners, Readable, SessionRow, Whose
 from acphold.journal.moves import refuse_moved, require_here
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, other_owner, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside
+
+log = logging.getLogger(__name__)
 
 
 class Seen(Owners, Readable, Protocol):
@@ -115,11 +119,6 @@ class Whereabouts:
         return False
 
 
-# See docs/decisions.md, 16 and 17.
-
-
-log = logging.getLogger(__name__)
-
 SETTLING_AT_ONCE = 32
 """Sessions settled at the same time: the journal has one thread for that, and neither searches nor
 the event loop must wait for hundreds."""
@@ -188,8 +187,9 @@ class Ownership:
         )
         cut_off = summary.turn != "idle"
         conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
-        session.keep_places(row.followers, in_turn=cut_off)
-        await conversation.close_left_questions(summary.open_questions)
+        for _ in range(row.followers):  # clients that the last owner cut off may come back
+            session.rest.leave_bookmark(in_turn=cut_off, ago=session.row.idle_seconds)
+        await conversation.questions.close_left(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
         elif summary.open_children:  # they went on when their turn was over

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct
@@ -24,6 +23,9 @@ from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, fold
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, Lease, RowChange, SessionRow, Sessions
+from acphold.journal.location import is_same_folder
+
+log = logging.getLogger(__name__)
 
 NO_CHANGE = RowChange()
 
@@ -89,15 +91,13 @@ def both(change: RowChange, later: RowChange) -> RowChange:
     return replace(change, **known)
 
 
-log = logging.getLogger(__name__)
-
 TOUCH_MS = 1000
 """Milliseconds in which further prompts do not move the session up in the list again: see
 `ListedRow.prompt_change`."""
 
 
 class ListedRow:
-    """See the module.
+    """The row of a session that is live here, as the list of sessions shows it.
 
     `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
     acphold in front keeps the session in the same journal, too: no list shows it here. `lose` is
@@ -116,7 +116,7 @@ class ListedRow:
         self.cwd = row.cwd
         self.untitled = untitled
         self.is_listed_elsewhere = False
-        self.followers = 0  # as the journal has it
+        self.followers = row.followers  # as the journal has it
         self._id = row.session_id
         self._agent = row.agent
         self._additional_directories = row.additional_directories
@@ -265,8 +265,3 @@ class ListedRow:
         """Write nothing more by itself."""
         if self._touching is not None:
             self._touching.cancel()
-
-
-def is_same_folder(one: str, other: str) -> bool:
-    """Return True if two paths lead to one folder."""
-    return one == other or os.path.realpath(one) == os.path.realpath(other)

@@ -272,7 +272,7 @@ class Restoration:
                 return
             await side.agent.ensure()
             if side.id is not None:  # sub-agents that worked on after a turn ended with it
-                left = (await self._journal.summary(self._session.id)).open_children
+                left = (await self._session.summary()).open_children
                 gone = [child for child in left if not side.knows_child(child.session_id)]
                 await close_children(self._session, AGENT_ENDED, gone)
             self._owed, self._unlinked = "nothing", None

@@ -9,6 +9,8 @@ A commit costs ten times as much as a row in it. If hundreds of sessions stream 
 alone would be a commit, and so would each prompt; every session would wait for all of them.
 """
 
+# See docs/decisions.md, 1.
+
 from __future__ import annotations
 
 import asyncio
@@ -52,9 +54,6 @@ if TYPE_CHECKING:
     from acphold.journal.seams import InFile
 
 
-# See docs/decisions.md, 1.
-
-
 log = logging.getLogger(__name__)
 
 CLOSE_SETTLE = 1.0
@@ -74,6 +73,7 @@ class HubSession:
 
     `attributes` is the small part of the state that is kept live; the whole is folded from the
     journal when needed. `queue` are the prompts that wait. `last_seq` is the last committed entry.
+    `rest` begins with each end of the last turn, and ends with the next.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class HubSession:
             lose=self.lose,
         )
         self._journal = journal
-        self._lease = lease
+        self.lease = lease
         self._on_lost = on_lost
         self._lost: LeaseLostError | None = None
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
-        self._rest = Rest(self._settle, settling)
+        self.rest = Rest(self._settle, settling)
 
     # -- publishing -----------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class HubSession:
             change = both(change, queue_change(queue))
         runs = [(each.kind, each.raws) for each in publications]
         append = Append(
-            self._lease, runs, self.row.entries_change(change, self.attributes, attributes)
+            self.lease, runs, self.row.entries_change(change, self.attributes, attributes)
         )
         held, self._held = self._held, []
         return Prepared(held, publications, attributes, queue, append)
@@ -268,7 +268,7 @@ class HubSession:
         gone."""
         # Not while rows are rewritten, or a page could mix old and new rows. And compaction looks
         # at the cursors, so whoever gets a page must have moved past it by then.
-        async with self._rest.reading():
+        async with self.rest.reading():
             page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
@@ -298,7 +298,7 @@ class HubSession:
 
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""
-        await self._journal.links.link(self._lease, agent, downstream_id)
+        await self._journal.links.link(self.lease, agent, downstream_id)
 
     # -- owned ----------------------------------------------------------------------------
 
@@ -315,9 +315,9 @@ class HubSession:
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
         with suppress(UnknownSessionError):
-            if (await self._journal.owner(self.id)).epoch == self._lease.epoch:
+            if (await self._journal.owner(self.id)).epoch == self.lease.epoch:
                 return
-        for lost in await self._journal.renew([self._lease]):  # tells how it was lost
+        for lost in await self._journal.renew([self.lease]):  # tells how it was lost
             self.lose(lost)
             raise lost
 
@@ -325,11 +325,6 @@ class HubSession:
     def is_far(self) -> bool:
         """True if the journal is a database: then a look at it takes as long as a commit."""
         return self._journal.file is None
-
-    @property
-    def lease(self) -> Lease:
-        """The lease under which the session is written."""
-        return self._lease
 
     def lose(self, error: LeaseLostError) -> None:
         """Note that another process has taken the session over, or deleted it."""
@@ -339,11 +334,6 @@ class HubSession:
 
     # -- clients --------------------------------------------------------------------------
 
-    def keep_position(self, attachment: Attachment, *, in_turn: bool) -> None:
-        """Keep the position of a client whose connection was lost, so that it can resume."""
-        if attachment.positions:
-            self._rest.leave_bookmark(in_turn=in_turn)
-
     async def be_followed(self, attachment: Attachment) -> None:
         """Note that the client has seen what happened and, with positions, take its bookmark back.
 
@@ -352,7 +342,7 @@ class HubSession:
         """
         change = self.row.seen()
         if attachment.positions:
-            self._rest.take_bookmark()
+            self.rest.take_bookmark()
             if self._followed_by > self.row.followers:
                 change = both(change, self.row.followers_change(self._followed_by))
         if change is NO_CHANGE:
@@ -365,22 +355,14 @@ class HubSession:
         except JournalError:
             log.warning("session %s: positions are not kept", self.id, exc_info=True)
 
-    def keep_places(self, followers: int, *, in_turn: bool) -> None:
-        """Keep the places of `followers` clients that the last owner cut off; they may come
-        back."""
-        self.row.followers = followers
-        for _ in range(followers):
-            self._rest.leave_bookmark(in_turn=in_turn, ago=self.row.idle_seconds)
-
-    @property
-    def lineage(self) -> str:
-        """The lineage of the positions told here; "" if the journal has none."""
-        return self._lease.lineage
-
     async def require_exact(self, position: int, lineage: str | None) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
-        await self._rest.compaction_ends()
-        if position and not await self._is_of_ours(lineage):
+        await self.rest.compaction_ends()
+        ours = self.lease.lineage
+        is_strange = bool(position and ours and lineage != ours)
+        if is_strange:  # while a session is owned, another process may renew the journal's era
+            is_strange = lineage != (await self._journal.session(self.id)).lineage
+        if is_strange:
             why = "it is of a history that the journal does not have any more"
         elif position > self.last_seq:
             why = f"the session has no more than {self.last_seq}"
@@ -393,31 +375,17 @@ class HubSession:
             field="_meta.acphold/after",
         )
 
-    async def _is_of_ours(self, lineage: str | None) -> bool:
-        if lineage == self.lineage or not self.lineage:
-            return True
-        # While a session is owned, another process may have renewed the journal's era.
-        return lineage == (await self._journal.session(self.id)).lineage
-
     # -- rest -----------------------------------------------------------------------------
 
     def turn_over(self) -> None:
         """Begin to rest: the last turn of the queue has ended."""
         self.row.stir()
-        self.rest()
-
-    def rest(self) -> None:
-        """Compact and index what has come, unless a turn begins at once."""
-        self._rest.begin(positions=any(known.positions for known in self.attachments))
+        self.rest.begin(positions=any(known.positions for known in self.attachments))
 
     @property
     def _followed_by(self) -> int:
         """Number of clients with positions that are here or may come back."""
-        return sum(known.positions for known in self.attachments) + self._rest.bookmarks
-
-    def wake(self) -> None:
-        """Put settling off: a turn begins."""
-        self._rest.end()
+        return sum(known.positions for known in self.attachments) + self.rest.bookmarks
 
     async def _settle(self) -> bool:
         if self.row.is_listed_elsewhere:  # it is found in that list: no index has its words here
@@ -428,7 +396,7 @@ class HubSession:
         try:
             await self.row.move_up()
             await self._journal.settle(
-                self._lease, self.last_seq, self._rest.end_compaction, apart=apart
+                self.lease, self.last_seq, self.rest.end_compaction, apart=apart
             )
             # A client may have come, and lost its connection, while words were indexed.
             if self._followed_by < self.row.followers:
@@ -440,24 +408,15 @@ class HubSession:
             return False
         return True
 
-    def move(self) -> None:
-        """Detach everybody: the session goes on in another process, and open clients are to follow
-        it."""
-        self._stop()
-        self.attachments.move()
-
-    def detach_all(self) -> None:
-        """Send nothing more to anybody."""
-        self._stop()
-        self.attachments.detach_all()
-
-    def _stop(self) -> None:
-        self._rest.stop()
+    def stop(self) -> None:
+        """Write nothing more by itself: the session leaves this process."""
+        self.rest.stop()
         self.row.stop()
 
     async def aclose(self) -> None:
         """Detach everybody, settle for a moment, let go of the lease."""
-        self.detach_all()
+        self.stop()
+        self.attachments.detach_all()
         if self._lost is not None:
             return
         try:
@@ -465,8 +424,8 @@ class HubSession:
         except JournalError as exc:
             log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
         # A long history is compacted another time: a client that closes does not wait for that.
-        await self._rest.aclose(CLOSE_SETTLE)
-        await self._journal.release(self._lease)
+        await self.rest.aclose(CLOSE_SETTLE)
+        await self._journal.release(self.lease)
 
 
 async def publish_together(

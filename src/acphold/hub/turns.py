@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 
@@ -159,7 +160,7 @@ class Turns:
             return
         self._queue.append(turn)
         self.story("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
-        self._session.wake()
+        self._session.rest.end()
         self._begin_first()
 
     def story(self, words: str, *args: object, turn: PromptTurn | None = None) -> None:
@@ -271,19 +272,13 @@ class Turns:
                 turn.at_agent = None
                 raise
 
-        if self._is_recorded_first(turn):
+        is_of_a_program = not self._side.agent.reads_journal
+        is_first = turn.may_come_again or (is_of_a_program and self._session.is_far)
+        if is_first and not turn.is_recorded:
             await self._record(turn, send)  # looks at the lease, too
         else:
             await self._session.verify()
             send()
-
-    def _is_recorded_first(self, turn: PromptTurn) -> bool:
-        """Return True if the prompt is committed before it is sent even though the agent is
-        ready."""
-        if turn.is_recorded:
-            return False
-        is_of_a_program = not self._side.agent.reads_journal
-        return turn.may_come_again or (is_of_a_program and self._session.is_far)
 
     async def _record(self, turn: PromptTurn, first: Callable[[], None] | None = None) -> None:
         """Commit the prompt, call `first`, then show the prompt to the other clients."""
@@ -465,17 +460,12 @@ class Turns:
 
     async def cancel_sent(self, sent_id: str) -> None:
         """Cancel the turn whose prompt its client sent under this id, if it waits or runs."""
-        turn = self.sent(sent_id)
-        if turn is not None:
-            if turn is self.running:
-                self._questions.cancel()
+        if (turn := self.sent(sent_id)) is not None:
             await self._cancel(turn)
 
     async def end_for(self, client: Client) -> None:
         """End the turns of a client that detaches; those of others go on."""
         turns = [turn for turn in self._queue if turn.client is client]
-        if self.running in turns:
-            self._questions.cancel()
         for turn in turns:
             await self._cancel(turn)
         await self._ends(turns)
@@ -483,6 +473,8 @@ class Turns:
             turn.reply(CANCELLED)  # a turn that waits for its place in the queue still ends there
 
     async def _cancel(self, turn: PromptTurn) -> None:
+        if turn is self.running:
+            self._questions.cancel()
         if turn.stage in (TurnStage.CANCELLED, TurnStage.OVER):
             return
         turn.stage = TurnStage.CANCELLED
@@ -540,12 +532,10 @@ class Turns:
 
     async def _ends(self, turns: Sequence[PromptTurn]) -> None:
         """Wait a moment for these turns to end."""
-        if turns:
-            ends = [asyncio.ensure_future(turn.over()) for turn in turns]
-            await asyncio.wait(ends, timeout=min(self._options.cancel_grace, CLOSE_GRACE))
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(self._options.cancel_grace, CLOSE_GRACE)):
+                for turn in tuple(turns):
+                    await turn.over()
 
     async def aclose(self, *, with_process: bool = False) -> None:
         """End the turns within seconds; their clients are answered.

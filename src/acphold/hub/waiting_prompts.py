@@ -81,8 +81,8 @@ class QueuedTurn(PromptTurn):
         return [*entries, (AUTHOR, self._info)] if members(self._info) else entries
 
 
-class WaitingPrompts:
-    """See the module."""
+class WaitingQueue:
+    """The prompts of one session that wait, and their beginning."""
 
     def __init__(self, session: HubSession, turns: Turns, questions: Questions) -> None:
         self._session = session

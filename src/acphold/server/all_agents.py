@@ -62,7 +62,7 @@ from acphold.schema.splice import in_meta, members, session_id_in, splice, with_
 from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
-from acphold.tasks import TaskSet
+from acphold.tasks import TaskSet, end
 from acphold.transports.streams import memory_pair
 from acphold.version import __version__
 
@@ -162,7 +162,7 @@ async def attend_all(
 
 
 class AllAgents:
-    """See the module: passes the client's requests to the lines."""
+    """One client that asks for all agents: passes its requests to the lines."""
 
     def __init__(
         self,
@@ -197,7 +197,9 @@ class AllAgents:
         forwarded = Forwarded(request.method, request.params or b"{}", request)
         session_id = session_id_in(forwarded.params)
         if session_id is None:
-            self._line(self._named(forwarded)).send(forwarded)
+            named, forwarded.params = named_agent(forwarded.params)  # that is for us alone
+            name = self._default if named is None else self._served(named)
+            self._line(name).send(forwarded)
             return None
         return self._to_agent_of(session_id, forwarded)
 
@@ -232,12 +234,6 @@ class AllAgents:
         can = with_meta(members(told)["agentCapabilities"], ALL_AGENTS, encode(served))
         return splice(told, {"agentCapabilities": can})
 
-    def _named(self, forwarded: Forwarded) -> str:
-        """Return the agent that a message names in its `_meta`, and remove that: it is for us
-        alone."""
-        named, forwarded.params = named_agent(forwarded.params)
-        return self._default if named is None else self._served(named)
-
     def _served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
         if name not in self._agents.names:
@@ -250,7 +246,7 @@ class AllAgents:
         first."""
         if (waiting := self._sought.get(session_id)) is not None:
             waiting.append(forwarded)
-        elif (line := self._line_of(session_id)) is not None:
+        elif line := next((it for it in self._lines.values() if session_id in it.sessions), None):
             line.send(forwarded)
         else:
             self._sought[session_id] = [forwarded]
@@ -309,10 +305,6 @@ class AllAgents:
             line = self._lines[name] = AgentLine(name, ours, self, self._limit)
             line.start(self._agents.attend_one(name, theirs, self._principal), self._introduction)
         return line
-
-    def _line_of(self, session_id: str) -> AgentLine | None:
-        """Return the line over which the client has a session open."""
-        return next((it for it in self._lines.values() if session_id in it.sessions), None)
 
     def opened(self, session_id: str, line: AgentLine) -> None:
         """Note that the client has the session open there, and nowhere else any more."""
@@ -492,9 +484,8 @@ class AgentLine:
     async def aclose(self) -> None:
         """Leave the hub; it answers or ends open requests."""
         attending, *others = self._tasks
-        for task in others:
-            task.cancel()
+        await end(*others)
         await self._peer.aclose()
-        await asyncio.wait(self._tasks)
+        await asyncio.wait([attending])
         if not attending.cancelled() and (error := attending.exception()) is not None:
             log.error("the line to %s failed", self.name, exc_info=error)

@@ -103,6 +103,7 @@ class ClientConnection:
         self.known_prompts: set[str] = set()
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
+        self.drain = self.peer.drain
         self._hub = hub
         self._principal = principal
         self._is_guest = principal.session_id is not None
@@ -131,7 +132,7 @@ class ClientConnection:
             SET_SESSION_MODE.name: requests.answer,
             SET_SESSION_CONFIG_OPTION.name: requests.answer,
             QUEUE_METHOD: requests.answer,
-            FORK_METHOD: self._copy,
+            FORK_METHOD: lambda request: copied(hub, self.principal, request.params),
         }
         self._unstable = unstable
         setup = partial(opening.setup, ResumeSessionRequest)
@@ -144,9 +145,6 @@ class ClientConnection:
             if not principal.vouches:  # no process of ours, whatever it says
                 for method in NEIGHBOURS:
                     del self._handlers[method]
-
-    async def _copy(self, request: Request) -> bytes:
-        return await copied(self._hub, self.principal, request.params)
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -168,9 +166,6 @@ class ClientConnection:
     @property
     def buffered(self) -> int:
         return self.peer.buffered
-
-    async def drain(self) -> None:
-        await self.peer.drain()
 
     async def ask(self, method: str, params: bytes) -> bytes:
         if method == CREATE_ELICITATION.name:

@@ -31,6 +31,8 @@ The same goes if another process has taken the session from an owner that was st
 notice that or the owner says so.
 """
 
+# See docs/decisions.md, 19 and 32.
+
 from __future__ import annotations
 
 import asyncio
@@ -51,9 +53,6 @@ from acphold.rpc import Peer
 from acphold.rpc.requests import Answer, Request
 from acphold.schema import PROMPT
 from acphold.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
-
-# See docs/decisions.md, 32.
-
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
@@ -191,17 +190,9 @@ def tells_beginning(params: bytes) -> bool:
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
-def known_prompts_in(params: bytes) -> list[str]:
-    """Return the prompts that a resuming client knows: it sent them and has no answer."""
-    return _ids_in(params, SENT)
-
-
-def answers_in(params: bytes) -> list[str]:
-    """Return the answers of a resuming client whose fate it does not know."""
-    return _ids_in(params, ANSWERED)
-
-
-def _ids_in(params: bytes, key: str) -> list[str]:
+def ids_in(params: bytes, key: str) -> list[str]:
+    """Return the ids that a resuming client names: with SENT, of the prompts that it has sent and
+    has no answer to; with ANSWERED, of its answers whose fate it does not know."""
     try:
         return msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])[:MOST_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -224,9 +215,6 @@ def behind(
     return splice(params, {"_meta": meta})
 
 
-# See docs/decisions.md, 19.
-
-
 class PromptLine(Protocol):
     """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
 
@@ -246,14 +234,18 @@ class PromptLine(Protocol):
 
 
 class SentPrompt:
-    """See the module. `prompt` is its content blocks; `after` is an entry that was in the journal
-    when it was sent to an owner with this `epoch`. `again` handles it if the line ends before the
-    answer; `peer` is its client. `refusal` is the error of a process that is no longer the owner,
-    and knows it before we do. `before` is the same prompt, sent over a line that was lost."""
+    """One prompt of a client at an owner.
+
+    `prompt` is its content blocks; `after` is an entry that was in the journal when it was sent to
+    an owner with this `epoch`. `again` handles it if the line ends before the answer; `peer` is its client. `refusal` is the
+    error of a process that is no longer the owner, and knows it before we do. `sent_id` is the
+    client's own id for it, "" if it gave none. `before` is the same prompt, sent over a line that
+    was lost.
+    """
 
     __slots__ = (
         *("_again", "_id", "_peer", "after", "epoch", "has_arrived", "id", "is_cancelled"),
-        *("line", "prompt", "refusal", "request", "session_id", "_params"),
+        *("line", "prompt", "refusal", "request", "sent_id", "session_id", "_params"),
     )
 
     def __init__(
@@ -278,6 +270,7 @@ class SentPrompt:
         self.has_arrived = False
         self.is_cancelled = False
         named = sent_in(request.params)
+        self.sent_id = "" if named is None else named.id
         self.id = uuid4().hex if named is None else named.id
         self._params = request.params
         if before is not None:
@@ -291,12 +284,6 @@ class SentPrompt:
         self.refusal: RemoteError | None = None
         self._again = again
         self._id = 0
-
-    @property
-    def sent_id(self) -> str:
-        """The client's own id for it; "" if it gave none."""
-        sent = sent_in(self.request.params)
-        return "" if sent is None else sent.id
 
     def send(self) -> None:
         """Send it, and its answer back whenever that comes."""

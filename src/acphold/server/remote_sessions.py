@@ -8,6 +8,10 @@ same happens when another process takes the session from an owner that was stopp
 A line leads to the owner itself: a process that is asked over a line to open a session of another
 process refuses, and the client's own process looks for the owner. Else a prompt could reach an
 owner by two ways.
+
+A session may change hands while it is looked for: its owner has ended, or another process was
+quicker. A process that cannot be reached loses the session only if it is known to be silent or to
+have ended.
 """
 
 # See docs/decisions.md, 16.
@@ -18,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from typing import Literal
 from weakref import WeakSet
 
 from acphold.errors import (
@@ -27,6 +31,7 @@ from acphold.errors import (
     RESOURCE_NOT_FOUND,
     AcpholdError,
     ConnectionLostError,
+    EndedPeerError,
     HeldElsewhereError,
     LeaseLostError,
     OwnerLostError,
@@ -39,7 +44,7 @@ from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
-from acphold.journal.owners import other_owner
+from acphold.journal.owners import SILENT_SECONDS, other_owner
 from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
@@ -48,11 +53,28 @@ from acphold.rpc.wire_errors import incident
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server import owner_line
-from acphold.server.owner_line import Opened, OpenHere, OwnerLine, line_to, open_where_live
+from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind, told_lineage
 from acphold.tasks import END_SECONDS, TaskSet, end
+from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
+
+ATTEMPTS = 25
+"""Attempts to find the owner while it changes: each time it has ended, or another process was
+quicker. One that ends while it opens the session costs two attempts."""
+
+SEARCH_SECONDS = SILENT_SECONDS + 15.0
+"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
+and an attempt may take some seconds."""
+
+UNSEEN_SECONDS = 2.5
+"""Seconds to look for one that has no address that can be tried from here, as in another container:
+a socket that was removed with its folder is bound anew sooner."""
+
+WAIT_SECONDS = 0.5
+"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
+will be bound anew, or it is about to end. ATTEMPTS limits this, too."""
 
 LOOK_SECONDS = 5.0
 """Seconds between looks at the owners of what is open elsewhere."""
@@ -163,8 +185,33 @@ class Openings:
             opening.cancel()
 
 
+OpenHere = Callable[[int | None], Awaitable[None]]
+"""Opens a session in this process, given the epoch of a lease whose owner is silent. Raises
+HeldElsewhereError, and LeaseLostError if the client has seen nothing of the session yet."""
+
 OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 """Opens a session at its owner, which has it under this epoch."""
+
+
+def next_step(
+    held: HeldElsewhereError, problem: AcpholdError
+) -> Literal["look again", "take over", "wait"]:
+    """Return what to do about an owner that could not open a session for `problem`.
+
+    An owner that was reached and then lost did nothing, and the session may have another one by
+    now. One that cannot be reached loses the session only if it is known to be silent or to have
+    ended. On this machine an owner without an answer hangs; elsewhere it may be the network's
+    fault, and the journal knows.
+    """
+    if isinstance(problem, OwnerLostError):
+        return "look again"
+    is_mute = isinstance(problem, SilentPeerError)
+    if is_mute and are_here(held.addresses):
+        return "take over"
+    has_ended = isinstance(problem, EndedPeerError) or (
+        held.is_gone and not is_mute and can_be_tried(held.addresses)
+    )
+    return "take over" if held.is_silent or has_ended else "wait"
 
 
 class RemoteSessions:
@@ -203,24 +250,57 @@ class RemoteSessions:
     # -- opening --------------------------------------------------------------------------
 
     async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session here, or at its owner: see `owner_line.open_where_live`."""
+        """Open a session where it is live; here, if it is live nowhere or its owner is silent.
 
-        async def at_us(over: int | None) -> None:
-            await here(over)
-            self._opened_at(None, session_id)
-
-        async def at_owner(held: HeldElsewhereError) -> AcpholdError | None:
+        For a line, HeldElsewhereError is raised if it is live elsewhere. Raises
+        UnreachableOwnerError if its owner runs and cannot be reached from here.
+        """
+        over: int | None = None
+        why = "it changes hands all the time"
+        wait = 0.0
+        began = asyncio.get_running_loop().time()
+        for _ in range(ATTEMPTS):
+            try:
+                await here(over)
+                self._opened_at(None, session_id)
+                return
+            except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
+                if exc.deleted:
+                    raise
+                log.info("%s; its new owner is looked for", exc)
+                continue
+            except HeldElsewhereError as exc:
+                if self._client.offer.is_line:
+                    raise
+                held = exc
+            problem: AcpholdError
             try:
                 line = await self._reach(held)
             except ConnectionLostError as exc:
-                return exc
-            try:
-                await there(line, held.epoch)
-            except OwnerLostError as exc:  # it ended, or fell silent
-                return exc
-            return None
-
-        await open_where_live(session_id, at_us, at_owner, only_here=self._client.offer.is_line)
+                problem = exc
+            else:
+                try:
+                    await there(line, held.epoch)
+                    return
+                except OwnerLostError as exc:  # it ended, or fell silent
+                    problem = exc
+            match next_step(held, problem):
+                case "take over":
+                    log.info("session %s is taken over: %s", session_id, problem)
+                    over = held.epoch
+                case "wait":
+                    why = (
+                        f"it is open in {held.where}, which cannot be reached from here: {problem}"
+                    )
+                    searched = asyncio.get_running_loop().time() - began
+                    most = SEARCH_SECONDS if can_be_tried(held.addresses) else UNSEEN_SECONDS
+                    if searched > most or (held.owner_id and not held.addresses):
+                        break
+                    if not wait:
+                        log.info("session %s: %s", session_id, why)
+                    await asyncio.sleep(wait)
+                    wait = min(WAIT_SECONDS, wait * 2 or 0.01)
+        raise UnreachableOwnerError(session_id, why)
 
     async def _reach(self, held: HeldElsewhereError) -> OwnerLine:
         """Return a line to the owner. Raises SilentPeerError if it does not answer,
@@ -253,14 +333,15 @@ class RemoteSessions:
     def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """Go live here: the client has the answer. If the session moves, the client follows it."""
         if not self._client.offer.is_line:
-            lineage = conversation.session.lineage
-            attachment.on_moved = partial(self._follow, conversation.id, setup, lineage)
-        conversation.open_to(attachment)
+            session_id, lineage = conversation.id, conversation.session.lease.lineage
 
-    def _follow(self, session_id: str, setup: Setup, lineage: str, told: int) -> None:
-        opened = Opened(setup, told, lineage=lineage)
-        opened.is_open = True
-        self._begin(session_id, opened, self._go_there(session_id, opened))
+            def follow(told: int) -> None:
+                opened = Opened(setup, told, lineage=lineage)
+                opened.is_open = True
+                self._begin(session_id, opened, self._go_there(session_id, opened))
+
+            attachment.on_moved = follow
+        conversation.open_to(attachment)
 
     async def _go_there(self, session_id: str, opened: Opened) -> None:
         try:

@@ -12,6 +12,7 @@ from acphold.agents.capabilities import INTRODUCTION, is_kept_in_front
 from acphold.errors import AuthRequiredError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
+from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
 from acphold.mcp.servers import ProvidedServers, provided_ids
@@ -22,8 +23,7 @@ from acphold.server.checked_params import OpenRequest, checked_setup, named_agen
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     ANSWERED,
-    answers_in,
-    known_prompts_in,
+    ids_in,
     lineage_in,
     position_in,
     with_lineage,
@@ -33,7 +33,7 @@ from acphold.server.principals import Entrance, Principal
 from acphold.server.remote_sessions import Openings, RemoteSessions
 from acphold.tasks import end
 
-OpenHere = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
+OpenInHub = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
 
 
@@ -44,7 +44,7 @@ class OpeningClient(Client, Protocol):
 
 
 class SessionOpener:
-    """See the module.
+    """Opens sessions for one client.
 
     `introduction` is the client's own, as JSON; `told` is what it was told of the agent, if it is
     the line of a server that has several. With `stays` the agent keeps running when the client goes
@@ -106,35 +106,22 @@ class SessionOpener:
 
     async def load(self, request: Request) -> None:
         setup = self.setup(LoadSessionRequest, request.params)
-        self._client.known_prompts = (
-            set()
-        )  # a replay has its own prompts, too; open sessions keep the set
+        # Anew, for open sessions keep the set: a replay has the client's own prompts, too.
+        self._client.known_prompts = set()
         await self._open(request, setup, self._hub.load, 0)
 
     async def resume(self, request: Request) -> None:
         after = position_in(request.params)
         if after is not None:
-            self._client.known_prompts |= set(known_prompts_in(request.params))
+            self._client.known_prompts |= set(ids_in(request.params, SENT))
         params = request.params if after is None else without_position(request.params)
         setup = self.setup(ResumeSessionRequest, params)
         lineage = None if after is None else lineage_in(request.params)
         resume = partial(self._hub.resume, after=after, lineage=lineage)
         await self._open(request, setup, resume, after)
 
-    async def _resumed(
-        self, request: Request, conversation: Conversation, attachment: Attachment
-    ) -> bytes:
-        """Return the answer that opens a session; if the client names answers, also those that were
-        accepted."""
-        result = self.opened(conversation.opened_result, conversation, attachment)
-        after, named = position_in(request.params), answers_in(request.params)
-        if after is None or not named:
-            return result
-        taken = await self._hub.whereabouts.answered(conversation.id, {*named}, after)
-        return with_meta(result, ANSWERED, encode(taken))
-
     async def _open(
-        self, request: Request, setup: Setup, open_: OpenHere, after: int | None
+        self, request: Request, setup: Setup, open_: OpenInHub, after: int | None
     ) -> None:
         """Open a session for a client that has everything up to `after`; None if it wants only what
         follows."""
@@ -144,7 +131,12 @@ class SessionOpener:
             conversation, attachment = await open_(self._client, session_id, setup, over)
             conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
-                result = await self._resumed(request, conversation, attachment)
+                result = self.opened(conversation.opened_result, conversation, attachment)
+                known, named = position_in(request.params), ids_in(request.params, ANSWERED)
+                if known is not None and named:  # tell it which of its answers were accepted
+                    whereabouts = self._hub.whereabouts
+                    taken = await whereabouts.answered(conversation.id, {*named}, known)
+                    result = with_meta(result, ANSWERED, encode(taken))
             except BaseException:
                 conversation.put_back(attachment)
                 raise
@@ -176,13 +168,11 @@ class SessionOpener:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
         setup = replace(
             setup,
+            params=ProvidedServers(self._entrance.tenant).for_agent(setup.params),
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
             is_listed_elsewhere=is_listed,
             stays=stays,
-        )
-        setup = replace(
-            setup, params=ProvidedServers(self._entrance.tenant).for_agent(setup.params)
         )
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
             self._hub.router.providers[server_id] = self._client
@@ -207,7 +197,7 @@ class SessionOpener:
             shown = with_meta(shown, INTRODUCTION, self.told)
         if not attachment.positions:
             return shown
-        return with_lineage(shown, conversation.session.lineage)
+        return with_lineage(shown, conversation.session.lease.lineage)
 
     def shown(self, result: bytes) -> bytes:
         """Return a result as this client can read it."""

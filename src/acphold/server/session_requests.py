@@ -6,7 +6,7 @@ and loses the session. Then calls that can be repeated end with OwnerLostError, 
 next home; the others are refused with what to do.
 
 A request that finds its home gone or silent goes to the next one. A prompt that was sent before its
-line ended is sent again, unless the journal has it: see `sent_prompts`.
+line ended is sent again, unless the journal has it: see `server.positions`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ UNKNOWN_OUTCOME = (
 
 
 class SessionHome(Protocol):
-    """See the module. A method that gets a request answers it, now or later."""
+    """The place where a session is live. A method that gets a request answers it, now or later."""
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         """Begin a turn, or queue it; one that is cancelled already is only answered."""
@@ -82,8 +82,8 @@ class LocalHome:
     """This process. Without a session, requests go to the agent itself.
 
     `shown` makes a result fit for the client; `sign_in_lost` is called when the agent asks the
-    person who prompts to sign in, if each connection has to do that itself. `in_order` is held
-    while the fate of a prompt that the client sent before is looked up.
+    person who prompts to sign in. `in_order` is held while the fate of a prompt that the client
+    sent before is looked up.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class LocalHome:
         peer: Peer,
         session_id: str | None,
         shown: Callable[[bytes], bytes],
-        sign_in_lost: Callable[[], None] | None = None,
-        in_order: asyncio.Lock | None = None,
+        sign_in_lost: Callable[[], None],
+        in_order: asyncio.Lock,
     ) -> None:
         self._hub = hub
         self._client = client
@@ -102,7 +102,7 @@ class LocalHome:
         self._session_id = session_id
         self._shown = shown
         self._sign_in_lost = sign_in_lost
-        self._in_order = in_order or asyncio.Lock()
+        self._in_order = in_order
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
@@ -126,19 +126,15 @@ class LocalHome:
     ) -> None:
         author = conversation.session.attachments.of(self._client)
         params = request.params if sent is None else without_position(request.params)
-        reply = request.reply if self._sign_in_lost is None else self._watched(request)
-        turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
-        self._may_give_up(conversation, request, turn)
-        conversation.turns.begin(turn, is_cancelled=is_cancelled)
 
-    def _watched(self, request: Request) -> Callable[[bytes | Exception], None]:
         def reply(answer: bytes | Exception) -> None:
-            is_refusal = isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED
-            if is_refusal and self._sign_in_lost is not None:
+            if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
                 self._sign_in_lost()
             request.reply(answer)
 
-        return reply
+        turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
+        self._may_give_up(conversation, request, turn)
+        conversation.turns.begin(turn, is_cancelled=is_cancelled)
 
     def _joined(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Give this request the answer of its prompt if that waits or runs here; False if it does
@@ -368,7 +364,7 @@ class OwnSessions:
 
 
 class SessionRequests:
-    """See the module. `shown` makes a result fit for the client."""
+    """Sends each request to the session's home. `shown` makes a result fit for the client."""
 
     def __init__(
         self,
@@ -402,7 +398,7 @@ class SessionRequests:
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
         """Send a prompt again whose line ended before the answer, or whose owner lost the session:
-        see `sent_prompts`."""
+        see `server.positions`."""
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
@@ -451,9 +447,9 @@ class SessionRequests:
         """Return the home of a session, whether it is open to this client or not."""
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
-            lost = self._sign_in_lost if self._entrance.wants_sign_in else None
             return LocalHome(
-                self._hub, self._client, self._peer, session_id, self._shown, lost, self._in_order
+                *(self._hub, self._client, self._peer, session_id, self._shown),
+                *(self._sign_in_lost, self._in_order),
             )
         return RemoteHome(line, self._peer, session_id, self._prompt_again)
 
@@ -477,5 +473,7 @@ class SessionRequests:
         await self.home(session_id).answer(request)
 
     def _sign_in_lost(self) -> None:
-        """Require a new sign-in: the agent asks the person who prompts here for one."""
-        self._entrance.is_in = False
+        """Require a new sign-in, if each connection has to sign in itself: the agent asks the
+        person who prompts here for one."""
+        if self._entrance.wants_sign_in:
+            self._entrance.is_in = False
