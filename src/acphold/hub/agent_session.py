@@ -1,10 +1,9 @@
 """The agent's side of a session: its id there, its sub-agents, and whether its words count now.
 
-A restarted agent (`generation`) no longer knows its ids, and may reuse them: then everything kept
-here is forgotten.
-
 Only this module knows the agent's id of a session. The session is opened (`session/new`, or
-adopted), lost with the agent's process, and opened again when needed: see `hub.restoration`.
+adopted), lost with the agent's process, and opened again when needed: see `hub.restoration`. A
+restarted agent (`generation`) no longer knows its ids, and may reuse them: then everything kept
+here is forgotten.
 
 The `Voice` says whether the agent's words about the session count:
 
@@ -22,14 +21,16 @@ COUNTS: everything is part of the session. REPEATS: it is in the journal already
 differ are kept for the end of the restoring. STALE: only updates of the attributes count; some
 agents go on with a replay behind its answer, or with a turn behind its cancellation.
 
-A child is known once it is announced, while the agent runs. Clients know it by the agent's own id,
-as they know the session. The id is prefixed with the agent's id of the session if clients know that
-by another id, or if a session of the journal has the child's id. So two things that two agents, or
-two runs of one, call the same stay two.
+A child, that is a sub-agent, is known once it is announced, while the agent runs. Clients know it
+by the agent's own id, as they know the session. The id is prefixed with the agent's id of the
+session if clients know that by another id, or if a session of the journal has the child's id. So
+two things that two agents, or two runs of one, call the same stay two.
 
 An agent cannot announce a session that it has open here, nor a child of another one. Beyond the
 limits its announcements are dropped; only the first is logged as a warning.
 """
+
+# See docs/decisions.md, 9.
 
 from __future__ import annotations
 
@@ -266,7 +267,7 @@ CHOSEN_KINDS = kinds_about("choices")
 
 
 class AgentSession:
-    """See the module.
+    """One session as its agent has it.
 
     `answer` is the agent's last answer to opening the session. While it is restored, `captured`
     collects the conversation of the agent's replay; None if not wanted.
@@ -408,11 +409,8 @@ def new_session_id(answer: bytes) -> str:
     return found
 
 
-# See docs/decisions.md, 9.
-
-
 class Children:
-    """See the module."""
+    """The sub-agents of one session."""
 
     def __init__(
         self, session: HubSession, side: AgentSession, routes: Routes, journal: Sessions
@@ -423,10 +421,6 @@ class Children:
         self._journal = journal
         self._early: list[Updates] = []
         self._has_refused = False
-
-    def find(self, agent_session: str) -> Child | None:
-        """Return the child of this session that the agent means by this id."""
-        return self._routes.child(agent_session)
 
     def early(self) -> list[Updates]:
         """Return, once, the words of children that came before their announcement."""
@@ -439,7 +433,7 @@ class Children:
         """Learn the children that these updates announce; the updates themselves do not count."""
         for raw in updates.raws:
             update = update_of(updates.kind, raw)
-            await self.taken(update, self.find(updates.session_id))
+            await self.taken(update, self._routes.child(updates.session_id))
 
     async def told(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
         """Return updates of the session itself, or params with more than them, as clients get
@@ -554,7 +548,7 @@ class Children:
     def asked(self, asked: AgentRequest) -> AgentRequest:
         """Return the agent's request under the id that clients know; `child` if a sub-agent
         asks."""
-        child = self.find(string(members(asked.params).get("sessionId")) or "")
+        child = self._routes.child(string(members(asked.params).get("sessionId")) or "")
         if child is None:
             return AgentRequest(asked.method, self._side.under_our_id(asked.params))
         params = splice(asked.params, {"sessionId": encode_text(child.id)})

@@ -123,7 +123,7 @@ class Conversation:
     async def hear(self, updates: Updates) -> None:
         """Publish the updates that count; if the journal fails, the turn ends with that reason."""
         is_own = updates.session_id == self.side.id
-        child = None if is_own else self.children.find(updates.session_id)
+        child = None if is_own else self._shared.routes.child(updates.session_id)
         try:
             if child is not None:
                 if entries := await self.children.entries(child, updates):

@@ -1,12 +1,22 @@
 """Journal entries as the lines that a client reads, as far as it can show them.
 
-The call has the sub-agent's id. It begins when the sub-agent is announced, or first says something.
-Its title is the sub-agent's, its input the task, its content the sub-agent's words and the titles
-of its calls; of a long text the end. It ends when the sub-agent does.
+The bytes of an update are never encoded again: they are set between two fixed pieces, so whatever
+an agent wrote arrives unchanged.
 
-Each update repeats the whole text. So one is sent when the text has grown by a third, when the
-sub-agent ends, and at the end of a turn: in all only a few times the text's size. The final text is
-the same live and in a replay.
+A client that asks for positions gets, in the `_meta` of the params, the number of the last entry
+that it has been sent, and can resume behind that later. A prompt of several blocks is one entry and
+several lines: only the last of them has the position.
+
+A client that does not show sub-agents sees each as a tool call, which has the sub-agent's id. The
+call begins when the sub-agent is announced, or first says something. Its title is the sub-agent's,
+its input the task, its content the sub-agent's words and the titles of its calls; of a long text
+the end. It ends when the sub-agent does.
+
+Each update of the call repeats the whole text. So one is sent when the text has grown by a third,
+when the sub-agent ends, and at the end of a turn: in all only a few times the text's size. The
+final text is the same live and in a replay.
+
+Terminals in tool calls:
 
     terminal                               what the client is told
     -------------------------------------  ---------------------------------------------------------
@@ -19,14 +29,7 @@ the same live and in a replay.
 
 A compacted call has everything that its terminal printed. It is sent as it is sent live: first the
 `tool_call`, at which Zed makes the terminal, then an update with the output, which Zed takes from
-updates alone. For the agent's `_meta` see `sessions.display_terminals`.
-
-The bytes of an update are never encoded again: they are set between two fixed pieces, so whatever
-an agent wrote arrives unchanged.
-
-A client that asks for positions gets, in the `_meta` of the params, the number of the last entry
-that it has been sent, and can resume behind that later. A prompt of several blocks is one entry and
-several lines: only the last of them has the position.
+updates alone. For the agent's `_meta` see `history.display_terminals`.
 """
 
 from __future__ import annotations
@@ -76,7 +79,6 @@ from acphold.history.timeline import FINAL_STATUSES, without_terminals
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
 from acphold.schema import UPDATE
-from acphold.schema.splice import members as members_of
 from acphold.schema.splice import splice
 from acphold.schema.updates import CHILD as CHILD_KIND
 from acphold.schema.updates import OPENCODE_CHILD, TOOL_KINDS
@@ -86,6 +88,28 @@ LEAST_GROWTH = 512
 
 FAILURES = ("cancelled", "error", "refusal")
 """Reasons to stop that are failures of a call."""
+
+CALLS = 64
+"""Most calls with terminals that only the agent shows whose output is remembered; older ones are
+forgotten."""
+
+ANNOUNCED = 4096
+"""Most announced terminals that are remembered; older ones are forgotten."""
+
+POSITION = "acphold/seq"
+"""The `_meta` key of a position."""
+
+PARENT = "acphold/parent"
+"""The `_meta` key of the session above a sub-agent, beside the position: positions count there."""
+
+EMPTY_UPDATE = b'{"sessionUpdate":"session_info_update"}'
+"""An update that changes nothing: each of its members may be missing (spec v1, session list)."""
+
+NO_TERMINALS: Mapping[str, object] = {}
+
+SPOKEN = b'{"sessionUpdate":"agent_'
+"""The start of nearly all of an agent's messages and thoughts: they are never changed for a
+client."""
 
 
 class _Child:
@@ -131,7 +155,7 @@ class _Child:
 
 
 class ShownChildren:
-    """See the module."""
+    """Sub-agents as tool calls, for a client that does not show sub-agents."""
 
     def __init__(self) -> None:
         self._children: dict[str, _Child] = {}
@@ -204,13 +228,6 @@ def _text(block: bytes) -> str:
     return content_text(block) or string(members(block).get("text")) or ""
 
 
-CALLS = 64
-"""Most calls with such terminals whose output is remembered; older ones are forgotten."""
-
-ANNOUNCED = 4096
-"""Most announced terminals that are remembered; older ones are forgotten."""
-
-
 class _Call:
     """A call of the agent's with terminals, for a client that does not show them."""
 
@@ -221,8 +238,9 @@ class _Call:
 
 
 class ShownTerminals:
-    """See the module. `owners` maps the ids of terminals to the clients at which they were made;
-    this client is `client`. Output is sent under `name`, with "" not at all."""
+    """Terminals in tool calls, as one client can show them. `owners` maps the ids of terminals to
+    the clients at which they were made; this client is `client`. Output is sent under `name`, with
+    "" not at all."""
 
     def __init__(self, name: str, owners: Mapping[str, object], client: object) -> None:
         self._name = name
@@ -244,7 +262,7 @@ class ShownTerminals:
             self._announce(meta if tells else b"")
             changes: dict[str, bytes | None] = {}
             if names_one and content.startswith(b"["):
-                stays = self._stays if is_past else self._stays_live
+                stays = self._announced.__contains__ if is_past else self._stays_live
                 changes["content"] = without_terminals(content, stays=stays)
             return self._renamed(splice(raw, changes) if changes else raw, parts)
         return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
@@ -257,9 +275,6 @@ class ShownTerminals:
                 self._announced[id_] = None
             while len(self._announced) > ANNOUNCED:
                 del self._announced[next(iter(self._announced))]
-
-    def _stays(self, terminal: str) -> bool:
-        return terminal in self._announced
 
     def _stays_live(self, terminal: str) -> bool:
         """Return True for the client's own, and for one that only the agent shows, perhaps
@@ -330,23 +345,6 @@ class ShownTerminals:
 
 def _nowhere(_: str) -> bool:
     return False
-
-
-POSITION = "acphold/seq"
-"""The `_meta` key of a position."""
-
-PARENT = "acphold/parent"
-"""The `_meta` key of the session above a sub-agent, beside the position: positions count there."""
-
-EMPTY_UPDATE = b'{"sessionUpdate":"session_info_update"}'
-"""An update that changes nothing: each of its members may be missing (spec v1, session list)."""
-
-
-NO_TERMINALS: Mapping[str, object] = {}
-
-SPOKEN = b'{"sessionUpdate":"agent_'
-"""The start of nearly all of an agent's messages and thoughts: they are never changed for a
-client."""
 
 
 class Frames:
@@ -485,7 +483,7 @@ class Frames:
 
     def _whole(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update that came with more than itself, with our ids put in."""
-        parts = members_of(update.raw)
+        parts = members(update.raw)
         for seq, shown in _placed(self._shown(parts["update"], is_past=is_past), update.seq):
             changes = {"sessionId": self._id, "update": shown}
             if self._positions and seq:
@@ -510,9 +508,9 @@ class Frames:
             shown = self._shown(told.update, told.child, is_past=is_past)
         for seq, each in _placed(shown, update.seq):
             raw = update.raw if each is told.update else with_update(update.raw, each)
-            params = members_of(raw).get("params", b"{}") if is_opencodes_own else raw
+            params = members(raw).get("params", b"{}") if is_opencodes_own else raw
             if self._positions and seq:
-                theirs = members_of(params).get("_meta", b"")
+                theirs = members(params).get("_meta", b"")
                 place = {PARENT: self._id, POSITION: b"%d" % seq}
                 meta = splice(theirs if theirs.startswith(b"{") else b"{}", place)
                 params = splice(splice(params, {"_meta": None}), {"_meta": meta})
@@ -548,7 +546,7 @@ class Frames:
         if kind == "tool_call":
             return raw
         begins: dict[str, bytes | None] = {"sessionUpdate": b'"tool_call"'}
-        if not members_of(raw).get("title", b"").startswith(b'"'):
+        if not members(raw).get("title", b"").startswith(b'"'):
             begins["title"] = b'"Tool call"'
         return splice(raw, begins)
 

@@ -1,5 +1,7 @@
 """The earlier conversation as text, for an agent that has lost it or never had it.
 
+It reads like this:
+
 User: Make it friendlier
 Assistant: I will change the greeting.
 [Tool: Edit hello.py (edit), completed]
@@ -7,9 +9,9 @@ changed /home/me/hello.py:
 -hi
 +hello
 
-It is sent with the next prompt, within a limit. It contains every prompt of the person, because
-those are short and say what the rest was for, and the newest of everything else. Where something
-was left out, the text says so.
+The text is sent with the next prompt, within a limit. It contains every prompt of the person,
+because those are short and say what the rest was for, and the newest of everything else. Where
+something was left out, the text says so.
 
 It stands before the prompt, as it was said before it. Only a slash command stays in front: agents
 look for one at the very beginning of a prompt.
@@ -19,6 +21,8 @@ in our journal are taken over. Both have the earlier turns, so they are compared
 words; everything in the replay behind our last turn is new.
 """
 
+# See docs/decisions.md, 23.
+
 from __future__ import annotations
 
 import re
@@ -27,11 +31,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import InvalidParamsError
 from acphold.history import Message, SessionState, ToolCall
 from acphold.history.raw_update import is_the_persons, members, string, update_kind
 from acphold.history.timeline import Item, SubAgent, with_those_inside
-from acphold.schema.splice import members as members_of
 from acphold.schema.splice import splice
 
 TOOL_BYTES = 2 * 1024
@@ -109,7 +111,7 @@ def block_text(block: bytes) -> str:
     try:
         found = msgspec.json.decode(block, type=_TextBlock)
     except msgspec.MsgspecError:
-        return string(_members(block).get("text")) or ""  # half a surrogate pair, say
+        return string(members(block).get("text")) or ""  # half a surrogate pair, say
     uri = found.uri if found.resource is None else found.resource.uri
     if found.text or not (uri or found.type in MEDIA):
         return found.text
@@ -140,7 +142,7 @@ def _written_tool(call: ToolCall) -> str:
     line = f"[Tool: {' '.join(about.split())}]"
     shown: list[str] = []
     for item in call.content:
-        parts = _members(item)
+        parts = members(item)
         is_diff = parts.get("type") == b'"diff"'
         shown.append(_written_diff(parts) if is_diff else block_text(parts.get("content", b"{}")))
     output = "\n".join(filter(None, shown))
@@ -174,16 +176,6 @@ def _written_diff(parts: dict[str, bytes]) -> str:
 
     lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
     return "\n".join((f"changed {path}:", *(line for line in lines if not line.startswith("@@"))))
-
-
-def _members(raw: bytes) -> dict[str, bytes]:
-    try:
-        return members_of(raw)
-    except InvalidParamsError:
-        return {}
-
-
-# See docs/decisions.md, 23.
 
 
 CONTEXT_BYTES = 96 * 1024

@@ -179,7 +179,8 @@ async def _give(
     if not mark.id:
         where = MoveMark(to=to, id=have.taking)
         change = RowChange(moved=mark_text(where))
-        await journal.append(lease, [(MOVED, [_mark_entry(where, giver)])], change)
+        entry = msgspec.json.encode({"id": where.id, "from": giver, "to": where.to})
+        await journal.append(lease, [(MOVED, [entry])], change)
         await journal.settle(lease, last + 1)
         has_gone()
     async for piece in pieces(journal, row.session_id, last, last + 1):
@@ -229,8 +230,3 @@ async def _offer(
     return SessionOffer(
         session, last, move, giver, os.path.basename(top), below, its_marks, files, no_files
     )
-
-
-def _mark_entry(where: MoveMark, giver: str) -> bytes:
-    """The entry that is the mark of a move."""
-    return msgspec.json.encode({"id": where.id, "from": giver, "to": where.to})

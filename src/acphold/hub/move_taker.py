@@ -1,7 +1,7 @@
 """The taker of a session that moves here, and the place that it gets; see `hub.moves`.
 
-It is what the person named; or what the settings say stands for its folder there; or a clone of its
-project that acphold knows here. A folder is not taken on the other machine's word.
+The place is what the person named; or what the settings say stands for its folder there; or a clone
+of its project that acphold knows here. A folder is not taken on the other machine's word.
 """
 
 from __future__ import annotations
@@ -229,13 +229,13 @@ async def take(
         require_wanted(offer.session.session_id, wanted)
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
-        return await _Taking(journal, line, offer, place).take()
+        return await _TakenSession(journal, line, offer, place).take()
 
 
 _Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
 
 
-class _Taking:
+class _TakenSession:
     """One session that is being taken."""
 
     def __init__(
@@ -269,7 +269,7 @@ class _Taking:
                 raise MoveRefusedError(
                     "another move of this session was under way; start the same command again"
                 )
-            self._note = msgspec.structs.replace(mark, taking=taking, source=offer.giver)
+            self._note = replace(mark, taking=taking, source=offer.giver)
             if not mark.to:
                 await journal.change(lease, RowChange(moved=mark_text(self._note)))
             wants_files, base = await self._wanted_files()
@@ -300,8 +300,10 @@ class _Taking:
                 if store is not None and pack is not None:
                     await self._lay(lease, store, pack)
             if self._kept is not None:
-                await self._journal.snapshots.keep(self._id, [self._kept])
-            await self._require_nothing_waits()
+                await journal.snapshots.keep(self._id, [self._kept])
+            if (await journal.summary(self._id)).queue.waiting:
+                # They would go on by themselves here.
+                raise MoveRefusedError("prompts wait in this session")
             await self._line.send(TakerReady())
             entry = (await self._line.receive(Marked)).entry
             if move_of(entry) != taking or entry.seq != offer.last + 1:
@@ -439,7 +441,7 @@ class _Taking:
             )
             laid = await Threads(1).run(lambda checkpoint: work(checkpoint=checkpoint))
             try:
-                done = msgspec.structs.replace(done, cwd=made_in(done.files, done.cwd))
+                done = replace(done, cwd=made_in(done.files, done.cwd))
             except OSError:
                 await in_thread(partial(unlay, laid, done.project))
                 raise
@@ -447,10 +449,10 @@ class _Taking:
             raise MoveRefusedError(str(error)) from error
         except OSError as error:
             raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
-        self._done = msgspec.structs.replace(done, why_plain=laid.why_plain)
+        self._done = replace(done, why_plain=laid.why_plain)
         snapshot = kept_snapshot(files, store.id, done.files)
         await self._journal.snapshots.keep(self._id, [snapshot])
-        note = msgspec.structs.replace(self._note, laid=snapshot.root)
+        note = replace(self._note, laid=snapshot.root)
         await self._journal.change(lease, RowChange(cwd=done.cwd, moved=mark_text(note)))
         store.was_named(files.tree)
 
@@ -463,12 +465,6 @@ class _Taking:
             return await in_thread(partial(stores.of, name, time.monotonic() + STORE_SECONDS))
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
-
-    async def _require_nothing_waits(self) -> None:
-        """Raise MoveRefusedError if prompts wait in what was sent: they would go on by themselves
-        here."""
-        if (await self._journal.summary(self._id)).queue.waiting:
-            raise MoveRefusedError("prompts wait in this session")
 
     async def _finish(self, lease: Lease, entry: SentEntry, row: SessionRow | None) -> None:
         """Append the mark: from then on the session is this machine's."""

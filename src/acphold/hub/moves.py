@@ -29,6 +29,8 @@ mode, the agent's own store, ignored files. So the agent there is given the conv
 had lost it; behind the mark the taker notes that it has no modes and options yet.
 """
 
+# See docs/decisions.md, 36.
+
 from __future__ import annotations
 
 import asyncio
@@ -229,6 +231,7 @@ Frame: TypeAlias = (
     | MoveRefused
 )
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Struct)
 G = TypeVar("G", bound=Struct)
 H = TypeVar("H", bound=Struct)
@@ -302,12 +305,6 @@ class MoveLine:
         """Tell the other side why this one stops; it may be gone."""
         with suppress(ConnectionLostError):  # it learns of that by itself
             await self.send(MoveRefused(why))
-
-
-# See docs/decisions.md, 36.
-
-
-T = TypeVar("T")
 
 
 class MovedSession(Struct, frozen=True):

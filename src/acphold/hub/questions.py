@@ -1,9 +1,9 @@
 """Requests of the agent to people and clients: open until answered, once.
 
-It is sent to every client that can answer, behind the updates that came before it. The first answer
-counts, and the others are told that it is over. A client that does not know `$/cancel_request`
-still answers later; that answer is ignored. A request of a sub-agent carries its id for a client
-that shows sub-agents, and the session's id for any other.
+A request is sent to every client that can answer, behind the updates that came before it. The first
+answer counts, and the others are told that it is over. A client that does not know
+`$/cancel_request` still answers later; that answer is ignored. A request of a sub-agent carries its
+id for a client that shows sub-agents, and the session's id for any other.
 
 A decision for a person (permission, elicitation) is journalled, then put to every attached client
 that can show it. Its outcome is journalled too (`acphold.history.decisions` lists the outcomes).
@@ -13,6 +13,8 @@ person's behalf, but by rules of their own (`hub.standing_answers`), before anyb
 
 Every other request is put to clients too, but is not journalled.
 """
+
+# See docs/decisions.md, 5.
 
 from __future__ import annotations
 
@@ -67,6 +69,8 @@ from acphold.schema.updates import CHILD
 from acphold.serve_options import ServeOptions
 from acphold.tasks import end
 
+log = logging.getLogger(__name__)
+
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """Requests that a person decides: every attached client may answer."""
 
@@ -99,7 +103,8 @@ class Reply(Struct, frozen=True):
 
 
 class ClientRequest:
-    """See the module. `seq` is the last entry before it, `only` the one client that can answer.
+    """A request that clients are asked. `seq` is the last entry before it, `only` the one client
+    that can answer.
 
     With `only` it ends when that client is gone. `known_as` is its id for clients that resume over
     another connection, "" if it is not asked again there.
@@ -235,11 +240,6 @@ def unanswerable(asked: AgentRequest, clients: Iterable[ClientCapabilities]) -> 
         return InvalidParamsError("mode: no client here has advertised this one", field="mode")
     return MethodNotFoundError(method)
 
-
-# See docs/decisions.md, 5.
-
-
-log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 2.0
 """Seconds to wait for the ends of questions to be journalled when their session is closed."""

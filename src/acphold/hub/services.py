@@ -1,17 +1,17 @@
 """Files and terminals for the agent of one session: at a client, or else here.
 
-An agent runs a command in a terminal of a client, or in one of ours if no client has any, and names
-the terminal in a tool call. Its output passes here as the answer to `terminal/output`, and is
-requested once more before the terminal is released. It is journalled with the tool calls that name
-the terminal: before the release, and at the end of a turn if there is more. Source: spec v1,
-terminals.
-
 The agent can rely on what it was told at `initialize`, whoever is attached. A file is requested
 from the client whose prompt runs, if it can, else from another one that can, else it is served
 here, inside the session's folders. The same goes for a command; its terminal stays where it was
-made. When the client with the terminal leaves, every call about it ends with an error. Sources:
-spec v1, file system; terminals.
+made. When the client with the terminal leaves, every call about it ends with an error.
+
+An agent names a terminal in a tool call. The terminal's output passes here as the answer to
+`terminal/output`, and is requested once more before the terminal is released. It is journalled with
+the tool calls that name the terminal: before the release, and at the end of a turn if there is
+more. Sources: spec v1, file system; terminals.
 """
+
+# See docs/decisions.md, 7.
 
 from __future__ import annotations
 
@@ -219,9 +219,6 @@ def _end_of(text: str, room: int) -> str:
     return CUT + from_next_line(newest(text, room - len(encode_text(CUT))))
 
 
-# See docs/decisions.md, 7.
-
-
 SERVED = frozenset(
     method.name
     for method in (
@@ -240,7 +237,8 @@ GONE = "the client that had terminal {!r} has gone, and nobody else has it; crea
 
 
 class Services:
-    """See the module. `offered` returns the client capabilities that the agent was told."""
+    """Answers the agent's requests for files and terminals. `offered` returns the client
+    capabilities that the agent was told."""
 
     def __init__(
         self,

@@ -128,13 +128,8 @@ class SessionList:
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
         """Return the result of `session/list` for a client that may see only this session, if this
         tenant has access to it."""
-        try:
-            row = await self._journal.session(session_id)
-        except UnknownSessionError:
-            return NOTHING
-        if not row.is_there_for(tenant):
-            return NOTHING
-        return splice(b"{}", {"sessions": array([(await self._ours(row)).raw])})
+        row = await _row_for(tenant, self._journal, session_id)
+        return NOTHING if row is None else _result([await self._ours(row)])
 
     async def page(
         self,
@@ -283,13 +278,21 @@ async def only_of_all(
 ) -> bytes:
     """Return the same for a client that may see only this session, if this tenant has access to
     it."""
-    try:
+    row = await _row_for(tenant, journal, session_id)
+    return NOTHING if row is None else _result([_line(row, {AGENT: called(row)})])
+
+
+async def _row_for(tenant: str | None, journal: Sessions, session_id: str) -> SessionRow | None:
+    """Return the row of a session; None if there is none, or none for this tenant."""
+    with suppress(UnknownSessionError):
         row = await journal.session(session_id)
-    except UnknownSessionError:
-        return NOTHING
-    if not row.is_there_for(tenant):
-        return NOTHING
-    return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row)}).raw])})
+        if row.is_there_for(tenant):
+            return row
+    return None
+
+
+def _result(lines: Sequence[ListLine]) -> bytes:
+    return splice(b"{}", {"sessions": array([line.raw for line in lines])})
 
 
 async def _page(
@@ -373,7 +376,7 @@ def given_title(text: str) -> str | None:
 
 
 class GivenTitle:
-    """The title that a person gave a live session, if any; see the module."""
+    """The title that a person gave a live session, if any: see the module."""
 
     def __init__(self, session: HubSession, journal: Sessions) -> None:
         self._session = session
@@ -403,8 +406,8 @@ class GivenTitle:
 
 
 class ListedSessions:
-    """See the module. `keep` has a session in the journal, `close` frees one that is live here,
-    `look_at` tells a live one that its row has changed."""
+    """Requests about any session in the list. `keep` has a session in the journal, `close` frees
+    one that is live here, `look_at` tells a live one that its row has changed."""
 
     def __init__(
         self,

@@ -1,12 +1,13 @@
 """A person's words while a turn runs: prompts that wait, and interjections.
 
-They are in the journal, and need no client. The next one begins while no turn runs, no question is
-open and nothing holds the queue; `sessions.prompt_queue` has its states. It is taken out of the
-queue by the commit that has its prompt, before the agent gets it.
+Prompts that wait are in the journal, and need no client. The next one begins while no turn runs, no
+question is open and nothing holds the queue; `history.prompt_queue` has its states. It is taken out
+of the queue by the commit that has its prompt, before the agent gets it.
 
-Known forms: `_session/steering` with a `prompt` (claude-agent-acp, codex-acp and others), the same
-under a vendor's name (`_goose/unstable/session/steer`, `_lody/session/steer`), the drafted
-`session/inject`, and a `message` or `text` in place of the blocks (`_session/steer` of kiro-cli).
+An interjection says something to the agent while it works. Known forms: `_session/steering` with a
+`prompt` (claude-agent-acp, codex-acp and others), the same under a vendor's name
+(`_goose/unstable/session/steer`, `_lody/session/steer`), the drafted `session/inject`, and a
+`message` or `text` in place of the blocks (`_session/steer` of kiro-cli).
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from acphold.hub.turns import Turns
 from acphold.rpc.requests import Answer
 from acphold.schema import encode
 from acphold.schema.splice import items
-from acphold.schema.splice import members as members_of
 from acphold.tasks import TaskSet
 
 log = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ def prompt_in(method: str, params: bytes) -> bytes | None:
     """Return the content blocks that a client's extension says to the agent; None if it says
     nothing."""
     try:
-        parts = members_of(params)
+        parts = members(params)
         if _is_prompt(prompt := parts.get("prompt", b"")):
             return prompt
         if SAYING.search(method):
@@ -293,7 +293,7 @@ def _is_prompt(raw: bytes) -> bool:
         return False
     blocks = items(raw)
     return bool(blocks) and all(
-        block.startswith(b"{") and string(members_of(block).get("type")) for block in blocks
+        block.startswith(b"{") and string(members(block).get("type")) for block in blocks
     )
 
 
@@ -301,7 +301,7 @@ def is_taken(answer: bytes) -> bool:
     """Return True if the agent's answer says that it has accepted the words."""
     if not answer.startswith(b"{"):
         return True
-    parts = members_of(answer)
+    parts = members(answer)
     return string(parts.get("outcome")) not in REFUSALS and parts.get("success") != b"false"
 
 
@@ -327,7 +327,7 @@ def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[by
 def repeats(update: bytes, prompt: bytes) -> bool:
     """Return True if an update is one block of this prompt, or all of its text, sent back."""
     try:
-        said = _plain(members_of(update).get("content", b"null"))
+        said = _plain(members(update).get("content", b"null"))
         blocks = [_plain(block) for block in items(prompt)]
     except InvalidParamsError:
         return False

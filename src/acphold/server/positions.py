@@ -237,10 +237,10 @@ class SentPrompt:
     """One prompt of a client at an owner.
 
     `prompt` is its content blocks; `after` is an entry that was in the journal when it was sent to
-    an owner with this `epoch`. `again` handles it if the line ends before the answer; `peer` is its client. `refusal` is the
-    error of a process that is no longer the owner, and knows it before we do. `sent_id` is the
-    client's own id for it, "" if it gave none. `before` is the same prompt, sent over a line that
-    was lost.
+    an owner with this `epoch`. `again` handles it if the line ends before the answer; `peer` is its
+    client. `refusal` is the error of a process that is no longer the owner, and knows it before we
+    do. `sent_id` is the client's own id for it, "" if it gave none. `before` is the same prompt,
+    sent over a line that was lost.
     """
 
     __slots__ = (
