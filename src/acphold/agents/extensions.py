@@ -1,11 +1,11 @@
 """Methods beside the protocol: a client copies a session, or speaks into a running turn.
 
-An extension of acphold's own. The copy is not opened.
+The request to copy a session, `_acphold/fork`, is acphold's own. The copy is not opened.
 
-An agent that has it says so in the `_meta` of its answer to `initialize`, as `{"steering":
-{"supported": true}}`. The request `_session/steering` takes a session and a prompt. It is
-answered with an `outcome`: `injected`; `promptRequired` if no turn runs, to a client that asks
-for that with `idleBehavior`; or `failed`. docs/protocol.md has the agents.
+An agent that takes words into a running turn says so in the `_meta` of its answer to `initialize`,
+as `{"steering": {"supported": true}}`. The request `_session/steering` takes a session and a
+prompt. It is answered with an `outcome`: `injected`; `promptRequired` if no turn runs, to a client
+that asks for that with `idleBehavior`; or `failed`. docs/protocol.md has the agents.
 """
 
 from __future__ import annotations

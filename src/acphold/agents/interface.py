@@ -25,6 +25,11 @@ from acphold.rpc.requests import Answer, PendingCall
 from acphold.schema import UPDATE, AgentCapabilities
 from acphold.schema.splice import members, session_id_in, splice
 
+log = logging.getLogger(__name__)
+
+EXCERPT = 200
+"""Bytes of a dropped notification that are logged."""
+
 ANSWER_SECONDS = 60.0
 """Seconds an agent has to answer a request of ours by default: opening a session may make it load a
 long history, or start MCP servers."""
@@ -222,12 +227,6 @@ async def ask(
     matter."""
     async with AgentExchange(agent, method, params, seconds) as answer:
         return answer
-
-
-log = logging.getLogger(__name__)
-
-EXCERPT = 200
-"""Bytes of a dropped notification that are logged."""
 
 
 class _UpdateParams(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):

@@ -1,6 +1,12 @@
 """The vendor's usage limit, recognised by the way a turn ended, and the moment of its reset.
 
-A sentence is read only behind a word that announces a moment, such as `resets` or `try again at`.
+A limit stops everybody at that account until a moment that the vendor sets, hours or days ahead. A
+short refusal that the agent retries by itself is none. Only the agent's own error is believed,
+never a text that the model wrote: an answer may quote a limit. Anything unknown is a failure like
+others. docs/limits.md has what each agent sends, and in which version.
+
+The moment of the reset is told in a sentence. It is read only behind a word that announces a
+moment, such as `resets` or `try again at`.
 
     form          examples
     ------------  ------------------------------------------------------------------
@@ -13,11 +19,6 @@ A sentence is read only behind a word that announces a moment, such as `resets` 
 A time without a zone is one of this machine, where the agent runs, or of `zone`. The past, and
 anything later than MOST_AHEAD, is no moment. A vendor may be late: a time that has just passed is
 the past, not one of tomorrow.
-
-A limit stops everybody at that account until a moment that the vendor sets, hours or days ahead. A
-short refusal that the agent retries by itself is none. Only the agent's own error is believed,
-never a text that the model wrote: an answer may quote a limit. Anything unknown is a failure like
-others. docs/limits.md has what each agent sends, and in which version.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ def _claude_moment(updates: Iterable[bytes]) -> float | None:
     return resets_at
 
 
-_CODEX_KINDS: Final = (b'"usageLimitExceeded"', b'"usage_limit_exceeded"')
+_CODEX_KINDS: Final = {b'"usageLimitExceeded"', b'"usage_limit_exceeded"'}
 
 
 def _codex(error: _Error) -> str | None:
@@ -294,8 +295,8 @@ def _codex(error: _Error) -> str | None:
         data = _codex_data(error.data)
     except UNREADABLE:
         return None
-    kinds = (bytes(data.codexErrorInfo), bytes(data.codex_error_info))
-    return data.message if kinds[0] in _CODEX_KINDS or kinds[1] in _CODEX_KINDS else None
+    kinds = {bytes(data.codexErrorInfo), bytes(data.codex_error_info)}
+    return data.message if kinds & _CODEX_KINDS else None
 
 
 _GEMINI_DAY: Final = "You have exhausted your daily quota on this model"
@@ -336,10 +337,6 @@ def _opencode(error: _Error) -> str | None:
     return words if is_limit else None
 
 
-def _no_updates(updates: Iterable[bytes]) -> None:
-    return None
-
-
 class VendorLimits(Struct, frozen=True):
     """The way in which an agent tells of its vendor's limit over ACP.
 
@@ -354,7 +351,7 @@ class VendorLimits(Struct, frozen=True):
     agent: str
     version: str
     words_of: Callable[[_Error], str | None]
-    moment_of: Callable[[Iterable[bytes]], float | None] = _no_updates
+    moment_of: Callable[[Iterable[bytes]], float | None] = lambda _: None
     waits: bool = False
     goes_on: bool = False
     continues_with: str | None = None

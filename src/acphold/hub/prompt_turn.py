@@ -57,7 +57,7 @@ ENDED = b'{"stopReason":"end_turn"}'
 
 
 class TurnStage(Enum):
-    """See the module."""
+    """The stages of a turn: see the module."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -212,22 +212,19 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
     from acphold.agents.vendor_limits import VENDOR_LIMITS
 
     by_agent = VENDOR_LIMITS[limit.agent]
-    now = int(time.time() * 1000)
-    if limit.resets_at is None or by_agent.goes_on or not may_go_on(queue, now):
+    if limit.resets_at is None or by_agent.goes_on:
         return []
     if queue.held == BY_PERSON:
         return []  # nothing begins until they say so
+    since = int(time.time() * 1000) - DAY_MS
+    asked = [it.id for it in queue.ended if it.at > since]
+    if queue.begun is not None:
+        asked.append(queue.begun.id)
+    if sum(id_.startswith(GOING_ON) for id_ in asked) >= MOST_A_DAY:
+        return []
     until = int(limit.resets_at * 1000) + some_minutes()
     held = encode(QueueChange("hold", why=LIMITED, until=until))
     return [*_prompt(queue, by_agent.continues_with or GO_ON, guest=guest), held]
-
-
-def may_go_on(queue: PromptQueue, now: int) -> bool:
-    """Return False if it has gone on by itself often enough within a day."""
-    asked = [it.id for it in queue.ended if it.at > now - DAY_MS]
-    if queue.begun is not None:
-        asked.append(queue.begun.id)
-    return sum(id_.startswith(GOING_ON) for id_ in asked) < MOST_A_DAY
 
 
 def _prompt(queue: PromptQueue, words: str, *, guest: bool) -> list[bytes]:

@@ -39,6 +39,8 @@ again under the same id, and gets the same answer, without asking the client. A 
 answers nothing: no answer is made up for it.
 """
 
+# See docs/decisions.md, 19.
+
 from __future__ import annotations
 
 import uuid
@@ -49,7 +51,16 @@ from acphold.schema import INITIALIZE, LOAD_SESSION, PROMPT
 from acphold.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
 from acphold.schema.splice import session_id_in
 
+R = TypeVar("R")
 S = TypeVar("S")
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 15.0
+"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
+return at once."""
+
+ANSWERS: Final = 100
+"""Most answers of the client that are kept in case their questions are asked again."""
 
 
 class OpenSession(Generic[S]):
@@ -137,20 +148,6 @@ class SessionOpening(Generic[S]):
             self._sessions[self._session_id] = self.before
 
 
-# See docs/decisions.md, 19.
-
-
-R = TypeVar("R")
-
-FIRST_PAUSE: Final = 0.25
-LONGEST_PAUSE: Final = 15.0
-"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
-return at once."""
-
-ANSWERS: Final = 100
-"""Most answers of the client that are kept in case their questions are asked again."""
-
-
 class Pending(Generic[R]):
     """A request of the client that is not answered: `request` is the object that gets the answer.
 
@@ -207,7 +204,8 @@ class Return(NamedTuple, Generic[R]):
 
 
 class LastingLine(Generic[R]):
-    """See the module. `knows_positions` is True once the server has said that it keeps them."""
+    """The requests of a client and its open sessions, over all its connections. `knows_positions`
+    is True once the server has said that it keeps them."""
 
     def __init__(self) -> None:
         self.knows_positions = False
@@ -281,16 +279,17 @@ class LastingLine(Generic[R]):
                 opening.append(asked.session_id)
                 asked.opening.before = None  # it was open over the lost connection only
         resume = [
-            Resumed(session_id, opened, self._known(session_id))
+            Resumed(
+                session_id,
+                opened,
+                [it.sent_id for it in self.pending if it.session_id == session_id and it.is_sent],
+            )
             for session_id, opened in self.sessions.items()
             if session_id not in opening
         ]
         refuse = [asked for asked in self.pending if not self._may_be_asked(asked)]
         ask = [asked for asked in self.pending if asked not in refuse]
         return Return(resume, refuse, ask)
-
-    def _known(self, session_id: str) -> Sequence[str]:
-        return [it.sent_id for it in self.pending if it.session_id == session_id and it.is_sent]
 
     def _may_be_asked(self, asked: Pending[R]) -> bool:
         if not asked.is_sent or asked.method == INITIALIZE.name:

@@ -13,7 +13,8 @@ work has to wait, it is handed over to that task:
     HANDED   is to wait for what the work waits for  RUNNING with its next step
     RUNNING  goes on with the work                   -
 
-Each takes a moment; all of them in one pass would keep everything else from the loop.
+A `Turnstile` paces work that comes in hundreds, such as new clients: each takes a moment, and all
+of them in one pass would keep everything else from the loop.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class _Spare:
 
 
 class _State(Enum):
-    """See the module."""
+    """The states of a spare task: see the module."""
 
     SPARE = "spare"
     HANDED = "handed"

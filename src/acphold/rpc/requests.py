@@ -1,5 +1,7 @@
 """Requests in both directions: ours and the other side's, until they are answered.
 
+A request of ours, which a `PendingCall` waits for:
+
 what happens                        the caller                the other side
 ----------------------------------  ------------------------  ----------------------------
 the answer comes                    gets it, or it is raised  -
@@ -9,8 +11,8 @@ it takes too long                   TimeoutError              is told that nobod
 the caller is cancelled             CancelledError            is told that nobody waits
 an answer comes after these two     -                         -: it is dropped
 
-A handler may answer a request at once, or keep it and answer later. The waiting requests are
-counted here, so that a peer that sends them without end can be held up, or refused.
+A handler may answer a request of the other side at once, or keep it and answer later. The waiting
+requests are counted here, so that a peer that sends them without end can be held up, or refused.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ LOOKS = 8
 
 
 class PendingCall:
-    """See the module. The sender of the request calls `take` with the answer, in the inbound lane.
-    `on_result` is called there with the result, before anything that came behind it; its exception
-    is raised in the waiting call."""
+    """The answer to a request of ours, waited for. The sender of the request calls `take` with the
+    answer, in the inbound lane. `on_result` is called there with the result, before anything that
+    came behind it; its exception is raised in the waiting call."""
 
     def __init__(self, on_result: Callable[[bytes], object] = bool) -> None:
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,8 @@ position in `_meta` of `session/resume`, where the protocol has room for it (spe
 extensibility), together with the lineage of the session, which it got with the answer that opened
 it: see `acphold.journal.lineage`.
 
-The end of a line says nothing about the owner: the journal knows the session's owner, and since
+Of the prompts that a client has sent over a line to the owner, some may be unanswered when that
+line ends. Its end says nothing about the owner: the journal knows the session's owner, and since
 when.
 
     known of it        when its owner has the session still, under the same epoch
@@ -15,7 +16,7 @@ when.
                        begins it, or tells how it ended
     is cancelled       answered as cancelled, and the owner is told so
 
-An owner that dies takes some of them with it. It puts a prompt of ours into the journal before its
+An owner that dies takes some prompts with it. It puts a prompt of ours into the journal before its
 agent gets it, and tells us the prompt's position: a prompt that arrived so has begun, and ended
 with its owner. A prompt that is not in the journal has reached no agent, and can be sent to the
 next owner like a new one.

@@ -1,7 +1,5 @@
 """The identity at the other end of a connection, and its permissions: decided here alone.
 
-else.
-
 A process of the user who runs us comes by a pipe or the Unix socket, and may do everything. A
 client from the network has a token (`journal.access`), which names scopes:
 
@@ -250,7 +248,7 @@ class Door(Protocol):
 
 
 class Entrance:
-    """See the module; one connection's. A principal with a tenant needs no door."""
+    """The sign-in of one connection: see the module. A principal with a tenant needs no door."""
 
     def __init__(self, door: Door | None, visitor: Visitor) -> None:
         principal = visitor.principal

@@ -1,6 +1,6 @@
 """Text files inside the roots of a session: read whole or by lines, replaced in one step.
 
-They are written to a new file, which then takes the name: a reader sees either the old contents or
+A file is written as a new one, which then takes the name: a reader sees either the old contents or
 the new ones, never half. The new file first gets owner, group and mode of the old one, and on Linux
 its POSIX ACL, its SELinux label and its `user.` attributes. Hard links stay with the old one.
 
