@@ -15,7 +15,7 @@ import pytest
 
 from acphold.journal import At, Free, Whose
 from acphold.journal.stores import open_journal
-from acphold.server import owner_line
+from acphold.server import owner_line, remote_sessions
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
@@ -462,7 +462,7 @@ async def test_only_this_users_processes_are_let_in(
         monkeypatch.setattr(
             unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
         )
-        monkeypatch.setattr(owner_line, "WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(remote_sessions, "WAIT_SECONDS", 0.0)
         with pytest.raises(Refused, match=f"process {os.getpid()} on .* belongs to another user"):
             await other.load(session)
         await one.prompt(session, {"say": "mine still"})
