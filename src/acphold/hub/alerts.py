@@ -171,9 +171,8 @@ class SessionAlerts:
         if self._alerted or not rules.on_waiting:
             return
         self._alerted.add(question.id)
-        alert = self._alert(
-            "waiting",
-            began,
+        alert = replace(
+            self._alert("waiting", began),
             question=question.title,
             options=tuple(question.option_names),
             seq=seq,
@@ -216,7 +215,7 @@ class SessionAlerts:
         if not rules.on_turn_end or self._clock.time() - began < rules.turn_seconds:
             return
         if (outcome := how()) not in UNTOLD:
-            alert = self._alert("turn_end", began, outcome=outcome)
+            alert = replace(self._alert("turn_end", began), outcome=outcome)
             self._alerts.tell(rules.on_turn_end, alert, None)
 
     def _look_at_queue(self) -> None:
@@ -254,16 +253,7 @@ class SessionAlerts:
             self._held_timer.cancel()
             self._held_timer = None
 
-    def _alert(
-        self,
-        event: Literal["waiting", "turn_end", "held"],
-        began: float,
-        *,
-        question: str = "",
-        options: tuple[str, ...] = (),
-        outcome: str = "",
-        seq: int = 0,
-    ) -> Alert:
+    def _alert(self, event: Literal["waiting", "turn_end", "held"], began: float) -> Alert:
         session = self._session
         return Alert(
             event,
@@ -272,8 +262,4 @@ class SessionAlerts:
             session.row.cwd,
             session.attributes.title or first_line(self._prompt) or "",
             self._clock.time() - began,
-            question,
-            options,
-            outcome,
-            seq,
         )

@@ -97,9 +97,7 @@ class Conversation:
 
         self._shared = shared
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, stir)
-        self.standing = StandingAnswers(
-            session, lambda: agent.key, journal, lambda: self.turns.running
-        )
+        self.standing = StandingAnswers(session, agent, journal, lambda: self.turns.running)
         self.questions = questions = Questions(
             session, side, shared.options, alerts, shared.tasks, self.standing
         )

@@ -54,7 +54,7 @@ class Whereabouts:
         self._journal = journal
 
     async def last_seq(self, session_id: str) -> int:
-        """Return the last entry of a session, wherever it is live; raises UnknownSessionError."""
+        """Return the last entry of a session, wherever it is live."""
         return (await self._journal.session(session_id)).last_seq
 
     async def row(self, session_id: str) -> SessionRow:
@@ -71,10 +71,6 @@ class Whereabouts:
             return await self._journal.owner(session_id)
         except UnknownSessionError:
             return Free(0)
-
-    async def has_moved(self, session_id: str, epoch: int) -> bool:
-        """Return True if a process has acquired it since one had it under `epoch`."""
-        return (await self._journal.owner(session_id)).epoch != epoch
 
     async def can_be_followed(self, session_id: str) -> bool:
         """Return True if a session that was lost can be opened without taking it from its new

@@ -36,10 +36,10 @@ class Publication(Struct, frozen=True):
 
     kind: str
     raws: Sequence[bytes]
-    author: Attachment | None
-    then: Callable[[], None] | None
-    change: RowChange
-    audience: Attachment | None
+    author: Attachment | None = None
+    then: Callable[[], None] | None = None
+    change: RowChange = NO_CHANGE
+    audience: Attachment | None = None
     is_speech: bool = False
 
     def after(self, attributes: Attributes) -> Attributes:
@@ -70,7 +70,7 @@ class Publication(Struct, frozen=True):
 
 def speech(raws: Sequence[bytes]) -> Publication:
     """Return pieces of the agent's messages and thoughts as a publication."""
-    return Publication("update", raws, None, None, NO_CHANGE, None, is_speech=True)
+    return Publication("update", raws, is_speech=True)
 
 
 class Prepared(Struct, frozen=True):

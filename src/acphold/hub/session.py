@@ -144,14 +144,8 @@ class HubSession:
         `child` is the sub-agent that asks, "" for none. `adds` returns an update that comes before
         the question, b"" for none.
         """
-        asked = Publication(
-            entries_of.QUESTION,
-            [question_entry(question)],
-            None,
-            None,
-            self.row.question_change(),
-            None,
-        )
+        change = self.row.question_change()
+        asked = Publication(entries_of.QUESTION, [question_entry(question)], change=change)
         async with self.writing:
             if (update := await adds()) and child:
                 self.hold(entries_of.CHILD, [child_entry(child, update)])
@@ -164,7 +158,7 @@ class HubSession:
         raises is raised."""
         async with self.writing:
             raw = make(self.queue)
-            await self._publish(Publication(entries_of.QUEUE, [raw], None, None, NO_CHANGE, None))
+            await self._publish(Publication(entries_of.QUEUE, [raw]))
 
     def hold(
         self,
@@ -177,7 +171,7 @@ class HubSession:
 
         Call this when more will be published in the same step; otherwise call `release`.
         """
-        self._held.append(Publication(kind, raws, author, None, change, None))
+        self._held.append(Publication(kind, raws, author, change=change))
 
     @property
     def holds_any(self) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acphold.agents import AgentRequest
+from acphold.agents import AgentRequest, HubAgent
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
 from acphold.history.entries import now_ms
@@ -98,17 +98,17 @@ class AllowedCall(Struct, frozen=True):
 
 
 class StandingAnswers:
-    """See the module. `turn` returns the running turn."""
+    """The standing answers of one session. `turn` returns the running turn."""
 
     def __init__(
         self,
         session: HubSession,
-        agent_key: Callable[[], str],
+        agent: HubAgent,
         journal: Journal,
         turn: Callable[[], PromptTurn | None],
     ) -> None:
         self._session = session
-        self._agent_key = agent_key
+        self._agent = agent
         self._journal = journal
         self._turn = turn
         self._counted = (0, 0)
@@ -151,7 +151,7 @@ class StandingAnswers:
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
             earlier = {} if known is None else decoded_call(known.fields)
-        name = short_name(self._agent_key())
+        name = short_name(self._agent.key)
         action = asked_action(name, question.method, question.params, earlier)
         file = self._journal.file
         at = Circumstances(

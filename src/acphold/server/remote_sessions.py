@@ -421,7 +421,7 @@ class RemoteSessions:
 
     async def _look_at(self, owner_id: str, line: OwnerLine, session_id: str, epoch: int) -> None:
         try:
-            if await self._hub.whereabouts.has_moved(session_id, epoch):
+            if (await self._hub.whereabouts.owner(session_id)).epoch != epoch:  # acquired since
                 self._move(owner_id, line, session_id)
         except UnknownSessionError:
             # It was deleted. Its owner tells all its clients, if it can.
