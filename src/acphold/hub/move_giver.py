@@ -179,8 +179,8 @@ async def _give(
     if not mark.id:
         where = MoveMark(to=to, id=have.taking)
         change = RowChange(moved=mark_text(where))
-        entry = msgspec.json.encode({"id": where.id, "from": giver, "to": where.to})
-        await journal.append(lease, [(MOVED, [entry])], change)
+        mark_entry = msgspec.json.encode({"id": where.id, "from": giver, "to": where.to})
+        await journal.append(lease, [(MOVED, [mark_entry])], change)
         await journal.settle(lease, last + 1)
         has_gone()
     async for piece in pieces(journal, row.session_id, last, last + 1):

@@ -20,8 +20,8 @@ A line that is no message is refused, mostly with an error:
 An id is sure if it stands beside a `method` in a readable part of the line: an answer's id is of
 our making, and sent back it would look like a request's of theirs.
 
-Source: the JSON-RPC 2.0 specification; ACP has no
-batches and lets an id be null (v1 schema, `RequestId`).
+Source: the JSON-RPC 2.0 specification; ACP has no batches and lets an id be null (v1 schema,
+`RequestId`).
 """
 
 from __future__ import annotations
