@@ -224,6 +224,8 @@ class Rules:
         self._checks.append(Check(Rule(id, says, level, source), unseen=why))
 
 
+# -- trying them ------------------------------------------------------------------------------
+
 CASE_TIMEOUTS = 12
 """Longest time for a case, in answer timeouts.
 

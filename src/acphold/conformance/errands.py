@@ -78,6 +78,8 @@ RECALL = Errand("recall")
 PLAN = Errand("plan")
 
 
+# -- the exemplar's turns ---------------------------------------------------------------------
+
 PAUSE_SECONDS = 0.03
 """Seconds between two counted numbers: makes a turn long enough to cancel."""
 

@@ -417,6 +417,8 @@ def _flat(content: object) -> str:
     return ADDED_BY_AGENTS.sub("", str(content or "")).strip()
 
 
+# -- the mind ---------------------------------------------------------------------------------
+
 PAUSE_SECONDS = 0.02
 """Seconds between two counted numbers: makes a turn long enough to cancel."""
 

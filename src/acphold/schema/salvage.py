@@ -135,8 +135,7 @@ def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:
     return repaired(json.dumps(plain, separators=(",", ":")).encode())
 
 
-# -- values that the decoder refuses -------------------------------------------------------------
-
+# -- values that the decoder refuses ----------------------------------------------------------
 
 MAX_PARTS = 100_000
 """Parts of one value that are examined, at some 10 us each.

@@ -240,8 +240,7 @@ def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
     return ""
 
 
-# -- the decision ---------------------------------------------------------------------------------
-
+# -- the decision -----------------------------------------------------------------------------
 
 MOST_ANSWERS: Final = 20
 """Answers that rules give in one turn; they rest after that."""

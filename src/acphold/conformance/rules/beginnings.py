@@ -43,16 +43,12 @@ async def same_version(stage: Stage) -> None:
         raise Violation(f"version 1 was asked for, and {version} chosen", *answer.lines)
 
 
-async def strange_introduction(stage: Stage) -> AnswerLine:
-    """Send `initialize` as a client of the far future."""
-    async with stage.apart(f"a client of version {UNKNOWN_VERSION}") as dialogue:
-        return await introduce(dialogue, version=UNKNOWN_VERSION)
-
-
-async def next_introduction(stage: Stage) -> AnswerLine:
-    """Send `initialize` with the version after the one used elsewhere."""
-    async with stage.apart(f"a client of version {NEXT_VERSION}") as dialogue:
-        return await introduce(dialogue, version=NEXT_VERSION)
+async def _introduction(stage: Stage, version: int) -> AnswerLine:
+    """Send `initialize` with another version; raises Violation if it is refused."""
+    async with stage.apart(f"a client of version {version}") as dialogue:
+        answer = await introduce(dialogue, version=version)
+    answer.succeeded()
+    return answer
 
 
 @RULES.case("initialize.other-version", MUST, VERSIONS)
@@ -61,16 +57,14 @@ async def other_version(stage: Stage) -> None:
     speaks.
     """
     spoken = _version(await stage.given(introduced))
-    answer = await stage.judge(strange_introduction)
-    answer.succeeded()
+    answer = await _introduction(stage, UNKNOWN_VERSION)
     version = _version(answer)
     if version == UNKNOWN_VERSION:
         raise Violation(f"it says that it speaks version {UNKNOWN_VERSION}", *answer.lines)
     if version < spoken:
         why = f"it speaks version {spoken}, and answers {version}"
         raise Violation(why, *answer.lines)
-    next_one = await stage.judge(next_introduction)
-    next_one.succeeded()
+    next_one = await _introduction(stage, NEXT_VERSION)
     if _version(next_one) not in (NEXT_VERSION, version) or _version(next_one) > version:
         why = f"{_version(next_one)} was answered, and {version} is the latest that it speaks"
         raise Violation(why, *next_one.lines)
@@ -253,6 +247,8 @@ async def logout(stage: Stage) -> None:
     if made is not None and made.code not in (None, AUTH_REQUIRED):
         raise Violation(f"a session is refused with {made.code}", *answer.lines, *made.lines)
 
+
+# -- session/new ----------------------------------------------------------------------------
 
 SETUP = "Session Setup"
 CREATING = RuleSource(SETUP, "Creating a Session")

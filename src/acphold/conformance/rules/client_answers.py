@@ -1,4 +1,4 @@
-"""The rules for how clients answer: what the tour of the watcher shows, see `client_tour`."""
+"""The rules for how clients answer: what the tour of the watcher shows, see `watcher`."""
 
 from __future__ import annotations
 

@@ -237,6 +237,8 @@ def newest(lines: Sequence[WireLine], kind: str) -> Json | None:
     return next((line.update for line in reversed(lines) if line.update_kind == kind), None)
 
 
+# -- the list -------------------------------------------------------------------------------
+
 PAGE = "Session List"
 LISTING = RuleSource(PAGE, "Listing Sessions")
 PAGES = RuleSource(PAGE, "Pagination")

@@ -1,9 +1,8 @@
 """The rules of the remote transport, and the checker's end of Streamable HTTP.
 
-It is no transport: those forgive, and hide what is looked at here.
-
-A server may have only the first. These rules are about statuses and streams; the other rules are
-about the messages, over any transport.
+That end is no transport of ours: those forgive, and hide what is looked at here. These rules are
+about statuses and streams; the other rules are about the messages, over any transport. A server may
+have WebSockets alone.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import httpx2
     from websockets.asyncio.client import ClientConnection
 
+
+RULES = Rules(only=Reach.SERVER)
 
 CONNECTION_ID = "Acp-Connection-Id"
 SESSION_ID = "Acp-Session-Id"
@@ -287,7 +288,7 @@ async def listening(http: Http) -> AsyncIterator[Streams]:
         await streams.aclose()
 
 
-RULES = Rules(only=Reach.SERVER)
+# -- the rules ------------------------------------------------------------------------------
 
 RFD = "RFD: Streamable HTTP & WebSocket Transport"
 ROUTING = RuleSource(RFD, "Unified Endpoint Routing")
