@@ -1,6 +1,6 @@
 """Codex's tools: file changes as requested and as applied, and shell commands as it shows them.
 
-Purposes are reading a file, listing, searching, or other.
+A command is shown by its purpose: reading a file, listing, searching, or other.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class _Hunk:
         old, new = ("".join(f"{line}\n" for line in side) for side in (self._old, self._new))
         return [diff(path, None if new_file else old, new)]
 
+
+# -- shell commands ------------------------------------------------------------------------------
 
 _OPERATORS: Final = frozenset({";", "&&", "||", "|", "&"})
 _SPEAKING: Final = frozenset({"echo", "printf", "true", ":", "cd", "set", "export"})

@@ -1,8 +1,5 @@
 """Cursor's editor: its databases, `state.vscdb`, and the fields of its tool calls.
 
-`rawArgs` is the model's input, `params` Cursor's version of it, `result` the output: JSON in
-strings. A name that ends in `_v2` means the same as the name without it.
-
 The editor has one key-value table for all folders, `globalStorage/state.vscdb`: a conversation is
 `composerData:<id>`, each of its messages `bubbleId:<id>:<bubble>`, in the order of its headers. In
 2024 a folder's own database, `workspaceStorage/*/state.vscdb`, held its conversations whole, in two
@@ -11,6 +8,9 @@ folder.
 
 A subagent's conversation names its parent, and its calls are told inside the call that started it.
 Conversations of the command line are read by `cursor_store`.
+
+In a call, `rawArgs` is the model's input, `params` Cursor's version of it, `result` the output:
+JSON in strings. A name that ends in `_v2` means the same as the name without it.
 """
 
 from __future__ import annotations
@@ -51,144 +51,6 @@ from acphold.imports.values import (
     text,
 )
 from acphold.imports.vscode import opened_folder, path_of
-
-TOOLS: Final = {
-    "apply_patch": ("Edit", "edit"),
-    "codebase_search": ("Search", "search"),
-    "delete_file": ("Delete", "delete"),
-    "edit_file": ("Edit", "edit"),
-    "edit_notebook": ("Edit", "edit"),
-    "fetch": ("Fetch", "fetch"),
-    "file_search": ("Find", "search"),
-    "glob_file_search": ("Find", "search"),
-    "grep": ("Search", "search"),
-    "grep_search": ("Search", "search"),
-    "list_dir": ("List", "read"),
-    "multi_edit": ("Edit", "edit"),
-    "read_file": ("Read", "read"),
-    "read_lints": ("Read lints of", "read"),
-    "reapply": ("Edit", "edit"),
-    "ripgrep_raw_search": ("Search", "search"),
-    "ripgrep_search": ("Search", "search"),
-    "run_terminal_cmd": ("", "execute"),
-    "run_terminal_command": ("", "execute"),
-    "search_replace": ("Edit", "edit"),
-    "semantic_search_full": ("Search", "search"),
-    "task": ("Task:", "think"),
-    "todo_write": ("Update the plan", "think"),
-    "create_plan": ("Plan", "think"),
-    "switch_mode": ("Switch to mode", "switch_mode"),
-    "web_fetch": ("Fetch", "fetch"),
-    "web_search": ("Search the web for", "fetch"),
-    "write": ("Write", "edit"),
-}
-"""A tool's title on screen, and its kind."""
-
-_PATHS: Final = (
-    "relativeWorkspacePath", "targetFile", "file_path", "target_file", "path", "directoryPath",
-    "targetDirectory", "target_directory", "relative_workspace_path", "target_notebook",
-)  # fmt: skip
-_SHOWN: Final = (
-    "command", "query", "pattern", "globPattern", "glob_pattern", "searchTerm", "search_term",
-    "url", "description", "toMode", "target_mode_id", "name",
-)  # fmt: skip
-"""Argument names of a call's path, and of other texts for its title."""
-
-_PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
-"""Names of a result's text."""
-
-_ERRORS: Final = ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message")
-
-
-def short(name: str) -> str:
-    """Return the name of a tool without its version."""
-    return name.removesuffix("_v2")
-
-
-def given(call: Object) -> Object:
-    """Return the arguments of a call, filled in from Cursor's version of them."""
-    asked, made = from_json(text(call, "rawArgs")), from_json(text(call, "params"))
-    return {**obj(made), **obj(asked)}
-
-
-def asked(call: Object, cwd: str) -> Object:
-    """Return the fields of the call as it was made."""
-    name, values = text(call, "name"), given(call)
-    path = _path(values, cwd)
-    shown = first_text(values, _SHOWN) or path
-    if name.startswith(("mcp-", "mcp_")):
-        (tool, *_) = objects(values, "tools") or [values]
-        server = text(tool, "serverName") or text(tool, "server")
-        title = f"{server}: {text(tool, 'name')}" if server else name
-        values = obj(from_json(text(tool, "parameters"))) or values
-        return {"title": title, "kind": "other", "rawInput": values}
-    verb, kind = TOOLS.get(short(name), (name.replace("_", " "), "other"))
-    title = f"{verb} {path if kind == 'edit' else shown}".strip() or name
-    return call_fields(title, kind, values or text(call, "rawArgs"), path)
-
-
-def answered(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Object:
-    """Return the fields of its result; empty if pending. `kept` finds a file's content by id."""
-    status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
-    if status not in ("completed", "error", "cancelled") and not refused:
-        return {}
-    result = from_json(text(call, "result"))
-    is_done = status == "completed" and not refused
-    values = given(call)
-    produced: list[Object] = []
-    if is_done and TOOLS.get(short(text(call, "name")), ("", ""))[1] == "edit":
-        produced = _changes(_path(values, cwd), values, result, kept)
-    produced = produced or contents(_printed(result))
-    produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
-    fields: Object = {"status": "completed" if is_done else "failed"}
-    if produced:
-        fields["content"] = produced
-    if result:
-        fields["rawOutput"] = result
-    return fields
-
-
-def _path(values: Object, cwd: str) -> str:
-    path = first_text(values, _PATHS)
-    return os.path.join(cwd, path) if path and cwd else path
-
-
-def _printed(result: object) -> str:
-    if isinstance(result, str):
-        return result
-    words = first_text(result, _PRINTED)
-    parts = [text(part, "text") for part in objects(from_json(words), "content")]
-    return "\n".join(filter(None, parts)) or words
-
-
-def _changes(
-    path: str, values: Object, result: object, kept: Callable[[str], str | None]
-) -> list[Object]:
-    """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
-    if not path:
-        return []
-    if after := text(result, "afterContentId"):
-        before = text(result, "beforeContentId")
-        old, new = kept(before) if before else None, kept(after)
-        if new is not None:
-            return [diff(path, old, new)]
-    chunks = objects(looked_up(result, "diff"), "chunks") or objects(result, "chunks")
-    found: list[Object] = []
-    for chunk in chunks:
-        lines = text(chunk, "diffString").split("\n")
-        old, new = (
-            "\n".join(line[2:] for line in lines if not line.startswith(other))
-            for other in ("+ ", "- ")
-        )
-        found.append(diff(path, old, new))
-    if found:
-        return found
-    for pair in objects(values, "edits") or [values]:
-        old = first_text(pair, ("old_string", "oldString"))
-        new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
-        found += diffs(path, old, new)
-    return found
-
 
 NAME: Final = "cursor"
 KEY: Final = "cursor-agent"
@@ -408,11 +270,11 @@ class _CursorTelling(AgentTelling):
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
         cwd = self._scribe.facts.cwd
-        self._scribe.call(call_id, asked(call, cwd))
-        name = short(text(call, "name"))
+        self._scribe.call(call_id, _asked_fields(call, cwd))
+        name = _base_name(text(call, "name"))
         if name == "todo_write" and not self._scribe.caller:
             steps = objects(from_json(text(call, "result")), "finalTodos")
-            steps = steps or objects(given(call), "todos")
+            steps = steps or objects(_arguments(call), "todos")
             entries = [
                 plan_entry(
                     text(step, "content"),
@@ -431,7 +293,7 @@ class _CursorTelling(AgentTelling):
                     telling = _CursorTelling(self._state, composer, scribe)
                     for bubble in _bubbles(self._state, composer, child, self._missed):
                         telling.bubble(bubble)
-        if fields := answered(call, cwd, self._kept):
+        if fields := _answered_fields(call, cwd, self._kept):
             self._scribe.update(call_id, fields)
 
     def _kept(self, content_id: str) -> str | None:
@@ -441,6 +303,146 @@ class _CursorTelling(AgentTelling):
         ):
             return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         return None
+
+
+# -- tool calls --------------------------------------------------------------------------------
+
+TOOLS: Final = {
+    "apply_patch": ("Edit", "edit"),
+    "codebase_search": ("Search", "search"),
+    "delete_file": ("Delete", "delete"),
+    "edit_file": ("Edit", "edit"),
+    "edit_notebook": ("Edit", "edit"),
+    "fetch": ("Fetch", "fetch"),
+    "file_search": ("Find", "search"),
+    "glob_file_search": ("Find", "search"),
+    "grep": ("Search", "search"),
+    "grep_search": ("Search", "search"),
+    "list_dir": ("List", "read"),
+    "multi_edit": ("Edit", "edit"),
+    "read_file": ("Read", "read"),
+    "read_lints": ("Read lints of", "read"),
+    "reapply": ("Edit", "edit"),
+    "ripgrep_raw_search": ("Search", "search"),
+    "ripgrep_search": ("Search", "search"),
+    "run_terminal_cmd": ("", "execute"),
+    "run_terminal_command": ("", "execute"),
+    "search_replace": ("Edit", "edit"),
+    "semantic_search_full": ("Search", "search"),
+    "task": ("Task:", "think"),
+    "todo_write": ("Update the plan", "think"),
+    "create_plan": ("Plan", "think"),
+    "switch_mode": ("Switch to mode", "switch_mode"),
+    "web_fetch": ("Fetch", "fetch"),
+    "web_search": ("Search the web for", "fetch"),
+    "write": ("Write", "edit"),
+}
+"""A tool's title on screen, and its kind."""
+
+_PATHS: Final = (
+    "relativeWorkspacePath", "targetFile", "file_path", "target_file", "path", "directoryPath",
+    "targetDirectory", "target_directory", "relative_workspace_path", "target_notebook",
+)  # fmt: skip
+_SHOWN: Final = (
+    "command", "query", "pattern", "globPattern", "glob_pattern", "searchTerm", "search_term",
+    "url", "description", "toMode", "target_mode_id", "name",
+)  # fmt: skip
+"""Argument names of a call's path, and of other texts for its title."""
+
+_PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
+"""Names of a result's text."""
+
+_ERRORS: Final = ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message")
+
+
+def _base_name(name: str) -> str:
+    """Return the name of a tool without its version."""
+    return name.removesuffix("_v2")
+
+
+def _arguments(call: Object) -> Object:
+    """Return the arguments of a call, filled in from Cursor's version of them."""
+    asked, made = from_json(text(call, "rawArgs")), from_json(text(call, "params"))
+    return {**obj(made), **obj(asked)}
+
+
+def _asked_fields(call: Object, cwd: str) -> Object:
+    """Return the fields of the call as it was made."""
+    name, values = text(call, "name"), _arguments(call)
+    path = _path(values, cwd)
+    shown = first_text(values, _SHOWN) or path
+    if name.startswith(("mcp-", "mcp_")):
+        (tool, *_) = objects(values, "tools") or [values]
+        server = text(tool, "serverName") or text(tool, "server")
+        title = f"{server}: {text(tool, 'name')}" if server else name
+        values = obj(from_json(text(tool, "parameters"))) or values
+        return {"title": title, "kind": "other", "rawInput": values}
+    verb, kind = TOOLS.get(_base_name(name), (name.replace("_", " "), "other"))
+    title = f"{verb} {path if kind == 'edit' else shown}".strip() or name
+    return call_fields(title, kind, values or text(call, "rawArgs"), path)
+
+
+def _answered_fields(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Object:
+    """Return the fields of its result; empty if pending. `kept` finds a file's content by id."""
+    status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
+    if status not in ("completed", "error", "cancelled") and not refused:
+        return {}
+    result = from_json(text(call, "result"))
+    is_done = status == "completed" and not refused
+    values = _arguments(call)
+    produced: list[Object] = []
+    if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
+        produced = _changes(_path(values, cwd), values, result, kept)
+    produced = produced or contents(_printed(result))
+    produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
+    fields: Object = {"status": "completed" if is_done else "failed"}
+    if produced:
+        fields["content"] = produced
+    if result:
+        fields["rawOutput"] = result
+    return fields
+
+
+def _path(values: Object, cwd: str) -> str:
+    path = first_text(values, _PATHS)
+    return os.path.join(cwd, path) if path and cwd else path
+
+
+def _printed(result: object) -> str:
+    if isinstance(result, str):
+        return result
+    words = first_text(result, _PRINTED)
+    parts = [text(part, "text") for part in objects(from_json(words), "content")]
+    return "\n".join(filter(None, parts)) or words
+
+
+def _changes(
+    path: str, values: Object, result: object, kept: Callable[[str], str | None]
+) -> list[Object]:
+    """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
+    if not path:
+        return []
+    if after := text(result, "afterContentId"):
+        before = text(result, "beforeContentId")
+        old, new = kept(before) if before else None, kept(after)
+        if new is not None:
+            return [diff(path, old, new)]
+    chunks = objects(looked_up(result, "diff"), "chunks") or objects(result, "chunks")
+    found: list[Object] = []
+    for chunk in chunks:
+        lines = text(chunk, "diffString").split("\n")
+        old, new = (
+            "\n".join(line[2:] for line in lines if not line.startswith(other))
+            for other in ("+ ", "- ")
+        )
+        found.append(diff(path, old, new))
+    if found:
+        return found
+    for pair in objects(values, "edits") or [values]:
+        old = first_text(pair, ("old_string", "oldString"))
+        new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
+        found += diffs(path, old, new)
+    return found
 
 
 READER: Final = Reader(NAME, KEY, find, read)

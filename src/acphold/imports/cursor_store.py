@@ -1,13 +1,12 @@
 """Cursor's command line: a database, `store.db`, of blobs by hash, many in Protocol Buffers.
 
-There is no schema. Unexpected values count as missing, and only requested fields are decoded
-further.
-
 `meta` names the root, a Protocol Buffers message. It lists turns, and a turn its prompt and steps,
 each by its hash, unaffected by summaries for the model. Early versions have no turns: the root
 lists the model's messages, in JSON, in which prompts are marked.
 
-Field numbers are those of `agent.v1` in Cursor's published SDK, npm `@cursor/sdk` 1.0.18. Sessions
+There is no schema. Field numbers are those of `agent.v1` in Cursor's published SDK, npm
+`@cursor/sdk` 1.0.18. Unexpected values count as missing, and only requested fields are decoded
+further. Sessions
 held over ACP are in `acp-sessions`, those of a terminal in `chats`. Their folder is in `meta.json`,
 otherwise in the root.
 """
@@ -40,6 +39,8 @@ from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Source
 from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
 
+# -- Protocol Buffers ----------------------------------------------------------------------------
+
 Fields = dict[int, list[int | bytes]]
 """A message's values by field number, in order."""
 
@@ -54,14 +55,14 @@ def fields(data: bytes) -> Fields:
     found: Fields = {}
     place = 0
     while place < len(data):
-        tag, place = _number(data, place)
+        tag, place = _varint(data, place)
         value: int | bytes
         if (kind := tag & 7) == _VARINT:
-            value, place = _number(data, place)
+            value, place = _varint(data, place)
         elif kind in (_BYTES, _FIXED_64, _FIXED_32):
             size = 8 if kind == _FIXED_64 else 4
             if kind == _BYTES:
-                size, place = _number(data, place)
+                size, place = _varint(data, place)
             value = data[place : place + size]
             place += size
             if place > len(data):
@@ -110,7 +111,7 @@ def count(message: Fields, number: int) -> int:
     return ([value for value in message.get(number, []) if isinstance(value, int)] or [0])[-1]
 
 
-def _number(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, place: int) -> tuple[int, int]:
     """Return a varint (seven bits a byte), and the place where it ends."""
     value = 0
     for shift in range(0, 70, 7):
@@ -123,6 +124,8 @@ def _number(data: bytes, place: int) -> tuple[int, int]:
             return value, place
     raise ValueError("a number has no end")
 
+
+# -- the conversation ------------------------------------------------------------------------------
 
 TOOLS: Final = {
     1: ("", "execute", 1),

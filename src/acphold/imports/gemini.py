@@ -44,113 +44,6 @@ from acphold.imports.values import (
 )
 from acphold.workspace import regular_files
 
-KINDS: Final = {
-    "agent": "other",
-    "edit": "edit",
-    "glob": "search",
-    "google_web_search": "search",
-    "grep_search": "search",
-    "invoke_agent": "think",
-    "list_directory": "search",
-    "read_file": "read",
-    "read_many_files": "read",
-    "replace": "edit",
-    "run_shell_command": "execute",
-    "save_memory": "think",
-    "search_file_content": "search",
-    "web_fetch": "fetch",
-    "web_search": "search",
-    "write_file": "edit",
-}
-"""Kinds of the built-in tools; any other is `other`."""
-
-_REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
-_REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
-_REFERENCED_END: Final = "\n--- End of content ---"
-
-_FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
-
-
-def places(name: str, given: Object, cwd: str) -> list[Object]:
-    """Return the file that a tool works on, as locations."""
-    path = first_text(given, ("file_path", "absolute_path", "path"))
-    if name not in _FILE_TOOLS or not path:
-        return []
-    place: Object = {"path": os.path.join(cwd, path)}
-    if (line := number(given, "offset")) is not None:
-        place["line"] = line
-    return [place]
-
-
-def change(display: object, cwd: str) -> list[Object]:
-    """Return the diff in a tool's display of an edit; empty for other displays."""
-    path = text(display, "filePath") or text(display, "fileName")
-    if not path or not text(display, "fileDiff"):
-        return []
-    old = text(display, "originalContent")
-    return [diff(os.path.join(cwd, path), old or None, text(display, "newContent"))]
-
-
-def shown(display: object, cwd: str) -> list[Object]:
-    """Return a tool's display of its result as the content of its call."""
-    if isinstance(display, str):
-        return contents(display)
-    return change(display, cwd)
-
-
-def answer(response: object) -> str:
-    """Return the result as the model got it."""
-    return first_text(response, ("output", "error"))
-
-
-def plan(todos: list[Object]) -> list[Object]:
-    """Return plan entries for a list of todos."""
-    return [
-        plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
-        for todo in todos
-        if text(todo, "status") != "cancelled"
-    ]
-
-
-def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
-    """Yield the content blocks of a person's prompt: a string, or parts.
-
-    The contents of files it names follow the text, in one string or in parts of their own; they are
-    told as the contents of these files.
-    """
-    referenced = ""
-    for part in [{"text": parts}] if isinstance(parts, str) else objects(parts):
-        if data := obj(part, "inlineData"):
-            yield image(text(data, "data"), text(data, "mimeType"))
-        elif "text" not in part:
-            missed.kind("parts of prompts", next(iter(part), ""), part)
-        elif referenced:
-            referenced += text(part, "text")
-        else:
-            words = text(part, "text")
-            begun = _REFERENCED.search(words)
-            referenced = words[begun.start() :] if begun else ""
-            if own := words.removesuffix(referenced):
-                yield text_block(own)
-    inner, _, own = referenced.partition(_REFERENCED_END)
-    names = [*_REFERENCED_FILE.finditer(inner)]
-    for name, following in zip_longest(names, names[1:]):
-        words = inner[name.end() : following.start() if following else len(inner)]
-        uri = name[1] if "://" in name[1] else f"file://{os.path.join(cwd, name[1])}"
-        yield resource(uri, words.removesuffix("\n"))
-    if not names and (words := _REFERENCED.sub("", inner).strip()):
-        yield resource("context:referenced", words)
-    if own.strip():
-        yield text_block(own.strip())
-
-
-def parts_text(parts: object) -> str:
-    """Return the text of a message: a string, or parts that hold some."""
-    if isinstance(parts, str):
-        return parts
-    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
-
-
 NAME: Final = "gemini"
 KEY: Final = "gemini-cli"
 
@@ -282,7 +175,7 @@ class _GeminiTelling(AgentTelling):
                 self._result(obj(part, "functionResponse"))
             if not results and not self._scribe.caller:
                 self._prompt_id = message_id
-                blocks = typed(parts, self._scribe.facts.cwd, self._missed)
+                blocks = typed_blocks(parts, self._scribe.facts.cwd, self._missed)
                 self._scribe.prompt(prompt_blocks(blocks))
         elif kind == self._speaker:
             thoughts = objects(message, "thoughts")
@@ -312,8 +205,8 @@ class _GeminiTelling(AgentTelling):
         self._scribe.clock(milliseconds(call.get("timestamp")))
         cwd, display = self._scribe.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(given, "todos"):
-            self._scribe.plan(plan(todos))
-        where = places(name, given, cwd)
+            self._scribe.plan(plan_entries(todos))
+        where = file_places(name, given, cwd)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
         if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
@@ -325,7 +218,7 @@ class _GeminiTelling(AgentTelling):
             "kind": KINDS.get(name, "other"),
             "status": "completed" if status in ("success", "") else "failed",
             "rawInput": given,
-            "content": shown(display, cwd),
+            "content": display_contents(display, cwd),
             "locations": where,
         }
         if results := objects(call, "result"):
@@ -346,7 +239,7 @@ class _GeminiTelling(AgentTelling):
             name, response = text(result, "name"), obj(result, "response")
             fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
             fields["status"] = "failed" if text(response, "error") else "completed"
-            fields["content"] = contents(answer(response))
+            fields["content"] = contents(response_text(response))
             self._scribe.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:
@@ -357,6 +250,115 @@ class _GeminiTelling(AgentTelling):
 
 def _words(message: Object) -> str:
     return parts_text(message.get("content"))
+
+
+# -- prompts, tools and results, which are Qwen's, too ----------------------------------------
+
+KINDS: Final = {
+    "agent": "other",
+    "edit": "edit",
+    "glob": "search",
+    "google_web_search": "search",
+    "grep_search": "search",
+    "invoke_agent": "think",
+    "list_directory": "search",
+    "read_file": "read",
+    "read_many_files": "read",
+    "replace": "edit",
+    "run_shell_command": "execute",
+    "save_memory": "think",
+    "search_file_content": "search",
+    "web_fetch": "fetch",
+    "web_search": "search",
+    "write_file": "edit",
+}
+"""Kinds of the built-in tools; any other is `other`."""
+
+_REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
+_REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
+_REFERENCED_END: Final = "\n--- End of content ---"
+
+_FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
+
+
+def file_places(name: str, given: Object, cwd: str) -> list[Object]:
+    """Return the file that a tool works on, as locations."""
+    path = first_text(given, ("file_path", "absolute_path", "path"))
+    if name not in _FILE_TOOLS or not path:
+        return []
+    place: Object = {"path": os.path.join(cwd, path)}
+    if (line := number(given, "offset")) is not None:
+        place["line"] = line
+    return [place]
+
+
+def shown_change(display: object, cwd: str) -> list[Object]:
+    """Return the diff in a tool's display of an edit; empty for other displays."""
+    path = text(display, "filePath") or text(display, "fileName")
+    if not path or not text(display, "fileDiff"):
+        return []
+    old = text(display, "originalContent")
+    return [diff(os.path.join(cwd, path), old or None, text(display, "newContent"))]
+
+
+def display_contents(display: object, cwd: str) -> list[Object]:
+    """Return a tool's display of its result as the content of its call."""
+    if isinstance(display, str):
+        return contents(display)
+    return shown_change(display, cwd)
+
+
+def response_text(response: object) -> str:
+    """Return the result as the model got it."""
+    return first_text(response, ("output", "error"))
+
+
+def plan_entries(todos: list[Object]) -> list[Object]:
+    """Return plan entries for a list of todos."""
+    return [
+        plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
+        for todo in todos
+        if text(todo, "status") != "cancelled"
+    ]
+
+
+def typed_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
+    """Yield the content blocks of a person's prompt: a string, or parts.
+
+    The contents of files it names follow the text, in one string or in parts of their own; they are
+    told as the contents of these files.
+    """
+    referenced = ""
+    for part in [{"text": parts}] if isinstance(parts, str) else objects(parts):
+        if data := obj(part, "inlineData"):
+            yield image(text(data, "data"), text(data, "mimeType"))
+        elif "text" not in part:
+            missed.kind("parts of prompts", next(iter(part), ""), part)
+        elif referenced:
+            referenced += text(part, "text")
+        else:
+            words = text(part, "text")
+            begun = _REFERENCED.search(words)
+            referenced = words[begun.start() :] if begun else ""
+            if own := words.removesuffix(referenced):
+                yield text_block(own)
+    inner, _, own = referenced.partition(_REFERENCED_END)
+    names = [*_REFERENCED_FILE.finditer(inner)]
+    for name, following in zip_longest(names, names[1:]):
+        words = inner[name.end() : following.start() if following else len(inner)]
+        uri = name[1] if "://" in name[1] else f"file://{os.path.join(cwd, name[1])}"
+        yield resource(uri, words.removesuffix("\n"))
+    if not names and (words := _REFERENCED.sub("", inner).strip()):
+        yield resource("context:referenced", words)
+    if own.strip():
+        yield text_block(own.strip())
+
+
+def parts_text(parts: object) -> str:
+    """Return the text of a message: a string, or parts that hold some."""
+    if isinstance(parts, str):
+        return parts
+    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -13,14 +13,14 @@ from typing import Final
 from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.gemini import (
     KINDS,
-    answer,
-    change,
+    file_places,
     parts_text,
-    places,
-    plan,
+    plan_entries,
     read_sessions,
+    response_text,
     session_sources,
-    typed,
+    shown_change,
+    typed_blocks,
 )
 from acphold.imports.readers import AgentTelling, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable, records
@@ -133,7 +133,7 @@ class _QwenTelling(AgentTelling):
         if kind == "user":
             if _typed(record) and not self._scribe.caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(prompt_blocks(typed(parts, facts.cwd, self._missed)))
+                self._scribe.prompt(prompt_blocks(typed_blocks(parts, facts.cwd, self._missed)))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
@@ -190,7 +190,7 @@ class _QwenTelling(AgentTelling):
             "title": f"{title}: {detail}" if detail else title,
             "kind": KINDS.get(name, "other"),
             "rawInput": given,
-            "locations": places(name, given, cwd),
+            "locations": file_places(name, given, cwd),
             "_meta": {"toolName": name},
         }
         self._scribe.call(call_id, fields)
@@ -199,7 +199,7 @@ class _QwenTelling(AgentTelling):
         (name, _), caller = self._tool_of(call_id, response), self._scribe.caller
         display = about.get("resultDisplay")
         if name == "todo_write":
-            self._scribe.plan(plan(objects(display, "todos")))
+            self._scribe.plan(plan_entries(objects(display, "todos")))
         if name in ("", "todo_write"):
             return
         for path in () if caller else map(Path, self._source.paths[1:]):
@@ -213,8 +213,8 @@ class _QwenTelling(AgentTelling):
                     telling.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
         fields: Object = {"status": "failed" if failed else "completed"}
-        changed = change(display, self._scribe.facts.cwd)
-        fields["content"] = changed or contents(answer(response))
+        changed = shown_change(display, self._scribe.facts.cwd)
+        fields["content"] = changed or contents(response_text(response))
         if display is not None:
             fields["rawOutput"] = display
         elif caller and not failed:

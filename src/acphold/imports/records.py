@@ -202,6 +202,8 @@ def small_text(path: Path) -> str:
         return ""
 
 
+# -- trees of records ----------------------------------------------------------------------------
+
 HELD_BYTES: Final = 8 << 20
 """Bytes of records held back until their parents are told."""
 

@@ -269,6 +269,8 @@ def note(error: OSError) -> None:
         found.append(error)
 
 
+# -- files in the user's projects ----------------------------------------------------------------
+
 DEEPEST_PROJECT: Final = 4
 """Folder levels searched above a project: `code/github.com/someone/project`."""
 
