@@ -14,7 +14,7 @@ from acphold.history.compaction import compact
 from acphold.history.entries import Entry, Segment
 from acphold.history.fold import SessionState, fold
 from acphold.history.timeline import Message, SubAgent, ToolCall
-from acphold.imports.scribe import is_sound
+from acphold.imports.entry_writer import is_sound
 
 Raw = tuple[str, bytes]
 

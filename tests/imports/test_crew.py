@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import TranscriptError
-from acphold.imports import Reader, Source, Telling, each
+from acphold.imports import PieceReader, Reader, Source, each
 from acphold.imports.claude import READER
 from acphold.imports.crew import WORTH_A_WORKER
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources
@@ -42,7 +42,7 @@ async def test_workers_tell_what_this_process_would_tell(tmp_path: Path) -> None
     found = home_of(tmp_path, "one", "two " * PIECE_BYTES, "three", "four")
     heard: dict[str, list[bytes]] = {}
 
-    async def take(source: Source, telling: Telling) -> None:
+    async def take(source: Source, telling: PieceReader) -> None:
         heard[source.session_id] = [
             entry.raw
             async for piece in telling(source, READER, NOTHING, Manner())
@@ -59,7 +59,7 @@ async def test_a_source_that_cannot_be_read_costs_only_itself(tmp_path: Path) ->
     os.unlink(gone.paths[0])
     outcomes: dict[str, object] = {}
 
-    async def take(source: Source, telling: Telling) -> None:
+    async def take(source: Source, telling: PieceReader) -> None:
         try:
             async for _ in telling(source, READER, NOTHING, Manner()):
                 outcomes[source.place] = "read"
@@ -74,7 +74,7 @@ async def test_a_source_that_is_given_up_leaves_nothing_to_the_next_one(tmp_path
     long, short = home_of(tmp_path, "long " * PIECE_BYTES, "short")
     heard: list[bytes] = []
 
-    async def take(source: Source, telling: Telling) -> None:
+    async def take(source: Source, telling: PieceReader) -> None:
         async for piece in telling(source, READER, NOTHING, Manner()):
             if source is long:
                 return
@@ -89,7 +89,7 @@ async def test_another_process_reads_on_after_one_was_killed(tmp_path: Path) -> 
     outcomes: list[object] = []
     before = children()
 
-    async def take(source: Source, telling: Telling) -> None:
+    async def take(source: Source, telling: PieceReader) -> None:
         try:
             async for _ in telling(source, READER, NOTHING, Manner()):
                 if source is long:
@@ -107,7 +107,7 @@ async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:
     before = children()
     found = home_of(tmp_path, "one", "two")
 
-    async def take(source: Source, telling: Telling) -> None:
+    async def take(source: Source, telling: PieceReader) -> None:
         async for _ in telling(source, READER, NOTHING, Manner()):
             raise RuntimeError("the journal is full")
 
@@ -117,7 +117,7 @@ async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_fails_says_in_which_line_of_it(tmp_path: Path) -> None:
-    def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield
         raise KeyError("surprise")
 

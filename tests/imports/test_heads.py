@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.history import PastEntry
 from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
-from acphold.imports.intake import told_here
+from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
 from acphold.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
 from acphold.journal.sqlite.store import SqliteJournal
@@ -55,7 +55,7 @@ async def killed(
     source: Source, reading: Reader, known: KnownPart, manner: Manner
 ) -> AsyncIterator[NewsPiece]:
     """What is told by an import that comes to its end behind the first piece."""
-    async for piece in told_here(source, reading, known, manner):
+    async for piece in read_here(source, reading, known, manner):
         yield piece
         raise _KilledError
 
@@ -133,14 +133,14 @@ async def test_a_conversation_is_read_up_to_its_first_prompt_to_be_listed(
 ) -> None:
     conversation(9, LONG).write(tmp_path)
     read: list[PastEntry] = []
-    taken = Scribe.taken
+    taken = EntryWriter.taken
 
-    def counted(scribe: Scribe) -> list[PastEntry]:
-        made = taken(scribe)
+    def counted(writer: EntryWriter) -> list[PastEntry]:
+        made = taken(writer)
         read.extend(made)
         return made
 
-    monkeypatch.setattr(Scribe, "taken", counted)
+    monkeypatch.setattr(EntryWriter, "taken", counted)
     assert len(await list_first(opened, tmp_path)) == 1
     assert [entry.kind for entry in read] == ["prompt"]
 
@@ -276,7 +276,7 @@ async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_on
     async def interrupted(
         source: Source, reading: Reader, known: KnownPart, manner: Manner
     ) -> AsyncIterator[NewsPiece]:
-        async for number, piece in numbered(told_here(source, reading, known, manner)):
+        async for number, piece in numbered(read_here(source, reading, known, manner)):
             yield piece
             if number == 1:
                 await opened.complete(SESSION)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from acphold.history import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
-from acphold.imports.intake import QUIET_MS, told_here
+from acphold.imports.intake import QUIET_MS, read_here
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, history, state_of
 from acphold.journal.stores import open_journal
@@ -266,7 +266,7 @@ async def take_one_piece(journal: Journal, home: Path) -> None:
     """An import that ends behind the first piece."""
 
     async def telling(*given: Any) -> AsyncIterator[NewsPiece]:
-        async for piece in told_here(*given):
+        async for piece in read_here(*given):
             yield piece
             raise OSError("enough")
 
@@ -287,7 +287,7 @@ class Quicker:
         self._pieces: int | None = pieces
 
     async def telling(self, *given: Any) -> AsyncIterator[NewsPiece]:
-        async for piece in told_here(*given):
+        async for piece in read_here(*given):
             if self._pieces is not None:
                 await self._run()
             yield piece
@@ -299,7 +299,7 @@ class Quicker:
 
     async def _some(self, *given: Any) -> AsyncIterator[NewsPiece]:
         left = self._pieces or 0
-        async for piece in told_here(*given):
+        async for piece in read_here(*given):
             if not left:
                 raise InterruptedError
             left -= 1

@@ -15,7 +15,7 @@ import pytest
 
 from acphold.imports import Intake, Reader, Source, databases
 from acphold.imports.claude import READER
-from acphold.imports.intake import told_here
+from acphold.imports.intake import read_here
 from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.sources import Manner
@@ -66,7 +66,7 @@ async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_ne
         source: Source, reader: Reader, known: KnownPart, manner: Manner
     ) -> AsyncIterator[NewsPiece]:
         is_first = True
-        async for piece in told_here(source, reader, known, manner):
+        async for piece in read_here(source, reader, known, manner):
             yield piece
             if is_first:
                 say(transcript, 13)
@@ -89,7 +89,7 @@ async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
     async def while_cut(
         source: Source, reader: Reader, known: KnownPart, manner: Manner
     ) -> AsyncIterator[NewsPiece]:
-        async for piece in told_here(source, reader, known, manner):
+        async for piece in read_here(source, reader, known, manner):
             yield piece
             os.truncate(source.paths[0], 0)
 

@@ -383,11 +383,11 @@ class _ImportRun:
             await intake.list_first(new)
             indexing.begin(intake)
 
-        async def take(source: imports.Source, telling: imports.Telling) -> None:
+        async def take(source: imports.Source, read_pieces: imports.PieceReader) -> None:
             tally = self._tallies[source.reader]
             was_quiet = imports.is_quiet(source)
             with tally.counting(source) as count:
-                taken = await intake.take(source, imports.reader(source.reader), telling)
+                taken = await intake.take(source, imports.reader(source.reader), read_pieces)
                 count(taken)
                 if taken.outcome != "busy":
                     self._settled[source.place] = source, was_quiet

@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
 from acphold.history.raw_update import members, update_kind, without_marks
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 from acphold.journal.rows import Origin
@@ -84,12 +84,12 @@ def find(home: Home) -> Iterator[Source]:
 # -- reading ----------------------------------------------------------------------------------
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Tell the entries of one session: from its head to the head of the next one."""
     head: Object = {}
-    facts = scribe.facts
+    facts = writer.facts
     begin = int(source.item or "0")
-    for line in lines(Path(source.paths[0]), scribe.missed):
+    for line in lines(Path(source.paths[0]), writer.missed):
         if line.offset < begin:
             continue
         if line.raw.startswith(HEAD):
@@ -109,7 +109,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
                 head.get("archived") is True,
                 origins,
             )
-            scribe.call_it(text(head, "title"))
+            writer.call_it(text(head, "title"))
             continue
         try:
             if not line.raw.isascii():
@@ -121,9 +121,9 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             except msgspec.DecodeError:
                 entry = _decode(repaired(line.raw))
         except UNREADABLE:
-            scribe.missed.add("lines that are no entries", line.raw)
+            writer.missed.add("lines that are no entries", line.raw)
             continue
-        scribe.clock(milliseconds(entry.at))
+        writer.clock(milliseconds(entry.at))
         raw = bytes(entry.update)
         if entry.kind == UPDATE and update_kind(raw) == "notice":
             raw = without_marks(raw)  # only acphold itself may set its marks
@@ -134,7 +134,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
                 raw = members(raw).get("prompt", b"[]")
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            scribe.keep(entry.kind, within(source.kept_as, entry.kind, raw), seq)
+            writer.keep(entry.kind, within(source.kept_as, entry.kind, raw), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         facts.updated_at = updated_at

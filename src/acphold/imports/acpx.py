@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from acphold.history.entries import PARAMS, SETTINGS, UPDATE
 from acphold.imports.content_blocks import content, text_block
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
@@ -61,8 +61,8 @@ HEAD_LINES: Final = 20
 """Lines of a journal searched for the agent's introduction."""
 
 
-_TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_update"')
-"""Updates the scribe has to decode to know the state of a turn."""
+_DECODED: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_update"')
+"""Updates the writer has to decode to know the state of a turn."""
 
 
 class _AcpxLine(Struct, gc=False):
@@ -108,30 +108,30 @@ def find(home: Home) -> Iterator[Source]:
             yield replace(source, agent=agent)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session: the journal of its wire, otherwise the messages of its record."""
-    record = document(Path(source.paths[0]), scribe.missed)
-    scribe.facts.cwd = text(record, "cwd")
-    scribe.clock(milliseconds(record.get("created_at")))
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session: the journal of its wire, otherwise the messages of its record."""
+    record = document(Path(source.paths[0]), writer.missed)
+    writer.facts.cwd = text(record, "cwd")
+    writer.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]
-    telling = _AcpxWire(scribe)
+    converter = _AcpxWire(writer)
     for path in segments:
-        for line in lines(path, scribe.missed):
-            telling.line(line.raw)
+        for line in lines(path, writer.missed):
+            converter.line(line.raw)
             yield
     if not segments:
         for message in objects(record, "messages"):
-            _tell(message, scribe)
+            _tell(message, writer)
             yield
-    scribe.clock(milliseconds(record.get("last_used_at")))
-    scribe.title(text(record, "title"))
+    writer.clock(milliseconds(record.get("last_used_at")))
+    writer.title(text(record, "title"))
 
 
 class _AcpxWire:
     """The wire of a session, line by line. Replayed updates of a load are skipped."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
+    def __init__(self, writer: EntryWriter) -> None:
+        self._writer = writer
         self._asked: dict[int | str, str] = {}
         self._asked_by_agent: dict[int | str, str] = {}
 
@@ -147,7 +147,7 @@ class _AcpxWire:
                 if message.method == "session/prompt" and (
                     prompt := bytes(_decode_params(message.params).prompt)
                 ):
-                    self._scribe.relay_prompt(prompt)
+                    self._writer.relay_prompt(prompt)
             elif not message.method and message.id is not None:
                 # One that the agent waits for, which may have used the number of our own request?
                 of_prompt = self._asked.get(message.id) == "session/prompt"
@@ -156,58 +156,58 @@ class _AcpxWire:
                 asked = self._asked_by_agent if is_of_client else self._asked
                 self._answered(asked.pop(message.id, ""), message)
             elif not message.method and message.type not in _OWN:
-                self._scribe.missed.kind("records", message.type, raw)
+                self._writer.missed.kind("records", message.type, raw)
         except UNREADABLE:
-            self._scribe.missed.add("lines that cannot be read", raw)
+            self._writer.missed.add("lines that cannot be read", raw)
 
     def _updated(self, message: _AcpxLine) -> None:
         update = bytes(_decode_params(message.params).update)
         if not update or "session/load" in self._asked.values():
             return
         told: Object = {}
-        if any(mark in update for mark in _TELLING):
+        if any(mark in update for mark in _DECODED):
             with suppress(*UNREADABLE):
                 told = decoded(update)
         plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
         raw = update if plain else bytes(message.params)
-        self._scribe.relay_update(raw, UPDATE if plain else PARAMS, told)
+        self._writer.relay_update(raw, UPDATE if plain else PARAMS, told)
 
     def _answered(self, method: str, message: _AcpxLine) -> None:
         result, error = bytes(message.result), bytes(message.error)
         if method == "session/prompt":
-            self._scribe.relay_end(b'{"error":%b}' % error if error else result)
+            self._writer.relay_end(b'{"error":%b}' % error if error else result)
         elif method in ("session/new", "session/load", "session/resume") and result:
             settings = _decode_names(result)
             kept = {name: settings[name] for name in ("modes", "configOptions") if name in settings}
             if kept:
-                self._scribe.relay(SETTINGS, msgspec.json.encode(kept))
+                self._writer.relay(SETTINGS, msgspec.json.encode(kept))
 
 
-def _tell(message: Object, scribe: Scribe) -> None:
+def _tell(message: Object, writer: EntryWriter) -> None:
     """Tell a message of the record."""
     for name in message.keys() - {"User", "Agent"}:
-        scribe.missed.kind("messages", name, message)
+        writer.missed.kind("messages", name, message)
     for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):
         for part in objects(message, speaker, "content"):
             if not part.keys() & known:
-                scribe.missed.kind("parts of messages", next(iter(part), ""), part)
+                writer.missed.kind("parts of messages", next(iter(part), ""), part)
     said = objects(message, "User", "content")
-    scribe.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
+    writer.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
     agent = obj(message, "Agent")
     for part in objects(agent, "content"):
-        scribe.say(text(part, "Text"))
-        scribe.think(text(part, "Thinking", "text"))
+        writer.say(text(part, "Text"))
+        writer.think(text(part, "Thinking", "text"))
         if use := obj(part, "ToolUse"):
             call_id = text(use, "id")
-            scribe.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
+            writer.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
             if result := obj(agent, "tool_results", call_id):
                 status = "failed" if result.get("is_error") is True else "completed"
                 fields: Object = {"status": status, "rawOutput": result.get("output")}
                 if words := text(result, "content", "Text"):
                     fields["content"] = [content(words)]
-                scribe.update(call_id, fields)
+                writer.update(call_id, fields)
     if agent:
-        scribe.done()
+        writer.done()
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from acphold.imports.content_blocks import diff, text_blocks
-from acphold.imports.readers import AgentTelling, Reader
+from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, milliseconds
 from acphold.workspace import regular_files
@@ -113,23 +113,23 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
 # -- read ----------------------------------------------------------------------------------
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the chat; raises OSError if its file cannot be read."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the chat; raises OSError if its file cannot be read."""
     path = Path(source.paths[0])
-    scribe.facts.cwd = str(path.parent)
-    telling = _AiderTelling(scribe, _typed(path.with_name(_TYPED)))
+    writer.facts.cwd = str(path.parent)
+    converter = _AiderConverter(writer, _typed(path.with_name(_TYPED)))
     offset = int(source.item)
-    for line in lines(path, scribe.missed, begin=offset, as_written=True):
+    for line in lines(path, writer.missed, begin=offset, as_written=True):
         if line.offset == offset:
             begun = _BEGUN.fullmatch(line.raw)
-            scribe.clock(milliseconds(begun[1].decode()) if begun else None)
+            writer.clock(milliseconds(begun[1].decode()) if begun else None)
         elif _BEGUN.fullmatch(line.raw):
             break
         else:
-            telling.line(line)
+            converter.line(line)
             yield
-    telling.end()
-    scribe.clock(source.changed_at // 1_000_000)
+    converter.end()
+    writer.clock(source.changed_at // 1_000_000)
 
 
 def _typed(path: Path) -> dict[str, list[int]]:
@@ -154,11 +154,11 @@ def _squeezed(words: str) -> str:
     return " ".join(words.split())
 
 
-class _AiderTelling(AgentTelling):
-    """Tells one chat, line by line."""
+class _AiderConverter(AgentConverter):
+    """Converts one chat, line by line."""
 
-    def __init__(self, scribe: Scribe, typed: dict[str, list[int]]) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter, typed: dict[str, list[int]]) -> None:
+        super().__init__(writer)
         self._typed = typed
         self._kind = ""
         self._lines: list[str] = []
@@ -180,57 +180,57 @@ class _AiderTelling(AgentTelling):
         self._lines.append(words)
 
     def end(self) -> None:
-        """Tell the lines gathered so far."""
+        """Write the lines gathered so far."""
         lines, self._lines = self._lines, []
         words = "\n".join(lines).strip()
         if self._kind == _PROMPT and words != _NOTHING:
             times = self._typed.get(_squeezed(words), [])
-            place = bisect_left(times, self._scribe.facts.updated_at or 0)
-            self._scribe.clock(times[place] if place < len(times) else None)
-            self._scribe.prompt(text_blocks(words))
-            self._scribe.model(self._model)
+            place = bisect_left(times, self._writer.facts.updated_at or 0)
+            self._writer.clock(times[place] if place < len(times) else None)
+            self._writer.prompt(text_blocks(words))
+            self._writer.model(self._model)
         elif self._kind == _SAID:
             self._said(lines)
         elif not self._kind and words:
             self._changes = _changes(lines)
             self._count += 1
-            self._scribe.say(words, f"said-{self._count}")
+            self._writer.say(words, f"said-{self._count}")
         self._kind = ""
 
     def _said(self, lines: list[str]) -> None:
-        """Tell aider's own lines: its edits, its cost, and everything else as a quote."""
+        """Write aider's own lines: its edits, its cost, and everything else as a quote."""
         told: list[str] = []
         for line in lines:
-            if not self._scribe.in_turn:  # the way it was started
+            if not self._writer.in_turn:  # the way it was started
                 if found := _MODEL.match(line):
                     self._model = found[1]
             elif found := _TOKENS.match(line):
                 cached = _CACHED.search(line)
-                self._scribe.tokens(
+                self._writer.tokens(
                     inputTokens=_counted(found[1]),
                     outputTokens=_counted(found[2]),
                     cachedReadTokens=_counted(cached[1]) if cached else None,
                 )
                 if cost := _COST.search(line):
-                    self._scribe.spent(float(cost[1]) if cost[1].count(".") < 2 else None)
+                    self._writer.spent(float(cost[1]) if cost[1].count(".") < 2 else None)
             elif found := _EDITED.match(line):
                 self._edited(found[1].strip())
             elif line.strip():
                 told.append(f"> {line}")
         if told:
             self._count += 1
-            self._scribe.say("\n".join(told), f"said-{self._count}")
+            self._writer.say("\n".join(told), f"said-{self._count}")
 
     def _edited(self, name: str) -> None:
         self._count += 1
-        path = os.path.join(self._scribe.facts.cwd, name)
+        path = os.path.join(self._writer.facts.cwd, name)
         fields: dict[str, object] = {"title": f"Edit {name}", "kind": "edit", "status": "completed"}
         fields["locations"] = [{"path": path}]
         changes = self._changes.pop(name, [])
         if changes:
             fields["content"] = [diff(path, old or None, new) for old, new in changes]
-        self._scribe.call(f"edit-{self._count}", fields)
-        self._scribe.done()
+        self._writer.call(f"edit-{self._count}", fields)
+        self._writer.done()
 
 
 def _changes(lines: list[str]) -> dict[str, list[tuple[str, str]]]:

@@ -22,15 +22,15 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import (
     ANTHROPIC_TOKENS,
-    AgentTelling,
+    AgentConverter,
     Reader,
     call_fields,
     counted,
     whole_document,
 )
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import (
     Object,
@@ -80,18 +80,18 @@ def find(home: Home) -> Iterator[Source]:
     yield from file_sources(NAME, files_below(home.path / ".augment/sessions", "*.json"))
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError if the document is incomplete."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the conversation; raises OSError if the document is incomplete."""
     whole = whole_document(Path(source.paths[0]))
     history = objects(whole, "chatHistory")
-    scribe.facts.cwd = _folder(history)
-    scribe.clock(milliseconds(whole.get("created")))
-    telling = _AuggieTelling(scribe, text(whole, "agentState", "modelId"))
+    writer.facts.cwd = _folder(history)
+    writer.clock(milliseconds(whole.get("created")))
+    converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))
     for place, one in enumerate(history):
-        telling.exchange(one, place)
+        converter.exchange(one, place)
         yield
-    scribe.clock(milliseconds(whole.get("modified")))
-    scribe.title(text(whole, "customTitle") or text(whole, "title"))
+    writer.clock(milliseconds(whole.get("modified")))
+    writer.title(text(whole, "customTitle") or text(whole, "title"))
 
 
 def _folder(history: list[Object]) -> str:
@@ -107,49 +107,49 @@ def _folder(history: list[Object]) -> str:
     return ""
 
 
-class _AuggieTelling(AgentTelling):
-    """Tells one conversation, exchange by exchange."""
+class _AuggieConverter(AgentConverter):
+    """Converts one conversation, exchange by exchange."""
 
-    def __init__(self, scribe: Scribe, model: str) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter, model: str) -> None:
+        super().__init__(writer)
         self._model = model
 
     def exchange(self, told: Object, place: int) -> None:
-        """Tell one exchange: request and response."""
+        """Write one exchange: request and response."""
         exchange = obj(told, "exchange")
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
         if told.get("isHistorySummary") is True:
             said = text(exchange, "request_message") or text(exchange, "response_text")
-            self._scribe.compacted(f"compacted-{message_id}", said)
+            self._writer.compacted(f"compacted-{message_id}", said)
             return
         for node in asked:
             if number(node, "type") == _RESULT:
                 self._result(obj(node, "tool_result_node"))
         if blocks := self._prompt(exchange, asked):
             self._calls.clear()
-            self._scribe.prompt(blocks)
-            self._scribe.model(text(exchange, "model_id") or self._model)
+            self._writer.prompt(blocks)
+            self._writer.model(text(exchange, "model_id") or self._model)
         answered = objects(exchange, "response_nodes")
         is_told = any(number(n, "type") == _SAID and text(n, "content") for n in answered)
         if not is_told:
-            self._scribe.say(text(exchange, "response_text"), message_id)
+            self._writer.say(text(exchange, "response_text"), message_id)
         for node in answered:
             kind = number(node, "type")
             if kind == _SAID:
-                self._scribe.say(text(node, "content"), message_id)
+                self._writer.say(text(node, "content"), message_id)
             elif kind == _THOUGHT:
                 thought = text(node, "thinking", "content") or text(node, "thinking", "summary")
-                self._scribe.think(thought, message_id)
+                self._writer.think(thought, message_id)
             elif kind == _CALLED:
                 self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
-                self._scribe.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
+                self._writer.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
-        self._scribe.clock(milliseconds(told.get("finishedAt")))
+        self._writer.clock(milliseconds(told.get("finishedAt")))
         if told.get("completed") is True and not self._calls:
-            self._scribe.done()
+            self._writer.done()
 
     def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:
         """Return a person's text and attachments; empty if there are only results."""
@@ -187,7 +187,7 @@ class _AuggieTelling(AgentTelling):
         places = paths if kind in ("edit", "read", "delete") else []
         detail = text(given, shown) or ", ".join(strings(given, "file_paths"))
         title = f"{verb} {detail}".strip() or name
-        self._scribe.call(call_id, call_fields(title, kind, given, *places))
+        self._writer.call(call_id, call_fields(title, kind, given, *places))
 
     def _result(self, result: Object) -> None:
         call_id = text(result, "tool_use_id")

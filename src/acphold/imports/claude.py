@@ -28,9 +28,9 @@ from acphold.imports.claude_tools import (
     result_fields,
 )
 from acphold.imports.content_blocks import prompt_blocks, text_block
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentTelling, Reader, counted
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
@@ -153,11 +153,11 @@ def branches(source: Source) -> Iterator[Source]:
     yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the transcript."""
-    telling = _ClaudeTelling(source, scribe)
-    yield from _tree(Path(source.paths[0])).read(source, scribe.missed, telling.take)
-    telling.end()
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the transcript."""
+    converter = _ClaudeConverter(source, writer)
+    yield from _tree(Path(source.paths[0])).read(source, writer.missed, converter.take)
+    converter.end()
 
 
 def _first_words(said: object) -> str:
@@ -179,12 +179,12 @@ def _is_typed(record: Object) -> bool:
     return not by_program and text(record, "origin", "kind") in ("", "human")
 
 
-class _ClaudeTelling(AgentTelling):
-    """Tells one transcript, record by record."""
+class _ClaudeConverter(AgentConverter):
+    """Converts one transcript, record by record."""
 
-    def __init__(self, source: Source, scribe: Scribe) -> None:
-        super().__init__(scribe)
-        self._facts = scribe.facts
+    def __init__(self, source: Source, writer: EntryWriter) -> None:
+        super().__init__(writer)
+        self._facts = writer.facts
         self._subagents = Subagents(source)
         self._tasks = Tasks()
         self._counted = ""
@@ -198,22 +198,22 @@ class _ClaudeTelling(AgentTelling):
         kind = text(record, "type")
         if kind in ("ai-title", "summary"):
             if not self._custom_title:
-                self._scribe.title(text(record, "aiTitle") or text(record, "summary"))
+                self._writer.title(text(record, "aiTitle") or text(record, "summary"))
         elif kind == "custom-title":
             self._custom_title = text(record, "customTitle")
-            self._scribe.title(self._custom_title)
+            self._writer.title(self._custom_title)
         elif kind not in _SPOKEN:
             if kind not in _PASSED:
-                self._scribe.missed.kind("records", kind, record)
+                self._writer.missed.kind("records", kind, record)
         else:
-            self._scribe.clock(milliseconds(record.get("timestamp")))
+            self._writer.clock(milliseconds(record.get("timestamp")))
             self._facts.cwd = self._facts.cwd or text(record, "cwd")
             self._old = text(record, "version").startswith(("0.", "1."))
             if record.get("isSidechain") is True:
                 # A subagent's record in its caller's file.
                 self._subagent_said(record, self._subagents.caller(record, self._calls))
             elif kind == "assistant":
-                self._agent_said(record, self._scribe)
+                self._agent_said(record, self._writer)
             elif kind == "user":
                 self._user_said(record)
             elif kind == "system":
@@ -226,7 +226,7 @@ class _ClaudeTelling(AgentTelling):
                 elif subtype == "local_command":
                     self._command(text(record, "content"))
                 elif subtype not in _SYSTEM_PASSED:
-                    self._scribe.missed.kind("system records", subtype, record)
+                    self._writer.missed.kind("system records", subtype, record)
             elif text(record, "attachment", "type") == "queued_command":
                 queued = obj(record, "attachment")
                 if text(queued, "commandMode") in ("", "prompt"):
@@ -236,12 +236,12 @@ class _ClaudeTelling(AgentTelling):
         """Handle the end of the file."""
         self._compact()
         if self._custom_title:
-            self._scribe.title(self._custom_title)
+            self._writer.title(self._custom_title)
 
     # -- the agent's records --------------------------------------------------------------------
 
-    def _agent_said(self, record: Object, scribe: Scribe) -> None:
-        """Tell a block of a reply, or of a subagent, with the tokens of the whole reply."""
+    def _agent_said(self, record: Object, writer: EntryWriter) -> None:
+        """Write a block of a reply, or of a subagent, with the tokens of the whole reply."""
         message = obj(record, "message")
         model, usage = text(message, "model"), obj(message, "usage")
         if model == "<synthetic>" and not record.get("isApiErrorMessage"):
@@ -250,10 +250,10 @@ class _ClaudeTelling(AgentTelling):
         if usage and message_id != self._counted:
             self._counted = message_id
             spent = counted(usage, *ANTHROPIC_TOKENS)
-            scribe.model(model)
-            scribe.tokens(**spent)
+            writer.model(model)
+            writer.tokens(**spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
-            scribe.usage(sum(filter(None, spent.values())), size)
+            writer.usage(sum(filter(None, spent.values())), size)
         for block in objects_of(message, "content"):
             kind = text(block, "type")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
@@ -264,24 +264,24 @@ class _ClaudeTelling(AgentTelling):
                     self._planned(name, given_to_it, None)
                 elif name not in PLAN_TOOLS:
                     fields = call_fields(name, given_to_it, self._facts.cwd, old=self._old)
-                    scribe.call(call_id, fields | {"_meta": _meta(name, scribe.caller)})
+                    writer.call(call_id, fields | {"_meta": _meta(name, writer.caller)})
             elif kind == "text":
-                scribe.say(text(block, "text"), message_id)
+                writer.say(text(block, "text"), message_id)
             elif kind == "thinking":
-                scribe.think(text(block, "thinking"), message_id)
-            elif scribe.caller:
+                writer.think(text(block, "thinking"), message_id)
+            elif writer.caller:
                 continue
             elif kind.endswith("tool_result"):
                 self._result(block, None)
             elif kind != "redacted_thinking":
-                scribe.missed.kind("blocks", kind, block)
+                writer.missed.kind("blocks", kind, block)
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
-            scribe.done()
+            writer.done()
 
     def _planned(self, name: str, given: Object, details: object) -> None:
         entries = self._tasks.plan(name, given, details)
         if entries is not None:
-            self._scribe.plan(entries)
+            self._writer.plan(entries)
 
     def _result(self, block: Object, details: object) -> None:
         call_id = text(block, "tool_use_id")
@@ -294,13 +294,13 @@ class _ClaudeTelling(AgentTelling):
             return
         if name in SUBAGENT_TOOLS:
             agent = text(details, "agentId")
-            for record in self._subagents.records(call_id, agent, self._scribe.missed):
+            for record in self._subagents.records(call_id, agent, self._writer.missed):
                 self._subagent_said(record, call_id)
-        self._scribe.update(call_id, result_fields(name, block, details, old=self._old))
+        self._writer.update(call_id, result_fields(name, block, details, old=self._old))
 
     def _subagent_said(self, record: Object, caller: str) -> None:
         if text(record, "type") == "assistant":
-            self._agent_said(record, SubagentScribe(self._scribe, caller))
+            self._agent_said(record, SubagentWriter(self._writer, caller))
         elif text(record, "type") == "user":
             for block in objects_of(record, "message", "content"):
                 if text(block, "type") == "tool_result":
@@ -318,7 +318,7 @@ class _ClaudeTelling(AgentTelling):
             beside = [block for block in objects_of(said) if text(block, "type") != "tool_result"]
             first = _first_words(beside)
             if first.startswith(_CANCELLED):
-                self._scribe.end_turn("cancelled")
+                self._writer.end_turn("cancelled")
             elif record.get("isMeta") is not True and not first.startswith(_NOT_TYPED):
                 self._prompt(beside)
             return
@@ -327,14 +327,14 @@ class _ClaudeTelling(AgentTelling):
             self._summary = first
             self._compaction = self._compaction or {"timestamp": record.get("timestamp")} | record
         elif first.startswith(_CANCELLED):
-            self._scribe.end_turn("cancelled")
+            self._writer.end_turn("cancelled")
         elif _is_typed(record) and not self._command(first):
             self._compact()
-            self._scribe.mode(text(record, "permissionMode"))
+            self._writer.mode(text(record, "permissionMode"))
             self._prompt(said)
 
     def _prompt(self, said: object) -> None:
-        """Tell a person's text as content blocks."""
+        """Write a person's text as content blocks."""
         blocks: list[Object] = []
         for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
             if found := picture_of(block) or document_of(block):
@@ -342,29 +342,29 @@ class _ClaudeTelling(AgentTelling):
             elif text(block, "type") == "text":
                 blocks.append(block)
             else:
-                self._scribe.missed.kind("parts of prompts", text(block, "type"), block)
-        self._scribe.prompt(prompt_blocks(blocks))
+                self._writer.missed.kind("parts of prompts", text(block, "type"), block)
+        self._writer.prompt(prompt_blocks(blocks))
 
     def _command(self, said: str) -> bool:
-        """Tell one of the program's own commands and its output; False for any other text."""
+        """Write one of the program's own commands and its output; False for any other text."""
         tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
-            self._scribe.prompt([text_block(words)])
+            self._writer.prompt([text_block(words)])
             self._compact()
         elif "bash-input" in tags:
-            self._scribe.prompt([text_block(f"! {tags['bash-input']}")])
+            self._writer.prompt([text_block(f"! {tags['bash-input']}")])
         elif "local-command-stdout" in tags:
             self._compact()
             if not (words := tags["local-command-stdout"]).startswith("Compacted"):
-                self._scribe.say(words)
-            self._scribe.done()
+                self._writer.say(words)
+            self._writer.done()
         elif "bash-stdout" in tags:
-            self._scribe.say(tags["bash-stdout"] + tags.get("bash-stderr", ""))
+            self._writer.say(tags["bash-stdout"] + tags.get("bash-stderr", ""))
         return bool(tags.keys() & _COMMAND_TAGS)
 
     def _compact(self) -> None:
-        """Tell a compaction: as a call, if the person asked for it."""
+        """Write a compaction: as a call, if the person asked for it."""
         record, self._compaction = self._compaction, None
         if record is None:
             return
@@ -372,7 +372,7 @@ class _ClaudeTelling(AgentTelling):
         names = ("trigger", "preTokens", "postTokens", "durationMs")
         shown = {name: about[name] for name in names if name in about}
         fields: Object = {"rawOutput": shown, "_meta": _meta("compact", "")}
-        self._scribe.compacted(text(record, "uuid"), self._summary, fields)
+        self._writer.compacted(text(record, "uuid"), self._summary, fields)
         self._summary = ""
 
 

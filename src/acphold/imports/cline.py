@@ -37,9 +37,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader, counted, whole_document
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader, counted, whole_document
 from acphold.imports.records import SMALL_BYTES, document, document_list
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -92,37 +92,37 @@ def find(home: Home) -> Iterator[Source]:
     yield from task_sources(NAME, home.path, CLINE, own=folder.parent)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session; raises OSError if the document is incomplete."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session; raises OSError if the document is incomplete."""
     path = Path(source.paths[0])
     if path.name == SCREEN:
-        yield from read_task(source, scribe)
+        yield from read_task(source, writer)
         return
     whole = whole_document(path)
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
-    scribe.facts.cwd = text(manifest, "cwd")
-    scribe.clock(milliseconds(manifest.get("started_at")))
-    telling = _ClineTelling(scribe, [Path(name) for name in source.paths[2:]])
+    writer.facts.cwd = text(manifest, "cwd")
+    writer.clock(milliseconds(manifest.get("started_at")))
+    converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
     for message in objects(whole, "messages"):
-        telling.message(message)
+        converter.message(message)
         yield
     title = " ".join(text(manifest, "metadata", "title").split())
-    if title and title not in telling.first_prompt:
-        scribe.title(title)
+    if title and title not in converter.first_prompt:
+        writer.title(title)
 
 
-class _ClineTelling(AgentTelling):
-    """Tells one session, or with a SubagentScribe that subagent's."""
+class _ClineConverter(AgentConverter):
+    """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, scribe: Scribe, subagents: list[Path]) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter, subagents: list[Path]) -> None:
+        super().__init__(writer)
         self._subagents = subagents
         self.first_prompt = ""
 
     def message(self, message: Object) -> None:
         parts = message.get("content")
         parts = objects([text_block(parts)] if isinstance(parts, str) else parts)
-        self._scribe.clock(milliseconds(message.get("ts")))
+        self._writer.clock(milliseconds(message.get("ts")))
         if text(message, "role") == "user":
             self._user_said(parts)
         elif text(message, "role") == "assistant":
@@ -132,16 +132,16 @@ class _ClineTelling(AgentTelling):
                     call_id, name, given = text(part, "id"), text(part, "name"), obj(part, "input")
                     self._calls[call_id] = name, given
                     shown: Object = {"title": _title(name, given), "rawInput": given}
-                    self._scribe.call(call_id, shown | {"kind": KINDS.get(name, "other")})
+                    self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
                 elif kind == "text":
-                    self._scribe.say(text(part, "text"), text(message, "id"))
+                    self._writer.say(text(part, "text"), text(message, "id"))
                 elif kind == "thinking":
-                    self._scribe.think(text(part, "thinking"), text(message, "id"))
+                    self._writer.think(text(part, "thinking"), text(message, "id"))
                 elif kind != "redacted_thinking":
                     self._missed.kind("parts", kind, part)
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-            self._scribe.model(text(message, "modelInfo", "id"))
-            self._scribe.tokens(**counted(message.get("metrics"), *names))
+            self._writer.model(text(message, "modelInfo", "id"))
+            self._writer.tokens(**counted(message.get("metrics"), *names))
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
@@ -149,7 +149,7 @@ class _ClineTelling(AgentTelling):
         results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
             self._result(part)
-        if self._scribe.caller:
+        if self._writer.caller:
             return
         blocks: list[Object] = []
         for part in parts:
@@ -164,13 +164,13 @@ class _ClineTelling(AgentTelling):
             words = text(part, "text")
             typed = list(enclosed(words, _TYPED))
             for begin, end in typed:
-                self._scribe.mode(begin["mode"] or "")
+                self._writer.mode(begin["mode"] or "")
                 blocks.append(text_block(words[begin.end() : end.start()]))
             if not typed and words and not results:
                 blocks.append(text_block(words))
         words = " ".join("".join(text(block, "text") for block in blocks).split())
         self.first_prompt = self.first_prompt or words
-        self._scribe.prompt(prompt_blocks(blocks))
+        self._writer.prompt(prompt_blocks(blocks))
 
     def _result(self, part: Object) -> None:
         call_id = text(part, "tool_use_id")
@@ -184,9 +184,11 @@ class _ClineTelling(AgentTelling):
                 asked = objects(messages[0], "content") if messages else []
                 if task in "".join(text(one, "text") for one in asked):
                     self._subagents.remove(path)
-                    telling = _ClineTelling(SubagentScribe(self._scribe, call_id, speaks=True), [])
+                    converter = _ClineConverter(
+                        SubagentWriter(self._writer, call_id, speaks=True), []
+                    )
                     for message in messages:
-                        telling.message(message)
+                        converter.message(message)
                     break
         failed, output = part.get("is_error") is True, part.get("content")
         output = output if failed else from_json(output)
@@ -297,8 +299,8 @@ def task_sources(
                 yield replace(source, paths=(str(path), str(listed)))
 
 
-def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the task; raises OSError if the document is incomplete."""
+def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the task; raises OSError if the document is incomplete."""
     path, listed = map(Path, source.paths)
     missed = Missed()
     messages = document_list(path, missed)
@@ -309,18 +311,18 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
         changed_at = listed.stat().st_mtime_ns
     about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
     cwd = _folders(listed, changed_at).get(path.parent.name, "") or text(about, "workspace")
-    scribe.facts.cwd = cwd
+    writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
             told = regular_files.opened(path.with_name("api_conversation_history.json"))
             with open(told, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
-                    scribe.facts.cwd = found[1].decode(errors="replace")
-    telling = _ClineTasksTelling(scribe)
+                    writer.facts.cwd = found[1].decode(errors="replace")
+    converter = _ClineTasksConverter(writer)
     for message in messages:
-        telling.take(message)
+        converter.take(message)
         yield
-    telling.end_command()
+    converter.end_command()
 
 
 @lru_cache(maxsize=8)
@@ -332,11 +334,11 @@ def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
     }
 
 
-class _ClineTasksTelling(AgentTelling):
-    """Tells one task, message by message."""
+class _ClineTasksConverter(AgentConverter):
+    """Converts one task, message by message."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._said = ""
         self._command = ""
         self._printed = ""
@@ -345,7 +347,7 @@ class _ClineTasksTelling(AgentTelling):
 
     def take(self, message: Object) -> None:
         """Take the next message; one that was asked and then said is told once."""
-        self._scribe.clock(milliseconds(message.get("ts")))
+        self._writer.clock(milliseconds(message.get("ts")))
         kind = text(message, "say") or text(message, "ask")
         words = text(message, "text")
         if kind in ("command_output", "mcp_server_response"):
@@ -358,26 +360,26 @@ class _ClineTasksTelling(AgentTelling):
         # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
-            self._scribe.prompt([*text_blocks(words), *pictures])
+            self._writer.prompt([*text_blocks(words), *pictures])
         elif kind == "api_req_started":
             self._said = ""
-            self._scribe.model(text(message, "modelInfo", "modelId"))
+            self._writer.model(text(message, "modelInfo", "modelId"))
             spent = counted(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
-            self._scribe.tokens(**spent)
+            self._writer.tokens(**spent)
             if text(about, "cancelReason") == "user_cancelled":
-                self._scribe.end_turn("cancelled")
+                self._writer.end_turn("cancelled")
         elif kind == "task_progress":
-            self._scribe.plan(checklist(words))
+            self._writer.plan(checklist(words))
         elif kind == "reasoning":
-            self._scribe.think(words)
+            self._writer.think(words)
         elif kind == "text":
             self._say(words)
         elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
             self._say(first_text(about, ("question", "response")) or words)
-            self._scribe.done()
+            self._writer.done()
         elif kind in ("completion_result", "plan_completion_result"):
             self._say(words)
-            self._scribe.done()
+            self._writer.done()
         elif kind == "command":
             command = words.removesuffix(_ASKED_AT_THE_END)
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
@@ -392,7 +394,7 @@ class _ClineTasksTelling(AgentTelling):
             fields = {"title": "Search results", "kind": "search", "status": "completed"}
             self._call(fields | {"content": told, "rawOutput": about})
         elif kind == "image":
-            self._scribe.show(link(text(about, "imagePath")))
+            self._writer.show(link(text(about, "imagePath")))
         elif kind == "subtask_result":
             fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
             self._call(fields | {"content": contents(words)})
@@ -400,7 +402,7 @@ class _ClineTasksTelling(AgentTelling):
             # It is also shown while in progress.
             if summary := text(message, "contextCondense", "summary"):
                 self._count += 1
-                self._scribe.compacted(f"call-{self._count}", summary)
+                self._writer.compacted(f"call-{self._count}", summary)
         elif kind == "use_mcp_server":
             name = text(about, "toolName") or text(about, "uri")
             given = from_json(text(about, "arguments"))
@@ -414,24 +416,24 @@ class _ClineTasksTelling(AgentTelling):
             fields = {"title": title, "kind": "think", "status": "completed"}
             self._call(fields | {"content": contents(words)})
         else:
-            self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
+            self._writer.missed.add(f"messages of kind {kind[:40]!r}", message)
 
     def _say(self, words: str) -> None:
         if words and words != self._said:
             self._said = words
-            self._scribe.say(words)
+            self._writer.say(words)
 
     def _call(self, fields: Object) -> str:
         self._count += 1
         call_id = f"call-{self._count}"
-        self._scribe.call(call_id, fields)
+        self._writer.call(call_id, fields)
         return call_id
 
     def end_command(self) -> None:
         """End the last command: no more output follows."""
         if self._command:
             told: Object = {"content": [content(self._printed)]} if self._printed else {}
-            self._scribe.update(self._command, {"status": "completed"} | told)
+            self._writer.update(self._command, {"status": "completed"} | told)
         self._command = self._printed = ""
 
 

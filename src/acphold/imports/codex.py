@@ -36,9 +36,9 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import AgentTelling, Reader, counted
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
+from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import lines, records
-from acphold.imports.scribe import Scribe, SubagentScribe, on_title
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -111,9 +111,9 @@ def find(home: Home) -> Iterator[Source]:
 _SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reasoning)"')
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the rollout; nothing for a subagent's."""
-    path, missed = Path(source.paths[0]), scribe.missed
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the rollout; nothing for a subagent's."""
+    path, missed = Path(source.paths[0]), writer.missed
     # What the screen side lacks is told from the model's side, which has inserted texts among the
     # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()
@@ -122,10 +122,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             shown.add(event[1].decode())
             if len(shown) == 3:
                 break
-    telling = _CodexTelling(scribe, path, frozenset(shown))
+    converter = _CodexConverter(writer, path, frozenset(shown))
     for record in records(path, missed):
-        telling.take(record)
-        if telling.is_subagent:
+        converter.take(record)
+        if converter.is_subagent:
             return
         yield
     title = source.title
@@ -135,7 +135,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
                 title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
                 break
     if title:
-        scribe.title(title)
+        writer.title(title)
 
 
 def _thread_names(index: Path) -> dict[str, str]:
@@ -144,14 +144,16 @@ def _thread_names(index: Path) -> dict[str, str]:
     return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
-class _CodexTelling(AgentTelling):
-    """Tells one rollout, record by record; `shown` are the events on its screen side.
+class _CodexConverter(AgentConverter):
+    """Converts one rollout, record by record; `shown` are the events on its screen side.
 
-    With a SubagentScribe, the rollout of the subagent that a call spawned.
+    With a SubagentWriter, the rollout of the subagent that a call spawned.
     """
 
-    def __init__(self, scribe: Scribe, path: Path, shown: frozenset[str] = frozenset()) -> None:
-        super().__init__(scribe)
+    def __init__(
+        self, writer: EntryWriter, path: Path, shown: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(writer)
         self._path = path
         self._shown = shown
         self._waiting: list[Object] = []
@@ -166,7 +168,7 @@ class _CodexTelling(AgentTelling):
 
     def take(self, record: Object) -> None:
         """Take the next record; before autumn 2025 items and the head had no wrapper."""
-        self._scribe.clock(milliseconds(record.get("timestamp")))
+        self._writer.clock(milliseconds(record.get("timestamp")))
         kind, payload = text(record, "type"), obj(record, "payload")
         if kind == "session_meta":
             self._head(payload)
@@ -174,8 +176,8 @@ class _CodexTelling(AgentTelling):
             self._turn = text(payload, "turn_id") or self._turn
             self._policy = text(payload, "approval_policy")
             self._at(text(payload, "cwd"))
-            if not self._scribe.caller:
-                self._scribe.model(text(payload, "model"))
+            if not self._writer.caller:
+                self._writer.model(text(payload, "model"))
         elif kind == "event_msg":
             self._event(text(payload, "type"), payload)
         elif kind == "response_item":
@@ -184,9 +186,9 @@ class _CodexTelling(AgentTelling):
             # In a turn without a person's text, by `/compact`.
             if not self._prompted_in_task:
                 self._prompted_in_task = True
-                self._scribe.prompt([text_block("/compact")])
-            call_id = f"compacted-{self._turn or self._scribe.facts.updated_at}"
-            self._scribe.compacted(call_id, text(payload, "message"))
+                self._writer.prompt([text_block("/compact")])
+            call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
+            self._writer.compacted(call_id, text(payload, "message"))
         elif "payload" in record:
             if kind not in _PASSED_RECORDS:
                 self._missed.kind("records", kind, record)
@@ -199,14 +201,14 @@ class _CodexTelling(AgentTelling):
         if self._seen_meta:
             return  # a fork repeats the head of its original
         self._seen_meta = True
-        self.is_subagent = not self._scribe.caller and "subagent" in obj(head, "source")
-        self._scribe.clock(milliseconds(head.get("timestamp")))
+        self.is_subagent = not self._writer.caller and "subagent" in obj(head, "source")
+        self._writer.clock(milliseconds(head.get("timestamp")))
         self._at(text(head, "cwd"))
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
-        if not self._scribe.caller:
-            self._scribe.facts.cwd = self._scribe.facts.cwd or cwd
+        if not self._writer.caller:
+            self._writer.facts.cwd = self._writer.facts.cwd or cwd
 
     # -- the screen ------------------------------------------------------------------------
 
@@ -222,8 +224,8 @@ class _CodexTelling(AgentTelling):
             fields["status"] = "completed" if event.get("success") is not False else "failed"
             fields["rawInput"] = about | {"changes": changes}
             fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
-            self._scribe.update(call_id, fields)
-        elif self._scribe.caller:
+            self._writer.update(call_id, fields)
+        elif self._writer.caller:
             return
         elif kind == "user_message":
             self._prompted_in_task = True
@@ -233,7 +235,7 @@ class _CodexTelling(AgentTelling):
                 blocks += filter(None, map(picture, strings(event, "images")))
                 blocks += map(link, strings(event, "local_images"))
             self._waiting = []
-            self._scribe.prompt(blocks)
+            self._writer.prompt(blocks)
         elif kind == "agent_message":
             self._said(text(event, "message"))
         elif kind == "agent_reasoning":
@@ -242,12 +244,12 @@ class _CodexTelling(AgentTelling):
             self._turn = text(event, "turn_id") or self._turn
             self._prompted_in_task = False
         elif kind in ("task_complete", "turn_complete"):
-            self._scribe.done()
-            self._scribe.end_turn("end_turn")
+            self._writer.done()
+            self._writer.end_turn("end_turn")
         elif kind == "turn_aborted":
-            self._scribe.end_turn("cancelled")
+            self._writer.end_turn("cancelled")
         elif kind == "error":
-            self._scribe.fail_turn(text(event, "message"))
+            self._writer.fail_turn(text(event, "message"))
         elif kind == "exited_review_mode":
             self._said(text(event, "review_output", "overall_explanation"))
         elif kind == "token_count":
@@ -257,19 +259,19 @@ class _CodexTelling(AgentTelling):
                 return  # told twice
             self._spent = total
             names = ("input_tokens", "output_tokens", "cached_input_tokens")
-            self._scribe.tokens(**counted(last, *names, together=True))
+            self._writer.tokens(**counted(last, *names, together=True))
             if size := number(event, "info", "model_context_window"):
-                self._scribe.usage(number(last, "total_tokens") or 0, size)
+                self._writer.usage(number(last, "total_tokens") or 0, size)
         elif kind not in _PASSED_EVENTS:
             self._missed.kind("events", kind, event)
 
     def _said(self, words: str) -> None:
         self._thinking = False
-        self._scribe.say(words)
+        self._writer.say(words)
 
     def _thought(self, words: str) -> None:
         if words:
-            self._scribe.think(f"\n\n{words}" if self._thinking else words)
+            self._writer.think(f"\n\n{words}" if self._thinking else words)
             self._thinking = True
 
     # -- the model -------------------------------------------------------------------------
@@ -297,10 +299,10 @@ class _CodexTelling(AgentTelling):
             call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
             fields: Object = {"title": f"Search {query}" if query else "Web search"}
             fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
-            self._scribe.call(call_id, fields)
+            self._writer.call(call_id, fields)
         elif kind == "image_generation_call":
             if made := text(item, "result"):
-                self._scribe.show(image(made, "image/png"))
+                self._writer.show(image(made, "image/png"))
         elif kind not in _PASSED_ITEMS:
             self._missed.kind("items", kind, item)
 
@@ -326,13 +328,13 @@ class _CodexTelling(AgentTelling):
                 self._waiting.append(text_block(words))
 
     def _unseen_prompt(self) -> None:
-        """Tell the waiting texts as a prompt, if there is no screen side to confirm them."""
+        """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
         if self._waiting and "user_message" not in self._shown:
-            self._scribe.prompt(prompt_blocks(self._waiting))
+            self._writer.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 
     def _call(self, kind: str, item: Object) -> None:
-        """Tell a call, and note the kind of its result: "patch", "command" or "other"."""
+        """Write a call, and note the kind of its result: "patch", "command" or "other"."""
         call_id, name = text(item, "call_id") or text(item, "id"), text(item, "name")
         given = from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
@@ -365,7 +367,7 @@ class _CodexTelling(AgentTelling):
                 raw["turn_id"] = self._turn
             fields = command_fields(found, cwd, old=old) | {"rawInput": raw}
         self._calls[call_id] = purpose, fields
-        self._scribe.call(call_id, fields | {"status": "in_progress"})
+        self._writer.call(call_id, fields | {"status": "in_progress"})
 
     def _result(self, call_id: str, output: object) -> None:
         purpose, fields = self._calls.pop(call_id, ("", {}))
@@ -388,14 +390,14 @@ class _CodexTelling(AgentTelling):
         elif purpose == "other" or refused:
             ended["rawOutput"] = from_json(output)
             ended["content"] = contents(words)
-        self._scribe.update(call_id, ended)
+        self._writer.update(call_id, ended)
         agent = text(from_json(output), "agent_id")
-        if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._scribe.caller:
+        if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._writer.caller:
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
-            telling = _CodexTelling(SubagentScribe(self._scribe, call_id), path)
+            converter = _CodexConverter(SubagentWriter(self._writer, call_id), path)
             for record in records(path, self._missed):
-                telling.take(record)
+                converter.take(record)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

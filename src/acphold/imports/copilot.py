@@ -19,9 +19,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
+from acphold.imports.entry_writer import PARENT, EntryWriter
+from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import records, small_text
-from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.values import (
     Object,
@@ -75,15 +75,15 @@ def find(home: Home) -> Iterator[Source]:
         yield from file_sources(NAME, files_below(folder / pattern, "*.jsonl"))
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
-    scribe.facts.cwd = about.get("cwd", "")
-    telling = _CopilotTelling(scribe)
-    for event in records(Path(source.paths[0]), scribe.missed):
-        telling.take(event)
+    writer.facts.cwd = about.get("cwd", "")
+    converter = _CopilotConverter(writer)
+    for event in records(Path(source.paths[0]), writer.missed):
+        converter.take(event)
         yield
-    scribe.title(about.get("name", ""))
+    writer.title(about.get("name", ""))
 
 
 def workspace(path: Path) -> dict[str, str]:
@@ -106,70 +106,70 @@ def workspace(path: Path) -> dict[str, str]:
     return values
 
 
-class _CopilotTelling(AgentTelling):
-    """Tells one session, event by event."""
+class _CopilotConverter(AgentConverter):
+    """Converts one session, event by event."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._pictures: dict[str, Object] = {}
         self._notices: list[str] = []
 
     def take(self, event: Object) -> None:
-        kind, data, scribe = text(event, "type"), obj(event, "data"), self._scribe
+        kind, data, writer = text(event, "type"), obj(event, "data"), self._writer
         caller = text(data, "parentToolCallId")
         meta: Object = {PARENT: caller} if caller else {}
-        scribe.clock(milliseconds(event.get("timestamp")))
+        writer.clock(milliseconds(event.get("timestamp")))
         match kind:
             case "session.start" | "session.resume":
-                scribe.end_turn()
-                scribe.facts.cwd = scribe.facts.cwd or text(data, "context", "cwd")
+                writer.end_turn()
+                writer.facts.cwd = writer.facts.cwd or text(data, "context", "cwd")
             case "user.message":
                 if not text(data, "source") and not caller:
                     self._prompt(data)
             case "assistant.message":
                 message_id = text(data, "messageId")
-                scribe.think(text(data, "reasoningText"), message_id, meta)
-                scribe.say(text(data, "content"), message_id, meta)
+                writer.think(text(data, "reasoningText"), message_id, meta)
+                writer.say(text(data, "content"), message_id, meta)
                 if not objects(data, "toolRequests") and not caller:
-                    scribe.done()
+                    writer.done()
             case "assistant.reasoning":
-                scribe.think(text(data, "content"), text(data, "reasoningId"), meta)
+                writer.think(text(data, "content"), text(data, "reasoningId"), meta)
             case "tool.execution_start":
                 self._call(data, meta)
             case "tool.execution_complete":
                 self._result(data)
             case "abort":
-                scribe.end_turn("cancelled")
+                writer.end_turn("cancelled")
             case "session.error":
-                scribe.fail_turn(text(data, "message"))
+                writer.fail_turn(text(data, "message"))
             case "session.warning" | "session.info":
                 # The program's own notice: shown with the agent's next message.
                 notice = f"{kind.rpartition('.')[2].capitalize()}: {text(data, 'message')}"
-                if scribe.in_turn:
-                    scribe.say(notice)
+                if writer.in_turn:
+                    writer.say(notice)
                 elif kind == "session.warning":
                     self._notices.append(notice)
             case "session.usage_record":
                 usage = obj(data, "usage")
                 names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-                scribe.model(text(usage, "model"))
-                scribe.tokens(**counted(usage, *names, together=True))
+                writer.model(text(usage, "model"))
+                writer.tokens(**counted(usage, *names, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")
                     self._pictures[asset_id] = image(raw, text(data, "mimeType"))
             case "session.compaction_start":
                 if text(data, "trigger") == "manual":
-                    scribe.prompt([text_block("/compact")])
+                    writer.prompt([text_block("/compact")])
             case "session.compaction_complete":
-                scribe.compacted(f"compacted-{text(event, 'id')}", text(data, "summaryContent"))
+                writer.compacted(f"compacted-{text(event, 'id')}", text(data, "summaryContent"))
                 removed, tokens = number(data, "messagesRemoved"), number(data, "tokensRemoved")
                 if removed is not None and tokens is not None:
-                    scribe.say(
+                    writer.say(
                         f"Compacted conversation history and removed {removed} messages"
                         f" and {tokens} tokens."
                     )
-                    scribe.done()
+                    writer.done()
             case _ if not _PASSED.match(kind):
                 self._missed.kind("events", kind, event)
 
@@ -189,9 +189,9 @@ class _CopilotTelling(AgentTelling):
                 blocks.append(resource_link(name, uri))
             else:
                 self._missed.kind("attachments", text(attached, "type"), attached)
-        self._scribe.prompt(blocks)
+        self._writer.prompt(blocks)
         for place, notice in enumerate(self._notices):
-            self._scribe.say(notice, f"{text(data, 'messageId')}-notice-{place}")
+            self._writer.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []
 
     def _call(self, data: Object, meta: Object) -> None:
@@ -206,7 +206,7 @@ class _CopilotTelling(AgentTelling):
         fields = call_fields(title, kind, given, path if kind in ("edit", "read") else "")
         if changes := _changes(name, given):
             fields["content"] = changes
-        self._scribe.call(call_id, fields | ({"_meta": meta} if meta else {}))
+        self._writer.call(call_id, fields | ({"_meta": meta} if meta else {}))
 
     def _result(self, data: Object) -> None:
         call_id = text(data, "toolCallId")

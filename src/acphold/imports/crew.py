@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError, TranscriptError
 from acphold.imports.heads import unread_in
-from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, Telling, told_here
+from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
 from acphold.imports.pieces import KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import Manner, Source
@@ -39,7 +39,7 @@ LENGTH_BYTES: Final = 4
 
 
 class Task(Struct, tag=True):
-    """Tell the first piece of a source."""
+    """Read the first piece of a source."""
 
     source: Source
     known: KnownPart
@@ -47,7 +47,7 @@ class Task(Struct, tag=True):
 
 
 class More(Struct, tag=True):
-    """Tell the next piece."""
+    """Read the next piece."""
 
 
 class ToldPiece(Struct, tag=True):
@@ -97,16 +97,16 @@ def answer_tasks() -> None:
     """Answer the parent of this worker until stdin ends."""
     # A Ctrl-C on the terminal is for our parent; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    telling: Iterator[NewsPiece] = iter(())
+    found: Iterator[NewsPiece] = iter(())
     while length := sys.stdin.buffer.read(LENGTH_BYTES):
         body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
         asked = msgspec.msgpack.decode(body, type=Task | More)
         if isinstance(asked, Task):
             source = asked.source
-            telling = pieces(source, reader(source.reader), asked.known, asked.manner)
+            found = pieces(source, reader(source.reader), asked.known, asked.manner)
         answer: Answer
         try:
-            piece = next(telling, None)
+            piece = next(found, None)
             answer = End() if piece is None else ToldPiece(piece)
         except OSError as error:
             filename = None if error.filename is None else str(error.filename)
@@ -130,19 +130,19 @@ WORTH_A_WORKER: Final = 16 << 20
 
 
 async def each(
-    sources: Collection[Source], take: Callable[[Source, Telling], Awaitable[None]]
+    sources: Collection[Source], take: Callable[[Source, PieceReader], Awaitable[None]]
 ) -> None:
     """Call `take` for the sources in order, several at a time if that pays off."""
     size = sum(source.size for source in sources)
     count = min(WORKERS_AT_MOST, os.cpu_count() or 1, size // WORTH_A_WORKER)
     waiting = iter(sources)
 
-    async def work(telling: Telling) -> None:
+    async def work(read_pieces: PieceReader) -> None:
         for source in waiting:
-            await take(source, telling)
+            await take(source, read_pieces)
 
     if not count:
-        await work(told_here)
+        await work(read_here)
         return
     async with AsyncExitStack() as workers:
         try:
@@ -150,7 +150,7 @@ async def each(
                 for _ in range(count):
                     worker = _Worker()
                     workers.push_async_callback(worker.aclose)
-                    group.create_task(work(worker.telling))
+                    group.create_task(work(worker.pieces))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
 
@@ -167,7 +167,7 @@ class _Worker:
         if self._process is not None:
             await _ended(self._process)
 
-    async def telling(
+    async def pieces(
         self, source: Source, _: Reader, known: KnownPart, manner: Manner
     ) -> AsyncIterator[NewsPiece]:
         """Yield the pieces; while one is taken in, the next one is read."""

@@ -26,9 +26,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader, call_fields
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader, call_fields
 from acphold.imports.records import SMALL_BYTES, document, list_in
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_of_projects
 from acphold.imports.values import (
     Missed,
@@ -98,31 +98,31 @@ def _sessions(database: Path, folder: Path) -> Iterator[Source]:
         yield replace(found, paths=(str(database), str(folder)))
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
     database, folder = map(Path, source.paths)
-    scribe.facts.cwd = str(folder)
+    writer.facts.cwd = str(folder)
     query = "SELECT title, created_at, updated_at, cost FROM sessions WHERE id = ?"
     for title, created, updated, cost in databases.rows(database, query, source.item):
-        scribe.clock(milliseconds(created))
-        telling = _CrushTelling(database, scribe)
-        yield from telling.session(source.item)
-        scribe.clock(milliseconds(updated))
-        scribe.spent(cost)
+        writer.clock(milliseconds(created))
+        converter = _CrushConverter(database, writer)
+        yield from converter.session(source.item)
+        writer.clock(milliseconds(updated))
+        writer.spent(cost)
         if isinstance(title, str) and title not in _UNNAMED:
-            scribe.title(title)
+            writer.title(title)
 
 
-class _CrushTelling(AgentTelling):
-    """Tells one session, or with a SubagentScribe that subagent's."""
+class _CrushConverter(AgentConverter):
+    """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, database: Path, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, database: Path, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._database = database
         self._session_id = ""
 
     def session(self, session_id: str) -> Iterator[None]:
-        """Tell the messages of a session."""
+        """Write the messages of a session."""
         self._session_id = session_id
         (summary, *_) = (
             *databases.columns_of(self._database, "messages", ["is_summary_message"]),
@@ -137,16 +137,16 @@ class _CrushTelling(AgentTelling):
             session_id,
         ):
             parts = list_in(raw, self._missed)
-            self._scribe.clock(milliseconds(created))
+            self._writer.clock(milliseconds(created))
             if is_summary and role == "assistant":
                 said = "".join(text(part, "data", "text") for part in parts)
-                self._scribe.compacted(f"compacted-{message_id}", said)
+                self._writer.compacted(f"compacted-{message_id}", said)
             elif role == "user":
-                if not self._scribe.caller:
-                    self._scribe.prompt(self._prompt(parts))
+                if not self._writer.caller:
+                    self._writer.prompt(self._prompt(parts))
             elif role in ("assistant", "tool"):
                 if model:
-                    self._scribe.model(str(model))
+                    self._writer.model(str(model))
                 for part in parts:
                     self._part(text(part, "type"), obj(part, "data"), str(message_id))
             elif role != "system":
@@ -175,9 +175,9 @@ class _CrushTelling(AgentTelling):
 
     def _part(self, kind: str, data: Object, message_id: str) -> None:
         if kind == "text":
-            self._scribe.say(text(data, "text"), message_id)
+            self._writer.say(text(data, "text"), message_id)
         elif kind == "reasoning":
-            self._scribe.think(text(data, "thinking"), message_id)
+            self._writer.think(text(data, "thinking"), message_id)
         elif kind == "tool_call":
             self._call(data)
         elif kind == "tool_result":
@@ -186,11 +186,11 @@ class _CrushTelling(AgentTelling):
             reason = text(data, "reason")
             if reason == "error":
                 said = [text(data, "message"), text(data, "details")]
-                self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
+                self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
             elif reason in _ENDED:
-                self._scribe.end_turn(_ENDED[reason])
+                self._writer.end_turn(_ENDED[reason])
             elif reason == "end_turn":
-                self._scribe.done()
+                self._writer.done()
         elif kind not in ("binary", "image_url", "shell_command"):
             self._missed.kind("parts", kind, data)
 
@@ -200,7 +200,7 @@ class _CrushTelling(AgentTelling):
         self._calls[call_id] = name, given
         verb, kind = TOOLS.get(name, (name.replace("_", " "), "other"))
         title = f"{verb} {first_text(given, _SHOWN)}".strip() or name
-        self._scribe.call(call_id, call_fields(title, kind, given, self._place(given)))
+        self._writer.call(call_id, call_fields(title, kind, given, self._place(given)))
         if name == "todos":
             self._plan(objects(given, "todos"))
 
@@ -212,7 +212,7 @@ class _CrushTelling(AgentTelling):
         name, given = self._tool_of(call_id, result)
         if not name:
             return
-        if not self._scribe.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
+        if not self._writer.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
             # Tell the calls of the subagent's session.
             for session_id, _ in databases.rows_of(
                 self._database,
@@ -225,8 +225,8 @@ class _CrushTelling(AgentTelling):
                 f"$${call_id}",
                 f"$${call_id}",
             ):
-                telling = _CrushTelling(self._database, SubagentScribe(self._scribe, call_id))
-                for _ in telling.session(str(session_id)):
+                converter = _CrushConverter(self._database, SubagentWriter(self._writer, call_id))
+                for _ in converter.session(str(session_id)):
                     pass
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True

@@ -32,9 +32,9 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.cursor_store import read_store
-from acphold.imports.readers import AgentTelling, Reader, call_fields
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader, call_fields
 from acphold.imports.records import readable
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import (
     Missed,
@@ -146,13 +146,13 @@ def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
 # -- read ----------------------------------------------------------------------------------
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the conversation."""
     state = Path(source.paths[0])
     if state.name != _STATE:
-        yield from read_store(source, scribe)
+        yield from read_store(source, writer)
         return
-    missed = scribe.missed
+    missed = writer.missed
     is_global = state.parent.name == "globalStorage"
     if is_global:
         # Looked up first: reading other databases later would have this one copied again.
@@ -163,16 +163,16 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         cwd = opened_folder(state.parent)
         composer = _held_whole(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
-    scribe.facts.cwd = cwd or path_of(looked_up(composer, "workspaceIdentifier", "uri"))
-    scribe.clock(milliseconds(composer.get("createdAt")))
-    telling = _CursorTelling(state, composer, scribe)
+    writer.facts.cwd = cwd or path_of(looked_up(composer, "workspaceIdentifier", "uri"))
+    writer.clock(milliseconds(composer.get("createdAt")))
+    converter = _CursorConverter(state, composer, writer)
     for bubble in bubbles:
-        telling.bubble(bubble)
+        converter.bubble(bubble)
         yield
-    scribe.clock(milliseconds(composer.get("lastUpdatedAt")))
+    writer.clock(milliseconds(composer.get("lastUpdatedAt")))
     if ended := _ENDED.get(text(composer, "status")):
-        scribe.end_turn(ended)
-    scribe.title(text(composer, "name") or text(composer, "chatTitle"))
+        writer.end_turn(ended)
+    writer.title(text(composer, "name") or text(composer, "chatTitle"))
 
 
 def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) -> Iterator[Object]:
@@ -204,11 +204,11 @@ def _folders(user: Path) -> dict[str, str]:
     return found
 
 
-class _CursorTelling(AgentTelling):
-    """Tells one conversation, or with a SubagentScribe that subagent's."""
+class _CursorConverter(AgentConverter):
+    """Converts one conversation, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, state: Path, composer: Object, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, state: Path, composer: Object, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._state = state
         self._model = text(composer, "modelConfig", "modelName")
         self._children = strings(composer, "subagentComposerIds")
@@ -216,10 +216,10 @@ class _CursorTelling(AgentTelling):
     def bubble(self, bubble: Object) -> None:
         """Take the next message."""
         at = bubble.get("createdAt") or looked_up(bubble, "timingInfo", "clientStartTime")
-        self._scribe.clock(milliseconds(at))
+        self._writer.clock(milliseconds(at))
         kind = bubble.get("type")
         if kind in (_HUMAN, "user"):
-            if not self._scribe.caller:
+            if not self._writer.caller:
                 self._prompt(bubble)
         elif kind in (_AGENT, "ai"):
             self._answer(bubble)
@@ -227,9 +227,9 @@ class _CursorTelling(AgentTelling):
             self._missed.kind("messages", str(kind), bubble)
 
     def _prompt(self, bubble: Object) -> None:
-        if not self._scribe.facts.cwd:
+        if not self._writer.facts.cwd:
             folders = [path_of(uri) for uri in strings(bubble, "workspaceUris")]
-            self._scribe.facts.cwd = next(filter(None, folders), "")
+            self._writer.facts.cwd = next(filter(None, folders), "")
         words = text(bubble, "text")
         blocks = text_blocks(words)
         told = obj(bubble, "context") or bubble
@@ -244,35 +244,35 @@ class _CursorTelling(AgentTelling):
                 blocks.append(resource(f"file://{path}", marked))
         pictures = (text(chosen, "path") for chosen in objects(told, "selectedImages"))
         blocks += [link(path) for path in pictures if path]
-        self._scribe.prompt(blocks)
-        self._scribe.model(text(bubble, "modelInfo", "modelName") or self._model)
+        self._writer.prompt(blocks)
+        self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
 
     def _answer(self, bubble: Object) -> None:
         message_id = text(bubble, "bubbleId") or text(bubble, "id")
-        self._scribe.model(text(bubble, "modelType"))
-        self._scribe.tokens(
+        self._writer.model(text(bubble, "modelType"))
+        self._writer.tokens(
             inputTokens=number(bubble, "tokenCount", "inputTokens"),
             outputTokens=number(bubble, "tokenCount", "outputTokens"),
         )
         call = obj(bubble, "toolFormerData")
-        if not self._scribe.caller:
+        if not self._writer.caller:
             thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
             for thought in thoughts or objects(bubble, "allThinkingBlocks"):
-                self._scribe.think(text(thought, "text"), message_id)
-            self._scribe.say(text(bubble, "text"), message_id)
+                self._writer.think(text(thought, "text"), message_id)
+            self._writer.say(text(bubble, "text"), message_id)
         if text(call, "name"):
             self._call(call, message_id)
         if wrong := obj(bubble, "errorDetails"):
             told = looked_up(wrong, "error", "details")
             said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
-            self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
+            self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
 
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
-        cwd = self._scribe.facts.cwd
-        self._scribe.call(call_id, _asked_fields(call, cwd))
+        cwd = self._writer.facts.cwd
+        self._writer.call(call_id, _asked_fields(call, cwd))
         name = _base_name(text(call, "name"))
-        if name == "todo_write" and not self._scribe.caller:
+        if name == "todo_write" and not self._writer.caller:
             steps = objects(from_json(text(call, "result")), "finalTodos")
             steps = steps or objects(_arguments(call), "todos")
             entries = [
@@ -283,18 +283,18 @@ class _CursorTelling(AgentTelling):
                 for step in steps
             ]
             if entries:
-                self._scribe.plan(entries)
-        if name == "task" and not self._scribe.caller:
+                self._writer.plan(entries)
+        if name == "task" and not self._writer.caller:
             for child in self._children:
                 key = f"composerData:{child}"
                 composer = _value(self._state, "cursorDiskKV", key, self._missed)
                 if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
-                    scribe = SubagentScribe(self._scribe, call_id)
-                    telling = _CursorTelling(self._state, composer, scribe)
+                    writer = SubagentWriter(self._writer, call_id)
+                    converter = _CursorConverter(self._state, composer, writer)
                     for bubble in _bubbles(self._state, composer, child, self._missed):
-                        telling.bubble(bubble)
+                        converter.bubble(bubble)
         if fields := _answered_fields(call, cwd, self._kept):
-            self._scribe.update(call_id, fields)
+            self._writer.update(call_id, fields)
 
     def _kept(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""

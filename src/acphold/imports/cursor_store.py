@@ -33,9 +33,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, call_fields
+from acphold.imports.entry_writer import PARENT, EntryWriter
+from acphold.imports.readers import AgentConverter, call_fields
 from acphold.imports.records import SMALL_BYTES, document, readable
-from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Source
 from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
 
@@ -189,10 +189,10 @@ _BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
 """Context that Cursor adds by itself, or that names no file: rules, commands, chats …"""
 
 
-def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError if it cannot be read."""
+def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the conversation; raises OSError if it cannot be read."""
     store = Path(source.paths[0])
-    missed = scribe.missed
+    missed = writer.missed
     beside = store.with_name("meta.json")
     about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}
     meta: Object = {}
@@ -201,34 +201,34 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
             meta = readable(bytes.fromhex(str(value)), missed) or {}
         except ValueError:
             meta = readable(as_bytes(value), missed) or {}
-    telling = _CursorStoreTelling(store, scribe, text(meta, "lastUsedModel"))
-    root = telling.message(text(meta, "latestRootBlobId"))
+    converter = _CursorStoreConverter(store, writer, text(meta, "lastUsedModel"))
+    root = converter.message(text(meta, "latestRootBlobId"))
     folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
     named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
-    scribe.facts.cwd = text(about, "cwd") or named
-    scribe.clock(milliseconds(meta.get("createdAt")))
+    writer.facts.cwd = text(about, "cwd") or named
+    writer.clock(milliseconds(meta.get("createdAt")))
     timings = messages(root, 14)
     for place, turn in enumerate(several(root, 8)):
         if place < len(timings):
-            scribe.clock(milliseconds(count(timings[place], 2)))
-        yield from telling.turn(telling.message(turn.hex()))
+            writer.clock(milliseconds(count(timings[place], 2)))
+        yield from converter.turn(converter.message(turn.hex()))
     if 8 not in root:
         for told in several(root, 1):
-            telling.told_the_model(told.hex())
+            converter.told_the_model(told.hex())
             yield
-    scribe.clock(source.changed_at // 1_000_000)
+    writer.clock(source.changed_at // 1_000_000)
     if used := count(inside(root, 5), 1):
-        scribe.usage(used, count(inside(root, 5), 2))
+        writer.usage(used, count(inside(root, 5), 2))
     title = text(meta, "name") or text(about, "title")
     if title != _UNNAMED:
-        scribe.title(title)
+        writer.title(title)
 
 
-class _CursorStoreTelling(AgentTelling):
-    """Tells one conversation."""
+class _CursorStoreConverter(AgentConverter):
+    """Converts one conversation."""
 
-    def __init__(self, store: Path, scribe: Scribe, model: str) -> None:
-        super().__init__(scribe)
+    def __init__(self, store: Path, writer: EntryWriter, model: str) -> None:
+        super().__init__(writer)
         self._store = store
         self._model = model
         self._count = 0
@@ -252,24 +252,24 @@ class _CursorStoreTelling(AgentTelling):
             return {}
 
     def turn(self, turn: Fields) -> Iterator[None]:
-        """Tell a prompt and its steps, or a command that the person ran."""
+        """Write a prompt and its steps, or a command that the person ran."""
         if 2 in turn:
             shell = inside(turn, 2)
             ran = words(self.message(raw(shell, 1).hex()), 1)
             output = self.message(raw(shell, 2).hex())
             printed = words(output, 1) + words(output, 2)
-            self._scribe.prompt([text_block(f"! {ran}")])
+            self._writer.prompt([text_block(f"! {ran}")])
             self._call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
             called = f"call-{self._count}"
             self._ended(called, failed=bool(count(output, 3)), produced=[content(printed)])
-            self._scribe.done()
+            self._writer.done()
             yield
             return
         held = inside(turn, 1)
         said = self.message(raw(held, 1).hex())
         if said and not count(said, 5):  # otherwise Cursor inserted it
-            self._scribe.prompt(self._prompt(said))
-            self._scribe.model(self._model)
+            self._writer.prompt(self._prompt(said))
+            self._writer.model(self._model)
         for step in several(held, 2):
             self._step(self.message(step.hex()), step.hex())
             yield
@@ -297,9 +297,9 @@ class _CursorStoreTelling(AgentTelling):
 
     def _step(self, step: Fields, step_id: str) -> None:
         if 1 in step:
-            self._scribe.say(words(inside(step, 1), 1), step_id)
+            self._writer.say(words(inside(step, 1), 1), step_id)
         elif 3 in step:
-            self._scribe.think(words(inside(step, 3), 1), step_id)
+            self._writer.think(words(inside(step, 3), 1), step_id)
         elif 2 in step:
             self._tool(inside(step, 2))
         elif step:
@@ -308,7 +308,7 @@ class _CursorStoreTelling(AgentTelling):
     # -- calls -------------------------------------------------------------------------------
 
     def _tool(self, call: Fields, caller: str = "") -> None:
-        """Tell a call; with `caller`, one of the subagent that call started."""
+        """Write a call; with `caller`, one of the subagent that call started."""
         kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
         given, result = inside(call, kind, 1), inside(call, kind, 2)
         verb, called, shown = TOOLS.get(kind, (f"Tool {kind}", "other", 0))
@@ -328,7 +328,7 @@ class _CursorStoreTelling(AgentTelling):
             asked["_meta"] = {PARENT: caller}
         call_id = self._call(asked, words(call, _CALL_ID))
         if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or given, 1)):
-            self._scribe.plan(
+            self._writer.plan(
                 [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
             )
         if kind == _TASK and not caller:
@@ -336,7 +336,7 @@ class _CursorStoreTelling(AgentTelling):
                 if 2 in step:
                     self._tool(inside(step, 2), call_id)
         if result:
-            self._scribe.update(call_id, self._came_of(kind, given, result))
+            self._writer.update(call_id, self._came_of(kind, given, result))
 
     def _call(self, asked: Object, call_id: str = "") -> str:
         self._count += 1
@@ -344,7 +344,7 @@ class _CursorStoreTelling(AgentTelling):
         if not call_id or call_id in self._called:
             call_id = f"call-{self._count}"
         self._called.add(call_id)
-        self._scribe.call(call_id, asked)
+        self._writer.call(call_id, asked)
         return call_id
 
     def _came_of(self, kind: int, given: Fields, result: Fields) -> Object:
@@ -392,7 +392,7 @@ class _CursorStoreTelling(AgentTelling):
     # -- versions without turns -----------------------------------------------------------------
 
     def told_the_model(self, blob_id: str) -> None:
-        """Tell a message to or from the model."""
+        """Write a message to or from the model."""
         data = self.blob(blob_id)
         if not (message := readable(data, self._missed)):
             return
@@ -401,8 +401,8 @@ class _CursorStoreTelling(AgentTelling):
         if role == "user":
             said = "".join(text(part, "text") for part in parts)
             if typed := _QUERY.findall(said):
-                self._scribe.prompt([text_block(typed[-1])])
-                self._scribe.model(self._model)
+                self._writer.prompt([text_block(typed[-1])])
+                self._writer.model(self._model)
         elif role in ("assistant", "tool"):
             for part in parts:
                 self._part(part, blob_id)
@@ -413,15 +413,15 @@ class _CursorStoreTelling(AgentTelling):
         kind = text(part, "type")
         call_id = text(part, "toolCallId").partition("\n")[0]
         if kind == "text":
-            self._scribe.say(text(part, "text"), message_id)
+            self._writer.say(text(part, "text"), message_id)
         elif kind == "reasoning":
-            self._scribe.think(text(part, "text"), message_id)
+            self._writer.think(text(part, "text"), message_id)
         elif kind == "tool-call":
             given = obj(part, "args")
             name = text(part, "toolName")
             shown = next((v for v in given.values() if isinstance(v, str)), "")
             fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": given}
-            self._scribe.call(call_id, fields | {"kind": _OF_NAME.get(name.lower(), "other")})
+            self._writer.call(call_id, fields | {"kind": _OF_NAME.get(name.lower(), "other")})
         elif kind == "tool-result":
             result = part.get("result")
             said = [text(inner, "text") for inner in objects(part, "result")]

@@ -28,9 +28,9 @@ from acphold.imports.content_blocks import (
     resource,
     text_block,
 )
-from acphold.imports.readers import AgentTelling, Reader, counted
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -102,29 +102,29 @@ def working_folder(chats: Path, folder: Path) -> str:
 # -- read ----------------------------------------------------------------------------------
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
-    yield from read_sessions(source, scribe, speaker="gemini")
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
+    yield from read_sessions(source, writer, speaker="gemini")
 
 
-def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None]:
+def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator[None]:
     """Tell all files of a session; `speaker` is the type of the agent's messages."""
     paths = [Path(path) for path in source.paths]
     chats = paths[0].parent
     own = [path for path in paths if path.parent == chats]
-    scribe.facts.cwd = working_folder(chats, chats.parent.parent.parent)
-    telling = _GeminiTelling(scribe, speaker, [path for path in paths if path not in own])
+    writer.facts.cwd = working_folder(chats, chats.parent.parent.parent)
+    converter = _GeminiConverter(writer, speaker, [path for path in paths if path not in own])
     for path in own:
-        for _ in telling.file(path):
+        for _ in converter.file(path):
             yield
-    scribe.facts.cwd = scribe.facts.cwd or telling.folder_by_hash(chats.parent.name)
+    writer.facts.cwd = writer.facts.cwd or converter.folder_by_hash(chats.parent.name)
 
 
-class _GeminiTelling(AgentTelling):
-    """Tells one session, or with a SubagentScribe that subagent's."""
+class _GeminiConverter(AgentConverter):
+    """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, scribe: Scribe, speaker: str, subagents: list[Path]) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter, speaker: str, subagents: list[Path]) -> None:
+        super().__init__(writer)
         self._speaker = speaker
         self._subagents = subagents
         self._told: dict[str, tuple[int, int]] = {}
@@ -134,7 +134,7 @@ class _GeminiTelling(AgentTelling):
         self._files: set[str] = set()
 
     def file(self, path: Path) -> Iterator[None]:
-        """Tell a file, of lines or a document."""
+        """Write a file, of lines or a document."""
         if path.suffix == ".json":
             whole = document(path, self._missed)
             lines: Iterable[Object] = [whole, *objects(whole, "messages")]
@@ -147,17 +147,17 @@ class _GeminiTelling(AgentTelling):
                 summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
                 if summary:
                     self._summaries += 1
-                    self._scribe.compacted(f"compacted-{self._summaries}", summary)
+                    self._writer.compacted(f"compacted-{self._summaries}", summary)
                 elif not self._prompt_id:
                     for message in messages:
                         self._message(message)
                 elif messages and self._prompt_id not in ids:
                     # The program drops a cancelled turn from the log.
-                    self._scribe.end_turn("cancelled")
+                    self._writer.end_turn("cancelled")
             elif "type" in line and "id" in line:
                 self._message(line)
             elif "sessionId" in line:
-                self._scribe.clock(milliseconds(line.get("startTime")))
+                self._writer.clock(milliseconds(line.get("startTime")))
             elif "$rewindTo" not in line:
                 self._missed.add("records of an unknown form", line)
             yield
@@ -165,7 +165,7 @@ class _GeminiTelling(AgentTelling):
     def _message(self, message: Object) -> None:
         kind, message_id, words = text(message, "type"), text(message, "id"), _words(message)
         if kind == "user":
-            self._scribe.clock(milliseconds(message.get("timestamp")))
+            self._writer.clock(milliseconds(message.get("timestamp")))
             if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
                 return
             self._told[message_id] = (0, 0)
@@ -173,24 +173,24 @@ class _GeminiTelling(AgentTelling):
             results = [part for part in objects(parts) if "functionResponse" in part]
             for part in results:
                 self._result(obj(part, "functionResponse"))
-            if not results and not self._scribe.caller:
+            if not results and not self._writer.caller:
                 self._prompt_id = message_id
-                blocks = typed_blocks(parts, self._scribe.facts.cwd, self._missed)
-                self._scribe.prompt(prompt_blocks(blocks))
+                blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
+                self._writer.prompt(prompt_blocks(blocks))
         elif kind == self._speaker:
             thoughts = objects(message, "thoughts")
             if message_id not in self._told:
-                self._scribe.clock(milliseconds(message.get("timestamp")))
-                self._scribe.model(text(message, "model"))
+                self._writer.clock(milliseconds(message.get("timestamp")))
+                self._writer.model(text(message, "model"))
                 spent, names = message.get("tokens"), ("input", "output", "cached")
                 spent = counted(spent, *names, thought="thoughts", together=True)
-                self._scribe.tokens(**spent)
+                self._writer.tokens(**spent)
             told, thought = self._told.get(message_id, (0, 0))
             for one in thoughts[thought:]:
                 subject, description = text(one, "subject"), text(one, "description")
                 about = f"**{subject}**\n{description}" if subject else f"{description} "
-                self._scribe.think(about, message_id)
-            self._scribe.say(words[told:], message_id)
+                self._writer.think(about, message_id)
+            self._writer.say(words[told:], message_id)
             self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
             for call in objects(message, "toolCalls"):
                 self._call(call)
@@ -202,10 +202,10 @@ class _GeminiTelling(AgentTelling):
         if call_id in self._told_calls:
             return
         self._told_calls.add(call_id)
-        self._scribe.clock(milliseconds(call.get("timestamp")))
-        cwd, display = self._scribe.facts.cwd, call.get("resultDisplay")
+        self._writer.clock(milliseconds(call.get("timestamp")))
+        cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(given, "todos"):
-            self._scribe.plan(plan_entries(todos))
+            self._writer.plan(plan_entries(todos))
         where = file_places(name, given, cwd)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
@@ -223,16 +223,16 @@ class _GeminiTelling(AgentTelling):
         }
         if results := objects(call, "result"):
             fields["rawOutput"] = obj(results[0], "functionResponse", "response")
-        self._scribe.call(call_id, fields)
+        self._writer.call(call_id, fields)
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents and self._subagents:
             # Their files are in the order in which they began.
-            telling = _GeminiTelling(SubagentScribe(self._scribe, call_id), self._speaker, [])
-            for _ in telling.file(self._subagents.pop(0)):
+            converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
+            for _ in converter.file(self._subagents.pop(0)):
                 pass
 
     def _result(self, result: Object) -> None:
-        """Tell a result whose call is in no message: it was refused."""
+        """Write a result whose call is in no message: it was refused."""
         call_id = text(result, "id")
         if call_id and call_id not in self._told_calls:
             self._told_calls.add(call_id)
@@ -240,7 +240,7 @@ class _GeminiTelling(AgentTelling):
             fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
             fields["status"] = "failed" if text(response, "error") else "completed"
             fields["content"] = contents(response_text(response))
-            self._scribe.call(call_id, fields | {"rawOutput": response})
+            self._writer.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:
         """Return the parent folder of a used file whose hash is `name`, or ""."""

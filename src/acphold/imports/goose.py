@@ -24,9 +24,9 @@ from acphold.imports.content_blocks import (
     resource,
     text_block,
 )
-from acphold.imports.readers import AgentTelling, Reader
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, readable, records
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import Object, first_text, milliseconds, number, obj, objects, text
 
@@ -65,8 +65,8 @@ class _MessageRow(NamedTuple):
     is_seen: bool
 
 
-def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_MessageRow]:
-    missed = scribe.missed
+def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_MessageRow]:
+    missed = writer.missed
     path = Path(source.paths[0])
     if path.suffix == ".jsonl":
         for line in records(path, missed):
@@ -94,27 +94,27 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_MessageR
         )
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
     path = Path(source.paths[0])
-    telling = _GooseTelling(source, scribe)
+    converter = _GooseConverter(source, writer)
     if path.suffix == ".jsonl":
-        first = next(records(path, scribe.missed), {})
-        scribe.facts.cwd, title = text(first, "working_dir"), text(first, "description")
+        first = next(records(path, writer.missed), {})
+        writer.facts.cwd, title = text(first, "working_dir"), text(first, "description")
     else:
         columns = ("name", "description", "working_dir", "created_at")
         found = databases.row_by_id(path, "sessions", columns, source.item)
-        scribe.facts.cwd = str(found.get("working_dir") or "")
+        writer.facts.cwd = str(found.get("working_dir") or "")
         title = str(found.get("name") or found.get("description") or "")
         created = found.get("created_at")
-        scribe.clock(milliseconds(f"{created}Z") if isinstance(created, str) else None)
-    for row in _rows(source, source.session_id, scribe):
-        telling.row(row)
+        writer.clock(milliseconds(f"{created}Z") if isinstance(created, str) else None)
+    for row in _rows(source, source.session_id, writer):
+        converter.row(row)
         yield
     if path.suffix != ".jsonl":
-        _spent(path, [source.item, *telling.children], scribe)
+        _spent(path, [source.item, *converter.children], writer)
     if title and not _MADE_UP.match(title):
-        scribe.title(title)
+        writer.title(title)
 
 
 _COUNTED: Final = {
@@ -125,8 +125,8 @@ _COUNTED: Final = {
 _COST: Final = "accumulated_cost"
 
 
-def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
-    """Tell the total usage, including subagents: goose only keeps the sums.
+def _spent(path: Path, session_ids: list[str], writer: EntryWriter) -> None:
+    """Write the total usage, including subagents: goose only keeps the sums.
 
     As far as this version has columns for it.
     """
@@ -134,14 +134,14 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
     for session_id in session_ids if names else []:
         sums = databases.row_by_id(path, "sessions", names, session_id)
         counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
-        scribe.spent(sums.get(_COST), **counts)
+        writer.spent(sums.get(_COST), **counts)
 
 
-class _GooseTelling(AgentTelling):
-    """Tells one session, or with a SubagentScribe that subagent's."""
+class _GooseConverter(AgentConverter):
+    """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, source: Source, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, source: Source, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._source = source
         self._summary = ""
         self.children: list[str] = []
@@ -151,11 +151,11 @@ class _GooseTelling(AgentTelling):
             if row.role == "user":
                 self._summary = "".join(text(part, "text") for part in row.content)
             return
-        self._scribe.clock(row.at)
+        self._writer.clock(row.at)
         responses = [part for part in row.content if text(part, "type") == "toolResponse"]
         for part in responses:
             self._result(text(part, "id"), obj(part, "toolResult"))
-        if row.role == "user" and not responses and not self._scribe.caller:
+        if row.role == "user" and not responses and not self._writer.caller:
             self._prompt(row.content)
         elif row.role not in ("user", "assistant"):
             self._missed.kind("messages", row.role, row.content)
@@ -166,22 +166,22 @@ class _GooseTelling(AgentTelling):
             elif kind == "systemNotification":
                 if self._summary:
                     call_id, said = f"compacted-{row.message_id}", text(part, "msg")
-                    self._scribe.compacted(call_id, self._summary, {"rawOutput": said})
+                    self._writer.compacted(call_id, self._summary, {"rawOutput": said})
                     self._summary = ""
-            elif self._scribe.caller:
+            elif self._writer.caller:
                 continue
             elif kind == "text":
-                self._scribe.say(text(part, "text"), row.message_id)
-                self._scribe.done()
+                self._writer.say(text(part, "text"), row.message_id)
+                self._writer.done()
             elif kind == "thinking":
-                self._scribe.think(text(part, "thinking"), row.message_id)
+                self._writer.think(text(part, "thinking"), row.message_id)
             elif kind == "image":
-                self._scribe.show(_picture(part), row.message_id)
+                self._writer.show(_picture(part), row.message_id)
             elif kind not in ("redactedThinking", "toolConfirmationRequest"):
                 self._missed.kind("parts", kind, part)
 
     def _prompt(self, parts: list[Object]) -> None:
-        """Tell a person's prompt: files inserted as text become links and resources again."""
+        """Write a person's prompt: files inserted as text become links and resources again."""
         blocks: list[Object] = []
         for part in parts:
             words = text(part, "text")
@@ -195,7 +195,7 @@ class _GooseTelling(AgentTelling):
                 blocks.append(text_block(words))
             elif text(part, "type") not in ("text", "toolConfirmationResponse"):
                 self._missed.kind("parts of prompts", text(part, "type"), part)
-        self._scribe.prompt(blocks)
+        self._writer.prompt(blocks)
 
     def _call(self, part: Object) -> None:
         call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
@@ -209,9 +209,9 @@ class _GooseTelling(AgentTelling):
         fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
         if short in KINDS:
             fields["kind"] = KINDS[short]
-        self._scribe.call(call_id, fields)
-        if short == "todo_write" and not self._scribe.caller:
-            self._scribe.plan(checklist(text(given, "content")))
+        self._writer.call(call_id, fields)
+        if short == "todo_write" and not self._writer.caller:
+            self._writer.plan(checklist(text(given, "content")))
 
     def _result(self, call_id: str, result: Object) -> None:
         name, given = self._tool_of(call_id, result)
@@ -219,11 +219,11 @@ class _GooseTelling(AgentTelling):
             return
         value = obj(result, "value")
         child = text(value, "_meta", "subagent_session_id")
-        if child and not self._scribe.caller:
+        if child and not self._writer.caller:
             self.children.append(child)
-            telling = _GooseTelling(self._source, SubagentScribe(self._scribe, call_id))
-            for row in _rows(self._source, child, self._scribe):
-                telling.row(row)
+            converter = _GooseConverter(self._source, SubagentWriter(self._writer, call_id))
+            for row in _rows(self._source, child, self._writer):
+                converter.row(row)
         failed = value.get("isError") is True or text(result, "status") == "error"
         shown: list[Object] = []
         # Before 1.20 the value was the content itself.
@@ -245,7 +245,7 @@ class _GooseTelling(AgentTelling):
             )
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
-        self._scribe.update(call_id, fields)
+        self._writer.update(call_id, fields)
 
 
 def _picture(part: Object) -> Object:

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.history.entries import PROMPT
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
 from acphold.journal import (
     Free,
@@ -119,11 +119,11 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     None if the beginning does not suffice, cannot be read, or is of another folder than `cwd`.
     """
     facts = Facts(source.agent or reading.key, source.session_id)
-    scribe, prompt = Scribe(facts), None
+    writer, prompt = EntryWriter(facts), None
     # Errors are reported when it is read as a whole.
     with suppress(Exception), only_beginnings(HEAD_BYTES):
-        for _ in chain(reading.read(source, scribe), [None]):
-            prompt = next((told.raw for told in scribe.taken() if told.kind == PROMPT), None)
+        for _ in chain(reading.read(source, writer), [None]):
+            prompt = next((told.raw for told in writer.taken() if told.kind == PROMPT), None)
             if prompt is not None:
                 break
     if prompt is None or cwd not in (None, facts.cwd):

@@ -14,9 +14,9 @@ from typing import Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import contents, diffs, picture, text_block
-from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
+from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import list_in
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.values import (
     Object,
@@ -112,24 +112,24 @@ def _chain(database: Path, session_id: str) -> list[str]:
     return chain
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session and its continuations."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session and its continuations."""
     database = Path(source.paths[0])
     known = databases.columns_of(database, "sessions", _ABOUT)
-    telling = _HermesTelling(database, scribe)
+    converter = _HermesConverter(database, writer)
     title = ""
     for session_id in _chain(database, source.item):
         about: Object = databases.row_by_id(database, "sessions", known, session_id)
         cwd = text(about, "cwd") or text(from_json(about.get("model_config")), "cwd")
-        scribe.facts.cwd = scribe.facts.cwd or cwd
-        scribe.clock(milliseconds(about.get("started_at")))
-        telling.model = text(about, "model")
-        yield from telling.session(session_id)
+        writer.facts.cwd = writer.facts.cwd or cwd
+        writer.clock(milliseconds(about.get("started_at")))
+        converter.model = text(about, "model")
+        yield from converter.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-        scribe.spent(cost, **counted(about, *names, thought="reasoning_tokens"))
+        writer.spent(cost, **counted(about, *names, thought="reasoning_tokens"))
         title = text(about, "title") or title
-    scribe.title(title)
+    writer.title(title)
 
 
 _ABOUT: Final = (
@@ -144,11 +144,11 @@ _NEWER: Final = (
 """Columns of a message that only newer versions have."""
 
 
-class _HermesTelling(AgentTelling):
-    """Tells one conversation."""
+class _HermesConverter(AgentConverter):
+    """Converts one conversation."""
 
-    def __init__(self, database: Path, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, database: Path, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._database = database
         self._told: dict[tuple[object, ...], object] = {}
         self._is_again = False
@@ -156,7 +156,7 @@ class _HermesTelling(AgentTelling):
         self.model = ""
 
     def session(self, session_id: str) -> Iterator[None]:
-        """Tell the messages of a session, without copies after a summary."""
+        """Write the messages of a session, without copies after a summary."""
         names = (*_COLUMNS, *databases.columns_of(self._database, "messages", _NEWER))
         for row in databases.rows_of(
             self._database,
@@ -191,30 +191,30 @@ class _HermesTelling(AgentTelling):
         return is_copy
 
     def _message(self, message: Object) -> None:
-        self._scribe.clock(milliseconds(message.get("timestamp")))
-        role, parts = text(message, "role"), _parts(message.get("content"), self._scribe)
+        self._writer.clock(milliseconds(message.get("timestamp")))
+        role, parts = text(message, "role"), _parts(message.get("content"), self._writer)
         words = "".join(text(part, "text") for part in parts)
         if words.startswith(_SUMMARY):
-            self._scribe.compacted(f"compacted-{message['id']}", words)
+            self._writer.compacted(f"compacted-{message['id']}", words)
         elif role == "user":
             self._is_own = not words.lstrip().startswith(_OF_THE_PROGRAM)
             if message.get("observed"):
                 self._missed.add("messages of others in a group", words)
             elif self._is_own:
-                self._scribe.prompt(parts)
-                self._scribe.model(self.model)
+                self._writer.prompt(parts)
+                self._writer.model(self.model)
         elif role in ("assistant", "tool") and not self._is_own:
             return
         elif role == "assistant":
             message_id = f"message-{message['id']}"
             thought = first_text(message, ("reasoning", "reasoning_content"))
-            self._scribe.think(thought, message_id)
-            self._scribe.say(words, message_id)
+            self._writer.think(thought, message_id)
+            self._writer.say(words, message_id)
             calls = from_json(message.get("tool_calls"))
             for call in objects({"all": calls}, "all"):
                 self._call(call)
             if message.get("finish_reason") == "stop" and not calls:
-                self._scribe.done()
+                self._writer.done()
         elif role == "tool":
             self._result(text(message, "tool_call_id"), words)
         elif role not in ("system", "session_meta"):
@@ -226,7 +226,7 @@ class _HermesTelling(AgentTelling):
         self._calls[call_id] = name, given
         verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
         title = f"{verb} {text(given, shown)}".strip() or name
-        self._scribe.call(call_id, call_fields(title, kind, given, self._place(name, given)))
+        self._writer.call(call_id, call_fields(title, kind, given, self._place(name, given)))
         if name == "todo" and (steps := objects(given, "todos")):
             self._plan(steps)
 
@@ -251,7 +251,7 @@ class _HermesTelling(AgentTelling):
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
 
-def _parts(said: object, scribe: Scribe) -> list[Object]:
+def _parts(said: object, writer: EntryWriter) -> list[Object]:
     """Return the content blocks of a message."""
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
@@ -260,13 +260,13 @@ def _parts(said: object, scribe: Scribe) -> list[Object]:
     if not said.startswith(_STRUCTURED):
         return [text_block(said)]
     blocks: list[Object] = []
-    for part in list_in(said.removeprefix(_STRUCTURED), scribe.missed):
+    for part in list_in(said.removeprefix(_STRUCTURED), writer.missed):
         if words := text(part, "text"):
             blocks.append(text_block(words))
         elif shown := picture(text(part, "image_url", "url")):
             blocks.append(shown)
         else:
-            scribe.missed.kind("parts", text(part, "type"), part)
+            writer.missed.kind("parts", text(part, "type"), part)
     return blocks
 
 

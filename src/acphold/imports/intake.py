@@ -109,7 +109,7 @@ class ImportSelection(Struct, frozen=True):
     redact: bool = False
 
     def manner(self, source: Source) -> Manner:
-        """Return the manner of telling a conversation."""
+        """Return the manner of reading a source."""
         return Manner(self.whole_turns and not is_quiet(source), self.redact)
 
 
@@ -138,14 +138,14 @@ class TakenSource(Struct, frozen=True):
         return cls(outcome, facts.missed, facts.missed_bytes, facts.removed)
 
 
-Telling = Callable[[Source, Reader, KnownPart, Manner], AsyncIterator[NewsPiece]]
-"""Tells the pieces of a source: see `imports.pieces`."""
+PieceReader = Callable[[Source, Reader, KnownPart, Manner], AsyncIterator[NewsPiece]]
+"""Yields the pieces of a source: see `imports.pieces`."""
 
 News = Callable[[Source, KnownPart], AsyncIterator[NewsPiece]]
 """The same, with the manner already chosen."""
 
 
-async def told_here(
+async def read_here(
     source: Source, reader: Reader, known: KnownPart, manner: Manner
 ) -> AsyncIterator[NewsPiece]:
     """Yield the pieces, read in this process."""
@@ -250,7 +250,7 @@ class Intake:
         return source, None
 
     async def take(
-        self, source: Source, reader: Reader, telling: Telling = told_here
+        self, source: Source, reader: Reader, read_pieces: PieceReader = read_here
     ) -> TakenSource:
         """Take in the news of a conversation.
 
@@ -260,7 +260,7 @@ class Intake:
         taken = TakenSource("busy")
         for _ in range(ATTEMPTS):
             try:
-                taken = await self._take(source, reader, telling)
+                taken = await self._take(source, reader, read_pieces)
                 break
             except _OvertakenError:
                 continue
@@ -270,12 +270,12 @@ class Intake:
             await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
         return taken
 
-    async def _take(self, source: Source, reader: Reader, telling: Telling) -> TakenSource:
+    async def _take(self, source: Source, reader: Reader, read_pieces: PieceReader) -> TakenSource:
         source, row = await self._found(source, reader)
         expected = await self._outlook(source, row, reader)
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
-            return telling(source, reader, known, self._selection.manner(source))
+            return read_pieces(source, reader, known, self._selection.manner(source))
 
         taken = TakenSource(expected)
         try:

@@ -12,8 +12,8 @@ from typing import Final
 
 from acphold.imports import opencode
 from acphold.imports.cline import SCREEN, read_task, task_sources
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source
 
 NAME: Final = "kilo"
@@ -34,10 +34,10 @@ def branches(source: Source) -> Iterator[Source]:
         yield from opencode.branches(source)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session, or the task."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session, or the task."""
     is_task = Path(source.paths[0]).name == SCREEN
-    yield from read_task(source, scribe) if is_task else opencode.read(source, scribe)
+    yield from read_task(source, writer) if is_task else opencode.read(source, writer)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

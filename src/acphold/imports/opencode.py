@@ -24,9 +24,9 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.readers import AgentTelling, Reader
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import document, readable
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
 
@@ -177,41 +177,41 @@ def branches(source: Source) -> Iterator[Source]:
         yield replace(source, session_id=f"{source.session_id}~{REVERTED}", item=REVERTED)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
-    store = _store(source, scribe.missed)
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
+    store = _store(source, writer.missed)
     session_id = source.session_id.removesuffix(f"~{REVERTED}")
     session = store.session(session_id)
-    facts = scribe.facts
+    facts = writer.facts
     facts.cwd = text(session, "directory")
-    scribe.clock(milliseconds(obj(session, "time").get("created")))
+    writer.clock(milliseconds(obj(session, "time").get("created")))
     end = "" if source.item == REVERTED else text(session, "revert", "messageID")
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
-    telling = _OpencodeTelling(store, scribe, is_old=(version or [99])[:2] < [1, 2])
+    converter = _OpencodeConverter(store, writer, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
-            scribe.missed.left(text(message, "role") == "user")
+            writer.missed.left(text(message, "role") == "user")
             continue
-        telling.message(message)
+        converter.message(message)
         yield
     title = text(session, "title")
     if not _MADE_UP.match(title):
-        scribe.title(title)
+        writer.title(title)
 
 
-class _OpencodeTelling(AgentTelling):
-    """Tells one session, or with a SubagentScribe that subagent's."""
+class _OpencodeConverter(AgentConverter):
+    """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, store: _OpencodeStore, scribe: Scribe, *, is_old: bool) -> None:
-        super().__init__(scribe)
+    def __init__(self, store: _OpencodeStore, writer: EntryWriter, *, is_old: bool) -> None:
+        super().__init__(writer)
         self._store = store
         self._is_old = is_old
 
     def message(self, message: Object) -> None:
         message_id = text(message, "id")
-        self._scribe.clock(milliseconds(obj(message, "time").get("created")))
+        self._writer.clock(milliseconds(obj(message, "time").get("created")))
         if text(message, "role") == "user":
-            if not self._scribe.caller:
+            if not self._writer.caller:
                 self._prompt(self._store.parts(message_id))
             return
         if text(message, "role") != "assistant":
@@ -221,22 +221,22 @@ class _OpencodeTelling(AgentTelling):
             kind = text(part, "type")
             if kind == "tool":
                 self._call(part, text(message, "path", "cwd"))
-            elif self._scribe.caller:
+            elif self._writer.caller:
                 continue
             elif kind == "text":
-                self._scribe.say(text(part, "text"), message_id)
+                self._writer.say(text(part, "text"), message_id)
             elif kind == "reasoning":
-                self._scribe.think(text(part, "text"), text(part, "id"))
+                self._writer.think(text(part, "text"), text(part, "id"))
             elif kind == "file":
                 if found := picture(text(part, "url")):
-                    self._scribe.show(found, message_id)
+                    self._writer.show(found, message_id)
             elif kind not in _PASSED and kind != "step-finish":
                 self._missed.kind("parts", kind, part)
-        if self._scribe.caller:
+        if self._writer.caller:
             return
         tokens = obj(message, "tokens")
-        self._scribe.model(text(message, "modelID"))
-        self._scribe.tokens(
+        self._writer.model(text(message, "modelID"))
+        self._writer.tokens(
             inputTokens=number(tokens, "input"),
             outputTokens=number(tokens, "output"),
             thoughtTokens=number(tokens, "reasoning"),
@@ -245,14 +245,14 @@ class _OpencodeTelling(AgentTelling):
         )
         error = text(message, "error", "name")
         if error == "MessageAbortedError":
-            self._scribe.end_turn("cancelled")
+            self._writer.end_turn("cancelled")
         elif error:
-            self._scribe.fail_turn(text(message, "error", "data", "message") or error)
+            self._writer.fail_turn(text(message, "error", "data", "message") or error)
         elif text(message, "finish") == "stop":
-            self._scribe.done()
+            self._writer.done()
 
     def _prompt(self, parts: Iterator[Object]) -> None:
-        """Tell a person's prompt: without file contents the program read, links as links."""
+        """Write a person's prompt: without file contents the program read, links as links."""
         blocks: list[Object] = []
         read_for_it = ""
         for part in parts:
@@ -276,10 +276,10 @@ class _OpencodeTelling(AgentTelling):
                 read_for_it = ""
             elif kind not in _PASSED:
                 self._missed.kind("parts of prompts", kind, part)
-        self._scribe.prompt([block for block in blocks if block.get("text") != ""])
+        self._writer.prompt([block for block in blocks if block.get("text") != ""])
 
     def _call(self, part: Object, cwd: str) -> None:
-        """Tell a call, its subagent's work, and its result."""
+        """Write a call, its subagent's work, and its result."""
         call_id, name = text(part, "callID"), text(part, "tool")
         state, given = obj(part, "state"), obj(part, "state", "input")
         has_folder = name == "bash" and not self._is_old and bool(cwd)
@@ -293,20 +293,20 @@ class _OpencodeTelling(AgentTelling):
             "rawInput": given | {"cwd": cwd} if has_folder else given,
             "locations": [{"path": place}] if place else [],
         }
-        self._scribe.call(call_id, fields)
+        self._writer.call(call_id, fields)
         status, about = text(state, "status"), obj(state, "metadata")
-        if name == "todowrite" and status == "completed" and not self._scribe.caller:
+        if name == "todowrite" and status == "completed" and not self._writer.caller:
             todos = [
                 plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
                 for todo in objects(given, "todos")
             ]
-            self._scribe.plan(todos)
+            self._writer.plan(todos)
         child = text(about, "sessionId")
-        if child and not self._scribe.caller:
-            below = SubagentScribe(self._scribe, call_id)
-            telling = _OpencodeTelling(self._store, below, is_old=self._is_old)
+        if child and not self._writer.caller:
+            below = SubagentWriter(self._writer, call_id)
+            converter = _OpencodeConverter(self._store, below, is_old=self._is_old)
             for message in self._store.messages(child):
-                telling.message(message)
+                converter.message(message)
         if status == "completed":
             output = text(state, "output")
             shown = text(about, "display", "text") if name == "read" else ""
@@ -317,14 +317,14 @@ class _OpencodeTelling(AgentTelling):
             fields = {"status": "completed", "title": text(state, "title") or name}
             fields["content"] = told
             fields["rawOutput"] = {"output": output, "metadata": about}
-            self._scribe.update(call_id, fields)
+            self._writer.update(call_id, fields)
         elif status == "error":
             error = text(state, "error")
             produced: Object = {"error": error} | ({"metadata": about} if about else {})
             fields = {"status": "failed", "content": [content(error)], "rawOutput": produced}
-            self._scribe.update(call_id, fields)
+            self._writer.update(call_id, fields)
         elif printed := text(about, "output"):
-            self._scribe.update(call_id, {"content": [content(printed)]})
+            self._writer.update(call_id, {"content": [content(printed)]})
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

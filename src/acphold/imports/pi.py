@@ -20,9 +20,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader, call_fields, counted
+from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import RecordTree, lines, readable
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -90,42 +90,42 @@ def branches(source: Source) -> Iterator[Source]:
     yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
-    telling = _PiTelling(scribe)
-    yield from _tree(Path(source.paths[0])).read(source, scribe.missed, telling.take)
-    telling.end_failed()
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
+    converter = _PiConverter(writer)
+    yield from _tree(Path(source.paths[0])).read(source, writer.missed, converter.take)
+    converter.end_failed()
 
 
-class _PiTelling(AgentTelling):
-    """Tells one session, record by record."""
+class _PiConverter(AgentConverter):
+    """Converts one session, record by record."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._failure = ""
 
     def take(self, record: Object) -> None:
         """Take the next record."""
-        kind, scribe = text(record, "type"), self._scribe
-        scribe.clock(milliseconds(record.get("timestamp")))
+        kind, writer = text(record, "type"), self._writer
+        writer.clock(milliseconds(record.get("timestamp")))
         if kind == "session":
-            scribe.facts.cwd = scribe.facts.cwd or text(record, "cwd")
+            writer.facts.cwd = writer.facts.cwd or text(record, "cwd")
         elif kind == "message":
             self._message(record)
         elif kind == "session_info":
-            scribe.title(text(record, "name"))
+            writer.title(text(record, "name"))
         elif kind == "usage":
             self._count(obj(record, "usage"))
         elif kind == "compaction":
             about: Object = {"tokensBefore": number(record, "tokensBefore")}
             call_id = f"compacted-{text(record, 'id') or text(record, 'timestamp')}"
-            scribe.compacted(call_id, text(record, "summary"), {"rawOutput": about})
+            writer.compacted(call_id, text(record, "summary"), {"rawOutput": about})
             self._count(obj(record, "usage"))
         elif kind == "branch_summary":
             shown: Object = {"title": "Summary of another branch", "kind": "think"}
             shown["content"] = [content(text(record, "summary"))]
             call_id = f"branch-{text(record, 'id')}"
-            scribe.call(call_id, shown | {"status": "completed"})
+            writer.call(call_id, shown | {"status": "completed"})
             self._count(obj(record, "usage"))
         elif kind == "custom_message":
             self._by_extension(record)
@@ -135,37 +135,37 @@ class _PiTelling(AgentTelling):
     def end_failed(self) -> None:
         """End the turn as failed: the last reply failed and was not retried."""
         if self._failure:
-            self._scribe.fail_turn(self._failure)
+            self._writer.fail_turn(self._failure)
         self._failure = ""
 
     def _message(self, record: Object) -> None:
-        message, scribe = obj(record, "message"), self._scribe
+        message, writer = obj(record, "message"), self._writer
         role = text(message, "role")
         if role == "user":
             self.end_failed()
-            scribe.prompt(prompt_blocks(self._blocks(message.get("content"))))
+            writer.prompt(prompt_blocks(self._blocks(message.get("content"))))
         elif role == "assistant":
             self._failure = ""
             message_id = text(record, "id") or text(record, "timestamp")
             for part in objects(message, "content"):
                 part_kind = text(part, "type")
                 if part_kind == "text":
-                    scribe.say(text(part, "text"), message_id)
+                    writer.say(text(part, "text"), message_id)
                 elif part_kind == "thinking":
-                    scribe.think(text(part, "thinking"), message_id)
+                    writer.think(text(part, "thinking"), message_id)
                 elif part_kind == "toolCall":
                     self._call(part)
                 else:
                     self._missed.kind("parts", part_kind, part)
-            scribe.model(text(message, "responseModel") or text(message, "model"))
+            writer.model(text(message, "responseModel") or text(message, "model"))
             self._count(obj(message, "usage"))
             reason = text(message, "stopReason")
             if reason == "stop":
-                scribe.done()
+                writer.done()
             elif reason == "error":
                 self._failure = text(message, "errorMessage") or reason
             elif reason in _ENDS:
-                scribe.end_turn(_ENDS[reason])
+                writer.end_turn(_ENDS[reason])
         elif role == "toolResult":
             shown = [*map(block_content, self._blocks(message.get("content")))]
             failed = message.get("isError") is True
@@ -176,26 +176,26 @@ class _PiTelling(AgentTelling):
             fields["rawOutput"] = {
                 name: message[name] for name in ("content", "details") if name in message
             }
-            scribe.update(text(message, "toolCallId"), fields)
+            writer.update(text(message, "toolCallId"), fields)
             self._count(obj(message, "usage"))
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
-            scribe.prompt([text_block(f"! {text(message, 'command')}")])
-            scribe.say(text(message, "output"))
-            scribe.done()
+            writer.prompt([text_block(f"! {text(message, 'command')}")])
+            writer.say(text(message, "output"))
+            writer.done()
             if message.get("cancelled") is True:
-                scribe.end_turn("cancelled")
+                writer.end_turn("cancelled")
         elif role in ("custom", "hookMessage"):
             self._by_extension(message)
         elif role not in ("system", "branchSummary", "compactionSummary"):
             self._missed.kind("messages", role, record)
 
     def _by_extension(self, said: Object) -> None:
-        """Tell an extension's message, if the person was shown it."""
+        """Write an extension's message, if the person was shown it."""
         if said.get("display") is True:
             for block in self._blocks(said.get("content")):
-                self._scribe.show(block)
+                self._writer.show(block)
 
     def _blocks(self, said: object) -> list[Object]:
         blocks: list[Object] = []
@@ -224,11 +224,11 @@ class _PiTelling(AgentTelling):
                 diff(path, text(edit, "oldText") or None, text(edit, "newText"))
                 for edit in objects(given, "edits") or [given]
             ]
-        self._scribe.call(text(part, "id"), fields)
+        self._writer.call(text(part, "id"), fields)
 
     def _count(self, usage: Object) -> None:
-        self._scribe.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
-        self._scribe.spent(looked_up(usage, "cost", "total"))
+        self._writer.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
+        self._writer.spent(looked_up(usage, "cost", "total"))
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -36,8 +36,8 @@ from acphold.history import Entry, Message, PastEntry
 from acphold.history.entries import PROMPT
 from acphold.history.fold import fold
 from acphold.history.timeline import Item, TurnEnd
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import text
 from acphold.redaction.redactor import UNREADABLE, Redactor
@@ -253,7 +253,7 @@ def pieces(
     The digest covers secrets, too. Raises OSError if the source cannot be read, and TranscriptError
     if its reader or the search for secrets fails.
     """
-    told = _ToldSource(source, reader, whole_turns=manner.whole_turns)
+    told = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
     out = SecretsOut(told) if manner.redact else None
     told.most = out.count if out else None
     if known.turns:
@@ -306,7 +306,7 @@ def fault(error: Exception) -> OSError | TranscriptError:
     )
 
 
-class _ToldSource:
+class _SourceEntries:
     """Everything a reader tells of a source; each iteration reads the source again.
 
     At most `most` entries: later ones are left for the next time.
@@ -330,22 +330,22 @@ class _ToldSource:
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
         self._has_grown = False
-        scribe = Scribe(self._facts)
+        writer = EntryWriter(self._facts)
         self._closing, self._left = [], 1
-        for _ in chain(self._read(scribe), [None]):
-            yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
+        for _ in chain(self._read(writer), [None]):
+            yield from self._counted(writer.taken(whole_turns=self._whole_turns))
             if self._has_grown:
                 return
-        self._left = len(scribe.taken())  # of an unfinished turn
+        self._left = len(writer.taken())  # of an unfinished turn
         if not self._whole_turns:
-            scribe.end_turn()
+            writer.end_turn()
         self._facts.title = self._source.titled(self._facts.title)
-        scribe.title_update()
-        self._closing = scribe.taken()
+        writer.title_update()
+        self._closing = writer.taken()
 
-    def _read(self, scribe: Scribe) -> Iterator[None]:
+    def _read(self, writer: EntryWriter) -> Iterator[None]:
         try:
-            yield from self._reader.read(self._source, scribe)
+            yield from self._reader.read(self._source, writer)
         except Exception as error:
             raise fault(error) from error
 
@@ -379,7 +379,7 @@ class _ToldSource:
         )
 
 
-def _turns(told: _ToldSource, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
+def _turns(told: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
     """Return the told turns, as many as needed to compare them with the known ones."""
     whole = known.relation == "same"
     entries: list[Entry] = []
@@ -409,7 +409,7 @@ _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 def first_line(prompt: bytes) -> str | None:
     """Return the first nonempty line of a prompt, for a title, or None.
 
-    The prompt is an array of content blocks that a scribe wrote.
+    The prompt is an array of content blocks that an entry writer wrote.
     """
     for line in "".join(text(block, "text") for block in _decode_blocks(prompt)).splitlines():
         if words := squeezed(line):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import contents, prompt_blocks
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.gemini import (
     KINDS,
     file_places,
@@ -22,9 +23,8 @@ from acphold.imports.gemini import (
     shown_change,
     typed_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader, counted
+from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable, records
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -108,32 +108,32 @@ def branches(source: Source) -> Iterator[Source]:
         yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the session."""
     path = Path(source.paths[0])
     if _is_old(path):
-        yield from read_sessions(source, scribe, speaker="qwen")
+        yield from read_sessions(source, writer, speaker="qwen")
         return
-    yield from _tree(path).read(source, scribe.missed, _QwenTelling(source, scribe).take)
+    yield from _tree(path).read(source, writer.missed, _QwenConverter(source, writer).take)
 
 
-class _QwenTelling(AgentTelling):
-    """Tells one session, record by record; or with a SubagentScribe that subagent's."""
+class _QwenConverter(AgentConverter):
+    """Converts one session, record by record; or with a SubagentWriter that subagent's."""
 
-    def __init__(self, source: Source, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, source: Source, writer: EntryWriter) -> None:
+        super().__init__(writer)
         self._source = source
         self._compactions = 0
 
     def take(self, record: Object) -> None:
-        kind, facts = text(record, "type"), self._scribe.facts
-        self._scribe.clock(milliseconds(record.get("timestamp")))
-        if not self._scribe.caller:
+        kind, facts = text(record, "type"), self._writer.facts
+        self._writer.clock(milliseconds(record.get("timestamp")))
+        if not self._writer.caller:
             facts.cwd = facts.cwd or text(record, "cwd")
         if kind == "user":
-            if _typed(record) and not self._scribe.caller:
+            if _typed(record) and not self._writer.caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(prompt_blocks(typed_blocks(parts, facts.cwd, self._missed)))
+                self._writer.prompt(prompt_blocks(typed_blocks(parts, facts.cwd, self._missed)))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
@@ -152,24 +152,24 @@ class _QwenTelling(AgentTelling):
         called = False
         for part in objects(record, "message", "parts"):
             if part.get("thought") is True:
-                self._scribe.think(text(part, "text"), message_id)
+                self._writer.think(text(part, "text"), message_id)
             elif "functionCall" in part:
                 called = True
                 self._call(obj(part, "functionCall"))
             elif "text" in part:
-                self._scribe.say(text(part, "text"), message_id)
+                self._writer.say(text(part, "text"), message_id)
             else:
                 self._missed.kind("parts", next(iter(part), ""), part)
         usage = obj(record, "usageMetadata")
         names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
         spent = counted(usage, *names, thought="thoughtsTokenCount", together=True)
-        self._scribe.model(text(record, "model"))
-        self._scribe.tokens(**spent)
+        self._writer.model(text(record, "model"))
+        self._writer.tokens(**spent)
         size = number(record, "contextWindowSize")
-        if size and usage and not self._scribe.caller:
-            self._scribe.usage(number(usage, "totalTokenCount") or 0, size)
+        if size and usage and not self._writer.caller:
+            self._writer.usage(number(usage, "totalTokenCount") or 0, size)
         if not called:
-            self._scribe.done()
+            self._writer.done()
 
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
@@ -177,7 +177,7 @@ class _QwenTelling(AgentTelling):
         if name == "todo_write":
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
-        cwd, title = self._scribe.facts.cwd, _DISPLAY.get(name, name)
+        cwd, title = self._writer.facts.cwd, _DISPLAY.get(name, name)
         detail = first_text(given, ("query", "pattern", "url"))
         if path := text(given, "file_path") or text(given, "path"):
             detail = path.removeprefix(f"{cwd}/") if cwd else path
@@ -193,13 +193,13 @@ class _QwenTelling(AgentTelling):
             "locations": file_places(name, given, cwd),
             "_meta": {"toolName": name},
         }
-        self._scribe.call(call_id, fields)
+        self._writer.call(call_id, fields)
 
     def _result(self, call_id: str, response: Object, about: Object) -> None:
-        (name, _), caller = self._tool_of(call_id, response), self._scribe.caller
+        (name, _), caller = self._tool_of(call_id, response), self._writer.caller
         display = about.get("resultDisplay")
         if name == "todo_write":
-            self._scribe.plan(plan_entries(objects(display, "todos")))
+            self._writer.plan(plan_entries(objects(display, "todos")))
         if name in ("", "todo_write"):
             return
         for path in () if caller else map(Path, self._source.paths[1:]):
@@ -207,19 +207,19 @@ class _QwenTelling(AgentTelling):
                 kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
                 marks: Object = {"parentToolCallId": call_id}
                 marks |= {"subagentType": kind} if kind else {}
-                below = SubagentScribe(self._scribe, call_id, marks, speaks=True)
-                telling = _QwenTelling(self._source, below)
+                below = SubagentWriter(self._writer, call_id, marks, speaks=True)
+                converter = _QwenConverter(self._source, below)
                 for record in records(path, self._missed):
-                    telling.take(record)
+                    converter.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
         fields: Object = {"status": "failed" if failed else "completed"}
-        changed = shown_change(display, self._scribe.facts.cwd)
+        changed = shown_change(display, self._writer.facts.cwd)
         fields["content"] = changed or contents(response_text(response))
         if display is not None:
             fields["rawOutput"] = display
         elif caller and not failed:
             fields["rawOutput"] = ""  # as the program shows a subagent's call
-        self._scribe.update(call_id, fields)
+        self._writer.update(call_id, fields)
 
     def _program_said(self, record: Object) -> None:
         subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
@@ -228,19 +228,19 @@ class _QwenTelling(AgentTelling):
             history = objects(payload, "compressedHistory")
             summary = parts_text(history[0].get("parts")) if history else ""
             shown: Object = {"rawOutput": obj(payload, "info")}
-            self._scribe.compacted(f"compacted-{self._compactions}", summary, shown)
+            self._writer.compacted(f"compacted-{self._compactions}", summary, shown)
         elif subtype == "slash_command":
             # The output of one of the program's own commands: its steps as separate messages.
             for place, item in enumerate(objects(payload, "outputHistoryItems")):
                 words = text(item, "text")
                 steps = words.splitlines() if "contextCompression" in item else [words]
                 for step, line in enumerate(steps):
-                    self._scribe.say(line, f"{text(record, 'uuid')}-{place}-{step}")
-                self._scribe.done()
+                    self._writer.say(line, f"{text(record, 'uuid')}-{place}-{step}")
+                self._writer.done()
         elif subtype not in _PASSED:
             self._missed.kind("system records", subtype, record)
         if title := text(payload, "customTitle"):
-            self._scribe.title(title)
+            self._writer.title(title)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -1,7 +1,8 @@
 """The readers of conversations, one for each agent; and the agents that delete what they keep.
 
-A reader converts the records of one conversation and passes them to a scribe: see `AgentTelling`.
-With a SubagentScribe that tells a subagent's conversation, inside the call that started it.
+A reader converts the records of one conversation and passes them to an entry writer: see
+`AgentConverter`. A SubagentWriter writes a subagent's conversation, inside the call that started
+it.
 
 Claude Code deletes conversations untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes
 none at all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and
@@ -20,8 +21,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from acphold.imports.content_blocks import plan_entry
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
-from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Home, Source
 from acphold.imports.values import Missed, Object, looked_up, number, text
 
@@ -63,7 +64,7 @@ acpx recorded live what Claude only wrote down.
 class Reader(NamedTuple):
     """Finds and reads the conversations of one agent.
 
-    `read` tells the conversation to the scribe. At each `yield` the entries told so far can be
+    `read` tells the conversation to the writer. At each `yield` the entries told so far can be
     taken away, so that no conversation has to fit into memory. `branches` finds parts that a person
     went back from, if transcripts keep them.
     """
@@ -71,7 +72,7 @@ class Reader(NamedTuple):
     name: str
     key: str
     find: Callable[[Home], Iterator[Source]]
-    read: Callable[[Source, Scribe], Iterator[None]]
+    read: Callable[[Source, EntryWriter], Iterator[None]]
     branches: Callable[[Source], Iterator[Source]] | None = None
 
 
@@ -82,12 +83,12 @@ def reader(name: str) -> Reader:
     return found
 
 
-class AgentTelling:
-    """Passes one conversation to a scribe; each reader derives its own class from this."""
+class AgentConverter:
+    """Passes one conversation to an entry writer; each reader derives its own class from this."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
-        self._missed = scribe.missed
+    def __init__(self, writer: EntryWriter) -> None:
+        self._writer = writer
+        self._missed = writer.missed
         self._calls: dict[str, tuple[str, Object]] = {}
         """The tool and the arguments of each call that has no result yet."""
 
@@ -108,18 +109,18 @@ class AgentTelling:
         fields: Object = {"status": "failed" if failed else "completed"}
         if produced:
             fields["content"] = produced
-        self._scribe.update(call_id, fields | more)
+        self._writer.update(call_id, fields | more)
 
     def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
         """Tell a plan, unless it is a subagent's; `words` names the text of a step."""
-        if not self._scribe.caller:
-            self._scribe.plan(
+        if not self._writer.caller:
+            self._writer.plan(
                 [plan_entry(text(step, words), text(step, "status")) for step in steps]
             )
 
     def _absolute(self, path: str) -> str:
         """Return a path in the conversation's folder as an absolute one; empty for none."""
-        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+        return os.path.join(self._writer.facts.cwd, path) if path else ""
 
 
 def call_fields(title: str, kind: str, given: object, *paths: str) -> Object:
@@ -149,7 +150,7 @@ def counted(
     *,
     together: bool = False,
 ) -> dict[str, int | None]:
-    """Return an agent's counts of tokens under the protocol's names, for `Scribe.tokens`.
+    """Return an agent's counts of tokens under the protocol's names, for `EntryWriter.tokens`.
 
     With `together` the tokens given include those read from a cache.
     """

@@ -28,9 +28,9 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_blocks,
 )
-from acphold.imports.readers import AgentTelling, Reader
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -133,23 +133,23 @@ def find(home: Home) -> Iterator[Source]:
 # -- read ----------------------------------------------------------------------------------
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError if it is too large."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the conversation; raises OSError if it is too large."""
     path = Path(source.paths[0])
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to be read", str(path))
-    whole = _logged(path, scribe.missed) if path.suffix == ".jsonl" else None
-    whole = document(path, scribe.missed) if whole is None else whole
-    scribe.facts.cwd = opened_folder(path.parent.parent)
-    scribe.clock(milliseconds(whole.get("creationDate")))
+    whole = _logged(path, writer.missed) if path.suffix == ".jsonl" else None
+    whole = document(path, writer.missed) if whole is None else whole
+    writer.facts.cwd = opened_folder(path.parent.parent)
+    writer.clock(milliseconds(whole.get("creationDate")))
     for request in objects(whole, "requests"):
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
         if undone and not looked_up(undone, "afterUndoStop"):
-            scribe.missed.left(1)
+            writer.missed.left(1)
             continue
-        _VscodeTelling(scribe, request).tell()
+        _VscodeConverter(writer, request).tell()
         yield
-    scribe.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+    writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
 
 
 def _logged(path: Path, missed: Missed) -> Object:
@@ -205,11 +205,11 @@ def _inside(place: object, key: object) -> object:
     return None
 
 
-class _VscodeTelling(AgentTelling):
-    """Tells one request and its answer."""
+class _VscodeConverter(AgentConverter):
+    """Converts one request and its answer."""
 
-    def __init__(self, scribe: Scribe, request: Object) -> None:
-        super().__init__(scribe)
+    def __init__(self, writer: EntryWriter, request: Object) -> None:
+        super().__init__(writer)
         self._request = request
         self._count = 0
         self._asked: dict[str, Object] = {}
@@ -217,8 +217,8 @@ class _VscodeTelling(AgentTelling):
         self._changed: set[str] = set()
 
     def tell(self) -> None:
-        request, scribe = self._request, self._scribe
-        scribe.clock(milliseconds(request.get("timestamp")))
+        request, writer = self._request, self._writer
+        writer.clock(milliseconds(request.get("timestamp")))
         about = obj(request, "result", "metadata")
         for turn in objects(about, "toolCallRounds"):
             for call in objects(turn, "toolCalls"):
@@ -226,22 +226,22 @@ class _VscodeTelling(AgentTelling):
         for call_id, answer in obj(about, "toolCallResults").items():
             self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
         if request.get("isSystemInitiated") is not True:
-            scribe.prompt(self._prompt())
+            writer.prompt(self._prompt())
         for part in objects(request, "response"):
             self._part(part)
         model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
-        scribe.model(model)
+        writer.model(model)
         made = number(about, "outputTokens") or number(request, "completionTokens")
-        scribe.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
-        scribe.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
+        writer.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
+        writer.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
         state = number(request, "modelState", "value")
         wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
         if state == _CANCELLED or request.get("isCanceled") is True:
-            scribe.end_turn("cancelled")
+            writer.end_turn("cancelled")
         elif wrong or state == _FAILED:
-            scribe.fail_turn(text(wrong, "message") or "The request failed")
+            writer.fail_turn(text(wrong, "message") or "The request failed")
         elif state is not None or request.get("result"):
-            scribe.done()
+            writer.done()
 
     # -- the prompt ------------------------------------------------------------------------
 
@@ -277,17 +277,17 @@ class _VscodeTelling(AgentTelling):
             words = text(part, "value") or text(part, "content", "value") or text(part, "content")
             # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
-                self._scribe.say(words, said)
+                self._writer.say(words, said)
         elif kind == "inlineReference":
             target = part.get("inlineReference")
             path = path_of(target) or path_of(looked_up(target, "uri"))
             name = text(part, "name") or text(target, "name") or _last(path) or path or "?"
-            self._scribe.say(f"`{name}`", said)
+            self._writer.say(f"`{name}`", said)
         elif kind == "thinking":
             thought = text(part, "value") or "".join(strings(part, "value"))
-            self._scribe.think(thought, said)
+            self._writer.think(thought, said)
         elif kind == "warning":
-            self._scribe.say(text(part, "content", "value") or text(part, "content"), said)
+            self._writer.say(text(part, "content", "value") or text(part, "content"), said)
         elif kind == "toolInvocationSerialized":
             self._call(part)
         elif kind in ("textEditGroup", "notebookEditGroup"):
@@ -296,7 +296,7 @@ class _VscodeTelling(AgentTelling):
             self._missed.kind("parts", kind, part)
 
     def _edited(self, part: Object) -> None:
-        """Tell an edit that had no call."""
+        """Write an edit that had no call."""
         path = path_of(part.get("uri"))
         if not path or path in self._changed:
             return
@@ -312,7 +312,7 @@ class _VscodeTelling(AgentTelling):
         self._count += 1
         call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
         self._changed.add(path)
-        self._scribe.call(call_id, fields)
+        self._writer.call(call_id, fields)
 
     def _call(self, part: Object) -> None:
         self._count += 1
@@ -337,12 +337,12 @@ class _VscodeTelling(AgentTelling):
         }
         if path := text(given, "filePath") or text(given, "path"):
             fields["locations"] = [{"path": path}]
-        scribe = self._scribe
+        writer = self._writer
         if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
-            scribe = SubagentScribe(scribe, caller)
-        scribe.call(call_id, fields)
-        if about.get("kind") == "todoList" and not scribe.caller:
-            scribe.plan(
+            writer = SubagentWriter(writer, caller)
+        writer.call(call_id, fields)
+        if about.get("kind") == "todoList" and not writer.caller:
+            writer.plan(
                 [
                     plan_entry(text(step, "title"), text(step, "status").replace("-", "_"))
                     for step in objects(about, "todoList")

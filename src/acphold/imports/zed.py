@@ -24,9 +24,9 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_blocks,
 )
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentTelling, Reader, call_fields, counted
+from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import UNPACKED_BYTES, readable
-from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, note
 from acphold.imports.values import (
     Missed,
@@ -96,28 +96,28 @@ def find(home: Home) -> Iterator[Source]:
             yield databases.row_source(NAME, database, *row)
 
 
-def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the thread; raises OSError if it cannot be read."""
+def read(source: Source, writer: EntryWriter) -> Iterator[None]:
+    """Read the thread; raises OSError if it cannot be read."""
     database = Path(source.paths[0])
     names = databases.columns_of(database, "threads", _COLUMNS)
-    thread, about = _thread(database, names, source.item, scribe.missed)
+    thread, about = _thread(database, names, source.item, writer.missed)
     # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
     order = str(about.get("folder_paths_order") or "").split(",")
     first = next((place for place, rank in enumerate(order) if rank.strip() == "0"), 0)
     snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
     cwd = paths[first if first < len(paths) else 0]
-    scribe.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
-    scribe.clock(milliseconds(about.get("created_at")))
-    telling = _ZedTelling(database, names, thread, scribe)
+    writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
+    writer.clock(milliseconds(about.get("created_at")))
+    converter = _ZedConverter(database, names, thread, writer)
     for message in _messages(thread):
-        telling.message(message)
+        converter.message(message)
         yield
-    scribe.clock(milliseconds(thread.get("updated_at")))
-    scribe.spent(None, **counted(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
+    writer.clock(milliseconds(thread.get("updated_at")))
+    writer.spent(None, **counted(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
     title = text(thread, "title") or text(thread, "summary")
     if title not in _UNNAMED:
-        scribe.title(title)
+        writer.title(title)
 
 
 def _thread(
@@ -175,11 +175,13 @@ def _of_before(message: Object) -> Iterator[Object]:
         yield {"Agent": {"content": said, "tool_results": results}}
 
 
-class _ZedTelling(AgentTelling):
-    """Tells one thread, or with a SubagentScribe that subagent's."""
+class _ZedConverter(AgentConverter):
+    """Converts one thread, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, database: Path, names: list[str], thread: Object, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(
+        self, database: Path, names: list[str], thread: Object, writer: EntryWriter
+    ) -> None:
+        super().__init__(writer)
         self._database = database
         self._names = names
         self._model = text(thread, "model", "model")
@@ -188,7 +190,7 @@ class _ZedTelling(AgentTelling):
         """Take the next message."""
         for who, told in message.items():
             if who == "User":
-                if not self._scribe.caller:
+                if not self._writer.caller:
                     self._prompt(told)
             elif who == "Agent":
                 self._answer(told)
@@ -209,8 +211,8 @@ class _ZedTelling(AgentTelling):
                     blocks.append(resource("context:attached", value))
                 else:
                     self._missed.kind("parts of prompts", kind, part)
-        self._scribe.prompt(blocks)
-        self._scribe.model(self._model)
+        self._writer.prompt(blocks)
+        self._writer.model(self._model)
 
     def _answer(self, told: object) -> None:
         for part in objects(told, "content"):
@@ -218,9 +220,9 @@ class _ZedTelling(AgentTelling):
                 if kind == "ToolUse":
                     self._call(obj(value))
                 elif kind == "Text":
-                    self._scribe.say(value if isinstance(value, str) else "")
+                    self._writer.say(value if isinstance(value, str) else "")
                 elif kind == "Thinking":
-                    self._scribe.think(text(value, "text") or text(value))
+                    self._writer.think(text(value, "text") or text(value))
                 elif kind != "RedactedThinking":
                     self._missed.kind("parts", kind, part)
         for call_id, result in obj(told, "tool_results").items():
@@ -233,7 +235,7 @@ class _ZedTelling(AgentTelling):
         called = name.replace("_", " ").capitalize()
         title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
         kind, path = KINDS.get(name, "other"), self._path(text(given, "path"))
-        self._scribe.call(call_id, call_fields(title, kind, given, path))
+        self._writer.call(call_id, call_fields(title, kind, given, path))
         if name == "update_plan":
             steps = objects(given, "plan") or objects(given, "entries")
             self._plan({"content": text(step, "step")} | step for step in steps)
@@ -244,12 +246,12 @@ class _ZedTelling(AgentTelling):
             return
         output = result.get("output")
         child = text(output, "session_id") or text(looked_up(output, "Success"), "session_id")
-        if child and not self._scribe.caller:
+        if child and not self._writer.caller:
             thread, _ = _thread(self._database, self._names, child, self._missed)
-            scribe = SubagentScribe(self._scribe, call_id)
-            telling = _ZedTelling(self._database, self._names, thread, scribe)
+            writer = SubagentWriter(self._writer, call_id)
+            converter = _ZedConverter(self._database, self._names, thread, writer)
             for message in _messages(thread):
-                telling.message(message)
+                converter.message(message)
         failed = result.get("is_error") is True
         produced: list[Object] = []
         if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
@@ -270,7 +272,7 @@ class _ZedTelling(AgentTelling):
 
     def _path(self, path: str) -> str:
         """Return the absolute form of a project path, which begins with the name of its folder."""
-        cwd = self._scribe.facts.cwd
+        cwd = self._writer.facts.cwd
         if path and cwd and path.partition("/")[0] == os.path.basename(cwd):
             return os.path.join(os.path.dirname(cwd), path)
         return path

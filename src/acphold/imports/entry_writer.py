@@ -1,8 +1,8 @@
-"""Scribes: a reader tells one a conversation, and it writes journal entries.
+"""The entry writer: readers give it a conversation, and it writes journal entries.
 
 A turn is `none` → `open` at a prompt → `none` again at its end. If a transcript does not record the
 end of a turn, one is added at the next prompt, or at the end of the file: calls without a result
-are told as failed, as nothing runs any more.
+fail, as nothing runs any more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARENT: Final = "acphold/parentToolCallId"
 """In `_meta` of a subagent's entries: the call that started it."""
 
 
-class Scribe:
+class EntryWriter:
     """Writes one conversation; see the module."""
 
     caller = ""
@@ -301,15 +301,15 @@ class Scribe:
         self._made.append(PastEntry(kind, self._now, _encode(value)))
 
 
-class SubagentScribe(Scribe):
-    """Writes the entries of a call's subagent, among the entries of the main scribe.
+class SubagentWriter(EntryWriter):
+    """Writes the entries of a call's subagent, among the entries of the main writer.
 
     Its calls are marked with that call, and with `meta`. Its times, its prompt and its end are left
     out, and so, unless it `speaks`, are its messages: its report is the result of the call.
     """
 
     def __init__(
-        self, above: Scribe, caller: str, meta: Object | None = None, *, speaks: bool = False
+        self, above: EntryWriter, caller: str, meta: Object | None = None, *, speaks: bool = False
     ) -> None:
         self.caller = caller
         self.facts, self.missed = above.facts, above.missed
