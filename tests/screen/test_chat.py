@@ -98,7 +98,7 @@ async def chat(
 
     async with talking(far) as agent:
         at = Chat(Flow())
-        at.face = keys
+        at.screen.face = keys
         at.begin(agent, await agent.new_session("/tmp"))
         try:
             yield at, far
@@ -166,7 +166,7 @@ async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
         await asyncio.Event().wait()  # it is answered
         return {}
 
-    at.face = keys = Keys()
+    at.screen.face = keys = Keys()
     async with talking(far, on_update=at.hear) as agent:
         at.begin(agent, await agent.new_session("/tmp"))
         at.submit("hello")
@@ -218,7 +218,9 @@ async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.M
 async def test_an_incident_says_where_its_traceback_is() -> None:
     said = "internal error (incident 0123abcd)"
     at = Chat(Flow(), stderr=lambda: "should not have failed, incident 0123abcd\nTraceback")
-    assert at._with_traceback(said) == f"{said}; F4 shows its traceback"
+    assert at.screen.with_traceback(said) == f"{said}; F4 shows its traceback"
     elsewhere = Chat(Flow(), stderr=str)
-    assert elsewhere._with_traceback(said).endswith("the log of the process that has the session")
-    assert at._with_traceback("no such model") == "no such model"
+    assert elsewhere.screen.with_traceback(said).endswith(
+        "the log of the process that has the session"
+    )
+    assert at.screen.with_traceback("no such model") == "no such model"

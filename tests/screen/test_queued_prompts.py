@@ -10,6 +10,7 @@ import pytest
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
 from acphold.schema import TextContent
+from acphold.screen import chat_commands
 from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat
@@ -125,7 +126,9 @@ async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(
     async with chat(keys) as (at, far):
         ends = held_up(far)
         soon = now_ms() + 300
-        monkeypatch.setattr("acphold.screen.chat.moment_first", lambda words: (soon, words))
+        monkeypatch.setattr(
+            "acphold.screen.chat_commands.moment_first", lambda words: (soon, words)
+        )
         at.submit("/later at its moment")
         while not keys.queue.waiting:
             await keys.next_change()

@@ -8,17 +8,17 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from acphold.agents.identity import spoken_name
 from acphold.cli import continuation
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import short_id
-from acphold.cli.screen_session import LeftSession, Seat, join
+from acphold.cli.screen_session import LeftSession, Seat, WantedConversation, join
 from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
-from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of
+from acphold.cli.session_setup import LIVE_SERVERS, setup_of
 from acphold.cli.settings import agent_command, agent_names
 from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import typed_host
@@ -39,18 +39,6 @@ if TYPE_CHECKING:
 
 CHOOSE = ""
 """`--resume` without an id: the person chooses."""
-
-
-class WantedConversation(NamedTuple):
-    """The conversation to open: `resume` is an id or CHOOSE, None for a new one; `cwd` is
-    None for the session's folder, or this one. With `anew`, a new conversation is opened beside
-    that session, with its agent and in its folder. `setup` is applied to each that is opened."""
-
-    cwd: str | None
-    resume: str | None
-    newest: bool = False
-    anew: bool = False
-    setup: SessionSetup = AS_IT_IS
 
 
 def parser() -> Parser:
@@ -108,28 +96,28 @@ def chat(
     if newest and resume is not None:
         raise UsageError("use --continue or --resume, not both")
     setup = setup_of(mcp_config, mode, option)
+    words = "" if resume == CHOOSE else None
+    wanted = WantedConversation(resume or None, words, newest=newest, cwd=cwd, setup=setup)
     if (there := server_of(server, journal)) is not None:
         if program:
             raise UsageError("--server: the agent is one that is served there, by its name")
-        from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
+        from acphold.cli.far_chat import talk  # late: it brings TLS
 
-        words = "" if resume == CHOOSE else None
-        far = FarWanted(session_id=resume or None, words=words, newest=newest, cwd=cwd, setup=setup)
-        return asyncio.run(talk(there, agent, far, permission))
+        return asyncio.run(talk(there, agent, wanted, permission))
     if resume and agent is None and not program and resume in agent_names():
-        agent, resume = resume, CHOOSE  # `--resume AGENT`
-    if resume == CHOOSE and agent is None and not program:
+        agent, wanted = resume, wanted._replace(session_id=None, words="")  # `--resume AGENT`
+    if wanted.words is not None and agent is None and not program:
         if not on_terminal():
             raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
-        if (resume := asyncio.run(_chosen(journal, ""))) is None:
+        if (found := asyncio.run(_chosen(journal, ""))) is None:
             return Exit.OK
-    wanted = WantedConversation(cwd, resume, newest, setup=setup)
+        wanted = wanted._replace(session_id=found, words=None)
     return _talk(agent, program, wanted, permission, journal, typed_host())
 
 
 def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
     """Continue a session in its folder, or in `cwd`, with its own agent."""
-    return _talk(None, (), WantedConversation(cwd, session_id), None, journal, host)
+    return _talk(None, (), WantedConversation(session_id, cwd=cwd), None, journal, host)
 
 
 def _talk(
@@ -152,9 +140,9 @@ async def _next(left: LeftSession, journal: str | None) -> WantedConversation | 
     """Return the conversation that the person wants after the one they left; None for none."""
     where, words = left.goes_to
     if where == "new":
-        return WantedConversation(None, left.session_id, anew=True)
+        return WantedConversation(left.session_id, is_new_beside=True)
     found = await _chosen(journal, words)
-    return None if found is None else WantedConversation(None, found)
+    return None if found is None else WantedConversation(found)
 
 
 async def _chosen(journal: str | None, words: str) -> str | None:
@@ -176,11 +164,15 @@ async def _chat(
 ) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
-    if wanted.resume or (wanted.newest and agent is None and not program):
-        kept = await continuation.meant(journal, wanted.resume, wanted.cwd or os.getcwd())
-        if kept is not None and not wanted.anew:
+    if wanted.session_id or (wanted.newest and agent is None and not program):
+        kept = await continuation.meant(journal, wanted.session_id, wanted.cwd or os.getcwd())
+        if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-        if kept is not None and not wanted.anew and await _is_running(journal, kept.session_id):
+        if (
+            kept is not None
+            and not wanted.is_new_beside
+            and await _is_running(journal, kept.session_id)
+        ):
             if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                 raise UsageError(
                     f"this session is live, in {folder(kept.cwd)}, and does not move: without "
@@ -200,11 +192,24 @@ async def _chat(
         start = Start("wrap", agent or "", tuple(program))
     start = continuation.fetched(start)
     cwd = wanted.cwd or os.getcwd()
-    if kept is not None and wanted.anew:
+    if kept is not None and wanted.is_new_beside:
         cwd = continuation.folder_of(kept, None)
         kept = None
     elif kept is not None:
         cwd = await continuation.settled_in(journal, kept, wanted.cwd)
+    return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
+
+
+async def _chat_with(
+    start: Start,
+    wanted: WantedConversation,
+    cwd: str,
+    kept: SessionRow | None,
+    permission: Rule | None,
+    journal: str | None,
+    host: str,
+) -> tuple[int, LeftSession | None]:
+    """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     wrap = ProgramEndpoint(
         ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command),
@@ -237,7 +242,7 @@ async def _chat(
             is_known = continuation.is_startable(await found.session(session.id))
         how = f"chat{host} --resume {short} {shlex.join(start.words)}"
         how = f"resume{host} {short}" if is_known else how
-        runs_on = is_in_background and seat.chat.in_turn and seat.chat.error is None
+        runs_on = is_in_background and seat.chat.in_turn and seat.chat.turns.error is None
         turn = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
         turn += f"{wait(waiting).capitalize()}. " if waiting else ""
@@ -248,13 +253,13 @@ async def _chat(
         if session is None:
             return Exit.OK, None
         code = await seat.sit(there, session)
-        while seat.chat.goes_to == ("new", ""):
+        while seat.chat.commands.goes_to == ("new", ""):
             await seat.rise(session)
             await say_how_to_go_on(session)
             session = await seat.signed_in(there, lambda: _new(there, wanted, cwd))
             code = await seat.sit(there, session)
     await say_how_to_go_on(session)
-    goes_to = seat.chat.goes_to
+    goes_to = seat.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
 
 
@@ -273,7 +278,7 @@ async def _session(
     servers = wanted.setup.servers
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
-    elif wanted.resume == CHOOSE:
+    elif wanted.words is not None:
         if not on_terminal():
             raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
         if (info := await chosen_of(agent)) is None:

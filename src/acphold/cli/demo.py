@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Group
@@ -206,39 +207,74 @@ def _folder(keep: str | None) -> Iterator[Path]:
 
 async def story(stage: DemoStage, journal: str, project: str) -> None:
     """Run the whole demo; raises an AcpholdError when it cannot go on."""
-    environment = {VARIABLE: journal}
-    heard: list[bytes] = []
+    editor = DemoEditor(stage, journal)
+    before = await talk_and_kill(stage, editor, project)
+    await load_and_go_on(stage, editor, project, before)
 
-    def hear(_: str, update: bytes) -> None:
-        heard.append(update)
-        stage.hear(update)
+    # The commands themselves, on this terminal. A pager would wait for a key.
+    here = {**os.environ, **editor.environment, "PAGER": "cat"}
+    stage.step("5", "What the journal has")
+    for arguments in (["list"], ["show", before.session_id]):
+        stage.run(" ".join(["acphold", *arguments]))
+        stage.gap()
+        code = await (await start_own(own_command(*arguments), env=here)).wait()
+        stage.gap()
+        if code:
+            stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
 
-    def permit(question: PermissionQuestion) -> PermissionOption:
-        allow = next(it for it in question.options if it.kind.startswith("allow"))
-        stage.permitted(allow.name)
-        return allow
+
+class DemoEditor:
+    """A small editor, which allows everything; `heard` are the updates that it was sent."""
+
+    def __init__(self, stage: DemoStage, journal: str) -> None:
+        self.environment = {VARIABLE: journal}
+        self.heard: list[bytes] = []
+        self._stage = stage
 
     @asynccontextmanager
-    async def editor() -> AsyncIterator[tuple[int, RemoteAgent]]:
+    async def open(self) -> AsyncIterator[tuple[int, RemoteAgent]]:
+        """Start acphold in front of the agent; yield its process id, and the connection."""
         # Its stderr stays out of the story.
         command = own_command("wrap", "--", *own_command("demo-agent"))
-        program = ProgramEndpoint(ProgramStart(command=command, env=environment))
-        stage.run("acphold wrap -- acphold demo-agent")
+        program = ProgramEndpoint(ProgramStart(command=command, env=self.environment))
+        self._stage.run("acphold wrap -- acphold demo-agent")
         async with connected_to(
             program,
-            on_update=hear,
-            on_permission=permit,
+            on_update=self._hear,
+            on_permission=self._permit,
             client_info=Implementation(name="acphold-demo", version=__version__),
         ) as agent:
             yield program.pid, agent
 
+    def _hear(self, _: str, update: bytes) -> None:
+        self.heard.append(update)
+        self._stage.hear(update)
+
+    def _permit(self, question: PermissionQuestion) -> PermissionOption:
+        allow = next(it for it in question.options if it.kind.startswith("allow"))
+        self._stage.permitted(allow.name)
+        return allow
+
+
+class BeforeKill(NamedTuple):
+    """The session as the editor saw it, with so many updates, and the processes that ran it."""
+
+    session_id: str
+    seen: SessionState
+    shown: int
+    killed: set[int]
+
+
+async def talk_and_kill(stage: DemoStage, editor: DemoEditor, project: str) -> BeforeKill:
+    """Run a turn, and kill acphold in the middle of the next."""
     stage.step("1", "A turn, behind `acphold wrap`")
-    async with editor() as (pid, agent):
+    async with editor.open() as (pid, agent):
         session = await agent.new_session(project)
         with stage.turn(FIRST):
             turn = await session.prompt(FIRST)
+        updates = counted(len(editor.heard), "update")
         stage.claim(
-            f"the turn is over ({turn.stop_reason}), {counted(len(heard), 'update')} were shown",
+            f"the turn is over ({turn.stop_reason}), {updates} were shown",
             holds=turn.stop_reason == "end_turn" and not session.state.open_tools,
         )
 
@@ -261,19 +297,25 @@ async def story(stage: DemoStage, journal: str, project: str) -> None:
             "no process is left, the agent has ended too" + "".join(f" {pid}" for pid in left),
             holds=not left,
         )
-        seen, shown = session.state, len(heard)
+        return BeforeKill(session.id, session.state, len(editor.heard), killed)
 
+
+async def load_and_go_on(
+    stage: DemoStage, editor: DemoEditor, project: str, before: BeforeKill
+) -> None:
+    """Load the session in a new process, compare it with what was seen, and continue it."""
+    session_id, seen, shown, killed = before
     stage.step("3", "A new process: list, load")
-    async with editor() as (pid, agent):
+    async with editor.open() as (pid, agent):
         listed = {info.session_id: info.title async for info in agent.sessions(project)}
         began = time.perf_counter()
-        session = await agent.load_session(session.id, project)
+        session = await agent.load_session(session_id, project)
         loaded = time.perf_counter() - began
-        replayed, title = session.state, listed.get(session.id)
+        replayed, title = session.state, listed.get(session_id)
         stage.claim(
             f"acphold ({pid}) and the agent are new processes", holds=not killed & family(pid)
         )
-        stage.claim(f"session/list: {session.id}, “{title}”", holds=title == FIRST)
+        stage.claim(f"session/list: {session_id}, “{title}”", holds=title == FIRST)
         gone = lost(seen, replayed)
         stage.claim(
             f"session/load: all {shown} updates that were shown are back, to the letter "
@@ -293,28 +335,17 @@ async def story(stage: DemoStage, journal: str, project: str) -> None:
         )
 
         stage.step("4", "The conversation goes on")
-        before = len(heard)
+        heard = len(editor.heard)
         with stage.turn(THIRD):
             turn = await session.prompt(THIRD)
         stage.claim(
             "the person was told that the agent had to be given the conversation",
-            holds=any(update_kind(update) == "notice" for update in heard[before:]),
+            holds=any(update_kind(update) == "notice" for update in editor.heard[heard:]),
         )
         stage.claim(
             "the agent, which remembers nothing, knows what was said before the kill",
             holds=FIRST in turn.text and ENOUGH.strip() in turn.text,
         )
-
-    # The commands themselves, on this terminal. A pager would wait for a key.
-    here = {**os.environ, **environment, "PAGER": "cat"}
-    stage.step("5", "What the journal has")
-    for arguments in (["list"], ["show", session.id]):
-        stage.run(" ".join(["acphold", *arguments]))
-        stage.gap()
-        code = await (await start_own(own_command(*arguments), env=here)).wait()
-        stage.gap()
-        if code:
-            stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
 
 
 # -- what runs ------------------------------------------------------------------------------

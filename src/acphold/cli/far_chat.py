@@ -19,10 +19,9 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.journals import reading
 from acphold.cli.places import NEWEST
 from acphold.cli.remote import SECONDS, paired
-from acphold.cli.screen_session import Seat
+from acphold.cli.screen_session import Seat, WantedConversation
 from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen, chosen_of
-from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.far_line import ServerEndpoint
@@ -46,23 +45,10 @@ if TYPE_CHECKING:
     from acphold.client.answers import Rule
 
 
-class FarWanted(Struct, frozen=True, kw_only=True):
-    """The session to open: the one of this id; or the one that `words` mean, which are an id or
-    filter the list to choose from; or the `newest`; or otherwise a new one. `cwd` is a folder
-    over there; None for the session's, or the last one used. `setup` is applied when it is
-    opened."""
-
-    session_id: str | None = None
-    words: str | None = None
-    newest: bool = False
-    cwd: str | None = None
-    setup: SessionSetup = AS_IT_IS
-
-
 async def talk(
     server: FarServer,
     agent: str | None,
-    wanted: FarWanted,
+    wanted: WantedConversation,
     permission: Rule | None = None,
     *,
     watch: bool = False,
@@ -104,18 +90,18 @@ async def talk(
             if code == Exit.OK and on_terminal():
                 again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
                 print(f"\nDetached; the session continues: {again}")
-            if seat.chat.goes_to is None:
+            if seat.chat.commands.goes_to is None:
                 return code
-            goes, words = seat.chat.goes_to
+            goes, words = seat.chat.commands.goes_to
             if goes == "new":
-                wanted = FarWanted(cwd=session.cwd, setup=wanted.setup)
+                wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup)
             else:
-                wanted = FarWanted(words=words)
+                wanted = WantedConversation(words=words)
             await seat.rise(session)
 
 
 async def _opened(
-    agent: RemoteAgent, wanted: FarWanted, server: FarServer, named: str | None
+    agent: RemoteAgent, wanted: WantedConversation, server: FarServer, named: str | None
 ) -> RemoteSession | None:
     """Open the wanted session; None when the person chose none."""
     servers = wanted.setup.servers
@@ -146,7 +132,7 @@ async def _opened(
 async def _loaded(
     agent: RemoteAgent,
     info: SessionInfo,
-    wanted: FarWanted,
+    wanted: WantedConversation,
     server: FarServer,
     named: str | None,
 ) -> RemoteSession | None:

@@ -20,7 +20,7 @@ from acphold.cli.move_end import (
     wanted_place,
 )
 from acphold.cli.places import named, place
-from acphold.cli.screen_session import join
+from acphold.cli.screen_session import WantedConversation, join
 from acphold.cli.servers import checked, server_of
 from acphold.cli.session_picker import chosen, picked
 from acphold.cli.ssh import typed_host
@@ -97,11 +97,11 @@ def resume(
     if watch and cwd is not None:
         raise UsageError("--watch only looks on, and moves no session: leave out --cwd")
     if (there := server_of(server, journal)) is not None:
-        from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
+        from acphold.cli.far_chat import talk  # late: it brings TLS
 
-        far = FarWanted(words=" ".join(words), cwd=cwd)
+        far = WantedConversation(words=" ".join(words), cwd=cwd)
         if len(words) == 1 and not on_terminal():
-            far = FarWanted(session_id=words[0], cwd=cwd)
+            far = WantedConversation(words[0], cwd=cwd)
         return asyncio.run(talk(there, None, far, watch=watch))
     if not on_terminal() and len(words) != 1:
         raise UsageError("in a pipe one session's ID is required; see `acphold list`")

@@ -61,6 +61,22 @@ HISTORY_PASSAGES = 100
 """Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
 
+class WantedConversation(NamedTuple):
+    """The session to open: the one of this id; or the one that `words` mean, which are an id or
+    filter the list to choose from; or the `newest`; or otherwise a new one. `cwd` is None for the
+    session's folder, or otherwise this one here, and the last one used at a server. With
+    `is_new_beside`, a new session is opened with the agent and in the folder of the one of this id.
+    `setup` is applied to each that is opened.
+    """
+
+    session_id: str | None = None
+    words: str | None = None
+    newest: bool = False
+    cwd: str | None = None
+    is_new_beside: bool = False
+    setup: SessionSetup = AS_IT_IS
+
+
 def _draws() -> bool:
     """Return True if there is a person whose terminal can be redrawn."""
     return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
@@ -127,7 +143,7 @@ class Seat:
 
     async def rise(self, session: RemoteSession) -> None:
         """Leave a session for another one of the same agent."""
-        self.chat.end()
+        self.chat.turns.end()
         with suppress(AcpholdError):  # then the agent keeps it open, which does no harm
             await session.close()
 
@@ -219,21 +235,21 @@ class Seat:
                 await self._in_pipe()
         finally:
             await self.answers.aclose()
-        if self.chat.error is None:
+        if self.chat.turns.error is None:
             return Exit.OK if on_terminal() else self._how_it_ended()
-        print(visible(f"acphold: {self.chat.error}"), file=sys.stderr)
-        wants_sign_in = isinstance(self.chat.error, AuthRequiredError)
+        print(visible(f"acphold: {self.chat.turns.error}"), file=sys.stderr)
+        wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
         return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
 
     def _meet(self, face: LineScreen | PlainFace) -> None:
         """Connect the screen to the chat, the answers and the sign-in."""
-        self.chat.face = self.answers.face = face
+        self.chat.screen.face = self.answers.face = face
         if self.sign_in is not None and self.sign_in.terminal is not None:
             self.sign_in.terminal = face
 
     def _how_it_ended(self) -> Exit:
         """Return the exit code for a script: that of the last turn, as in `ask`."""
-        end = self.chat.last_end
+        end = self.chat.turns.last_end
         return Exit.OK if end is None else ENDS[end.outcome]
 
     async def _on_terminal(self, session: RemoteSession) -> None:
@@ -248,13 +264,13 @@ class Seat:
             console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
             self.chat,
             completer=ThreadedCompleter(
-                PromptCompleter(lambda: session.commands, self.chat.folder)
+                PromptCompleter(lambda: session.commands, self.chat.turns.folder)
             ),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
         self._meet(screen)
-        await self.chat.look()
+        await self.chat.turns.look()
         self.flow.shorten(HISTORY_PASSAGES)
         self.chat.attend()
         # Log lines would break the screen: they are shown on a key press, and at the end.
@@ -274,7 +290,7 @@ class Seat:
         self._meet(face)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        await self.chat.look()
+        await self.chat.turns.look()
         self.flow.shorten(HISTORY_PASSAGES)
         face.changed()
         self.chat.attend()
@@ -298,13 +314,13 @@ class Seat:
 
         face = PlainFace(self.flow, sys.stdout)
         self._meet(face)
-        await self.chat.look()
+        await self.chat.turns.look()
         self.chat.attend()
         try:
             if self.reads_only:
                 await face.closed()
             else:
-                await face.prompt_each(self.chat)
+                await face.prompt_each(self.chat.turns)
         finally:
             await self.chat.aclose()
             face.changed()
@@ -349,9 +365,9 @@ async def join(
         return Exit.ERROR, None
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
-    elif seat.chat.error is not None:
+    elif seat.chat.turns.error is not None:
         _say_how_to_go_on("To continue", session_id, host)
-    goes_to = seat.chat.goes_to
+    goes_to = seat.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session_id, goes_to)
 
 

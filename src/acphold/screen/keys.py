@@ -24,13 +24,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Always, Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -129,13 +130,49 @@ class Keyed(Protocol):
 def key_bindings(screen: Keyed) -> KeyBindings:
     """Return the bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
-    _add_to_leave(keys, screen)
+    _add_actions(keys, screen)
     _add_for_input(keys, screen)
     _add_for_panels(keys, screen)
     return keys
 
 
-def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
+def _add_actions(keys: KeyBindings, screen: Keyed) -> None:
+    """Add the keys that carry out one action of the person."""
+    person, always = screen.person, Always()
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+    is_empty = Condition(lambda: not screen.input.text)
+    is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
+    reads_only = Condition(lambda: screen.reads_only)
+    completes = Condition(lambda: screen.input.complete_state is not None)
+    has_waiting = Condition(lambda: bool(screen.queue.waiting))
+    table = (
+        ("c-d", is_blank, person.leave),
+        ("q", reads_only, person.leave),
+        ("?", at_input & is_empty, person.help),
+        ("c-v", at_input, person.paste_picture),
+        ("f2", at_input, person.next_mode),
+        ("s-tab", at_input & ~completes, person.next_mode),
+        ("f3", at_input, person.set_options),
+        ("up", at_input & is_empty & has_waiting & ~_points(screen), person.take_back),
+        ("c-o", always, person.open_calls),
+        ("f4", always, person.open_stderr),
+    )
+    for key, when, action in table:
+        keys.add(key, filter=when)(partial(_act, action))
+
+
+def _act(action: Callable[[], None], event: KeyPressEvent) -> None:
+    action()
+
+
+def _points(screen: Keyed) -> Condition:
+    """True while the arrows move between answers."""
+    return Condition(lambda: screen.pick is not None and screen.pick.may_point)
+
+
+def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>", filter=Condition(lambda: not screen.is_lent))
     def interrupt(event: KeyPressEvent) -> None:
@@ -146,26 +183,9 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
         else:
             screen.input.reset()
 
-    @keys.add("c-d", filter=Condition(lambda: not _line(screen).text))
-    def leave(event: KeyPressEvent) -> None:
-        screen.person.leave()
-
     @keys.add("c-z")
     def suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
-
-    @keys.add("q", filter=Condition(lambda: screen.reads_only))
-    def quit_reading(event: KeyPressEvent) -> None:
-        screen.person.leave()
-
-
-def _line(screen: Keyed) -> Buffer:
-    """Return the buffer that the person types into."""
-    return screen.answer if screen.field is not None else screen.input
-
-
-def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
-    at_input = Condition(lambda: screen.takes_input) & ~is_searching
 
     @keys.add("enter", filter=at_input)
     def submit(event: KeyPressEvent) -> None:
@@ -192,10 +212,6 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     def begin_line(event: KeyPressEvent) -> None:
         screen.input.insert_text("\n")
 
-    @keys.add("?", filter=at_input & Condition(lambda: not screen.input.text))
-    def help_page(event: KeyPressEvent) -> None:
-        screen.person.help()
-
     is_command = Condition(lambda: screen.input.document.text_before_cursor.startswith("/"))
 
     @keys.add("tab", filter=at_input & is_command)
@@ -219,40 +235,11 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     async def edit(event: KeyPressEvent) -> None:
         await screen.edit()
 
-    @keys.add("c-v", filter=at_input)
-    def paste_picture(event: KeyPressEvent) -> None:
-        screen.person.paste_picture()
-
-    @keys.add("f2", filter=at_input)
-    @keys.add("s-tab", filter=at_input & Condition(lambda: screen.input.complete_state is None))
-    def next_mode(event: KeyPressEvent) -> None:
-        screen.person.next_mode()
-
-    @keys.add("f3", filter=at_input)
-    def options(event: KeyPressEvent) -> None:
-        screen.person.set_options()
-
-    @keys.add("c-o")
-    def open_calls(event: KeyPressEvent) -> None:
-        screen.person.open_calls()
-
-    @keys.add("f4")
-    def open_stderr(event: KeyPressEvent) -> None:
-        screen.person.open_stderr()
-
-    points = Condition(lambda: screen.pick is not None and screen.pick.may_point)
-
-    @keys.add("up", filter=at_input & points)
-    @keys.add("down", filter=at_input & points)
+    @keys.add("up", filter=at_input & _points(screen))
+    @keys.add("down", filter=at_input & _points(screen))
     def point(event: KeyPressEvent) -> None:
         if screen.pick is not None:
             screen.pick.point(1 if event.key_sequence[0].key == Keys.Down else -1)
-
-    has_waiting = Condition(lambda: bool(screen.queue.waiting) and not screen.input.text)
-
-    @keys.add("up", filter=at_input & has_waiting & ~points)
-    def take_back(event: KeyPressEvent) -> None:
-        screen.person.take_back()
 
     @keys.add("c-t")
     def thoughts(event: KeyPressEvent) -> None:

@@ -22,7 +22,7 @@ from acphold.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.tasks import beside, first
 
 if TYPE_CHECKING:
-    from acphold.screen.chat import Chat
+    from acphold.screen.turns import ShownTurns
 
 T = TypeVar("T")
 
@@ -123,13 +123,13 @@ class PlainFace:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._closed.wait()
 
-    async def prompt_each(self, chat: Chat) -> None:
+    async def prompt_each(self, turns: ShownTurns) -> None:
         """Run a turn for each nonempty line of stdin, one after the other."""
         lines = _lines_of(sys.stdin)
         async with beside(self._closed.wait(), "chat over") as over:
             while line := await _first(lines.get(), over):
                 if line.strip():
-                    await _first(chat.prompt(line.strip()), over)
+                    await _first(turns.prompt(line.strip()), over)
 
 
 def is_unread(stream: TextIO) -> bool:

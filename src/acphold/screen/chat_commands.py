@@ -1,0 +1,179 @@
+"""The commands that a person types into a chat, and the shell behind `!`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+
+from rich.text import Text
+
+from acphold.history.prompt_queue import moment_first
+from acphold.presentation.visible_text import visible
+from acphold.processes.clipboard import picture
+from acphold.processes.foreground import ForegroundProgram
+from acphold.schema import ImageContent, TextContent
+from acphold.screen.layout import Passage
+from acphold.screen.panels import Choice, Key
+from acphold.screen.queued_prompts import change_by_words, page, prompt_at
+from acphold.screen.session_options import SessionOptions
+from acphold.screen.turns import ChatScreen, ShownTurns
+from acphold.screen.typed import help_page
+
+SessionAction = Callable[[str, str], Awaitable[str]]
+"""Exports the session with this id to a file, "" for a default name; returns a message."""
+
+
+async def _not_here(session_id: str, words: str) -> str:
+    return "not available here; use `acphold export` or `acphold fork`"
+
+
+class ChatCommands:
+    """Runs the commands; each shows its result, or says in a hint why there is none.
+
+    `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
+    includes that; `export` writes a session to a file, `fork` copies it, and both return a message.
+    With `ends_turn`, leaving cancels a running turn.
+    """
+
+    def __init__(
+        self,
+        screen: ChatScreen,
+        turns: ShownTurns,
+        *,
+        goes: Collection[str],
+        ends_turn: bool,
+        export: SessionAction | None,
+        fork: SessionAction | None,
+    ) -> None:
+        self.goes_to: tuple[str, str] | None = None
+        self._screen = screen
+        self._turns = turns
+        self._goes = goes
+        self._ends_turn = ends_turn
+        self._export = export or _not_here
+        self._fork = fork or _not_here
+        self._is_taking_back = False
+        self._pasted: list[str] = []
+
+    def start(self, name: str, words: str = "") -> None:
+        """Run a command in a task."""
+        self._screen.start(self._run(name, words), name)
+
+    async def _run(self, name: str, words: str) -> None:
+        screen, turns, flow = self._screen, self._turns, self._screen.flow
+        options = SessionOptions(turns.session, screen.face, screen.say)
+        match name:
+            case "help":
+                flow.put(help_page())
+            case "quit":
+                keys = (Key("e", "cancel it and leave", "end"), Key("escape", "stay", ""))
+                asked = Choice("A turn runs", keys, is_menu=True)
+                if not (self._ends_turn and turns.in_turn) or await screen.face.choose(asked):
+                    screen.face.close()
+            case "new" | "resume" if turns.in_turn:
+                screen.say("a turn is running: Ctrl-C cancels it")
+            case "new" | "resume" if name not in self._goes:
+                screen.say("not available here: leave, then run `acphold resume` or `acphold chat`")
+            case "new" | "resume":
+                self.goes_to = name, words if name == "resume" else ""
+                screen.face.close()
+            case "model":
+                await options.set_model(words)
+            case "mode":
+                await options.set_mode(words)
+            case "next mode":
+                await options.next_mode()
+            case "options":
+                await options.set_option()
+            case "now":
+                await turns.steer(words)
+            case "queue" | "later":
+                await self._change_queue(name, words)
+            case "export":
+                flow.tell(await self._export(turns.session.id, words))
+            case "fork":
+                for line in (await self._fork(turns.session.id, words)).splitlines():
+                    flow.tell(line)
+        flow.attributes_changed = True
+
+    async def _change_queue(self, name: str, words: str) -> None:
+        """Carry out `/later TEXT`, or `/queue` with its words."""
+        queue = self._turns.queue
+        waiting = queue.state.waiting
+        command, _, number = words.partition(" ")
+        try:
+            if name == "later":
+                at, text = moment_first(words)
+                if text:
+                    await self._turns.later(text, at)
+                else:
+                    self._screen.say(
+                        "/later [02:00] TEXT: for after this turn, or not before 02:00"
+                    )
+            elif words in ("", "back") and not waiting:
+                self._screen.say("no prompt waits")
+            elif not words:
+                self._screen.flow.put(page(queue.state))
+            elif command == "back":
+                await self._take_back(number.strip() or str(len(waiting)))
+            elif said := await change_by_words(queue, words):
+                self._screen.say(said)
+        except ValueError as error:
+            if name == "later":
+                self._screen.face.put_back(f"/later {words}")
+            self._screen.say(str(error))
+
+    def take_back(self) -> None:
+        """Take the last prompt that waits back into the line of input."""
+        if not self._is_taking_back:
+            self.start("queue", "back")
+
+    async def _take_back(self, number: str) -> None:
+        """Take the prompt with this number back; ValueError if there is none, or it is more than
+        what could be typed again."""
+        queue = self._turns.queue
+        waits = prompt_at(queue.state, number)
+        self._is_taking_back = True
+        try:
+            blocks = await queue.content(waits.id)
+            text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+            is_text = all(isinstance(block, TextContent) for block in blocks)
+            if not (is_text or self._turns.said(text) == blocks):
+                has_picture = any(isinstance(block, ImageContent) for block in blocks)
+                what = "pictures" if has_picture else "files"
+                raise ValueError(f"prompt {number} has {what}, and stays; /queue drop {number}")
+            await queue.drop(waits.id)
+        finally:
+            self._is_taking_back = False
+        self._screen.face.put_back(text)
+
+    async def shell(self, command: str) -> None:
+        """Run the person's shell command in the folder of the session."""
+        flow, face = self._screen.flow, self._screen.face
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
+        folder = self._turns.folder
+        code = await face.in_front(ForegroundProgram((shell, "-c", command), cwd=folder))
+        if code:
+            flow.tell(f"it ended with {code}")
+
+    async def paste_picture(self) -> None:
+        """Insert a reference to the clipboard's picture into the line of input."""
+        if not (found := await picture()):
+            self._screen.say("no picture in the clipboard, or none of wl-paste, xclip and pngpaste")
+            return
+        descriptor, path = mkstemp(suffix=".png", prefix="acphold-")
+        os.close(descriptor)
+        Path(path).write_bytes(found)  # noqa: ASYNC240 - as quick as the clipboard is small
+        self._pasted.append(path)
+        self._screen.face.insert(f"@{path} ")
+
+    def drop_pasted(self) -> None:
+        """Delete the files of pasted pictures."""
+        for path in self._pasted:
+            with suppress(OSError):  # gone already
+                os.unlink(path)
+        self._pasted.clear()

@@ -1,0 +1,432 @@
+"""The turns of a chat: prompts that are sent or wait, and the place where all of it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from rich.text import Text
+
+from acphold.errors import AcpholdError, AuthRequiredError
+from acphold.history.entries import now_ms
+from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
+from acphold.presentation.visible_text import on_one_line, visible
+from acphold.reading.neighbours import PRESENCE, LiveSession, Process
+from acphold.schema import ContentBlock, ResourceLink, TextContent, encode
+from acphold.screen.answers import Face
+from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage
+from acphold.screen.queued_prompts import LocalQueue, WaitingPrompts
+from acphold.screen.typed import is_picture, links, path_of
+from acphold.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
+    from acphold.screen.sign_in import TerminalSignIn
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""Seconds between two checks whether another client's turn still runs."""
+
+IDLE_LOOK_SECONDS = 5.0
+"""Seconds between two checks of who else is connected, while nothing happens."""
+
+LONG_SECONDS = 10.0
+"""Seconds after which a finished turn rings the bell: the person may be doing something else."""
+
+HINT_SECONDS = 5.0
+"""Seconds that a hint is shown, and that a key pressed a second time leaves the chat."""
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+TURNS_A_SECOND = 8
+
+
+class ChatScreen:
+    """The place of a chat on the screen: passages, a face, a hint, and work whose errors are shown.
+
+    `stderr` returns the agent's stderr; `with_log` adds to a message that reports an incident where
+    our log has it.
+    """
+
+    face: Face
+
+    def __init__(
+        self, flow: Flow, stderr: Callable[[], str] | None, with_log: Callable[[str], str]
+    ) -> None:
+        self.flow = flow
+        self._stderr = stderr
+        self._with_log = with_log
+        self._hint = ""
+        self._hint_until = 0.0
+        self._tasks = TaskSet()
+
+    def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `doing` in a task and show its errors."""
+        self._tasks.start(self._told(doing), name)
+
+    async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await doing
+        except AcpholdError as error:
+            self.flow.tell(str(error))
+        except Exception as error:  # the top of a task: nobody awaits it
+            log.exception("what the screen was doing has failed")
+            self.flow.turn_over()
+            where = "; F4 shows the traceback" if self._stderr is not None else ""
+            self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}{where}")
+        self.face.changed()
+
+    async def aclose(self) -> None:
+        """End the tasks."""
+        await self._tasks.aclose()
+
+    def say(self, hint: str) -> None:
+        """Show a hint in the status line for a while, or none."""
+        self._hint, self._hint_until = hint, monotonic() + HINT_SECONDS
+
+    @property
+    def hint(self) -> str:
+        """The hint that is shown now; "" for none."""
+        return self._hint if monotonic() < self._hint_until else ""
+
+    def open_stderr(self) -> None:
+        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
+        told = visible(self._stderr() if self._stderr is not None else "")
+        if told.strip():
+            lines = [Text(line) for line in told.splitlines()]
+            self.start(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
+        else:
+            self.say("its stderr is not available")
+
+    def with_traceback(self, words: str) -> str:
+        """Return the words with the place of the traceback, if they report an incident."""
+        if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
+            return words
+        if self._stderr is not None and incident[0] in self._stderr():
+            return f"{words}; F4 shows its traceback"
+        found = self._with_log(words)
+        if found != words:
+            return found
+        return f"{words}; its traceback is in the log of the process that has the session"
+
+
+class ShownTurns:
+    """Runs the turns of our prompts in a session, one after the other, and shows their ends.
+
+    `last_end` is the end of the last turn prompted here, None before that. `queue` has the prompts
+    that wait: the session's, or ours if its agent keeps none. `live` is the hub's last word about
+    the session, `error` what ended the chat if the person did not. With `is_far` the session is on
+    another machine: `@` and `!` then use our current folder.
+    """
+
+    queue: WaitingPrompts
+
+    def __init__(self, screen: ChatScreen, *, sign_in: TerminalSignIn | None, is_far: bool) -> None:
+        self.last_end: TurnEnd | None = None
+        self.live = LiveSession("")
+        self.error: AcpholdError | None = None
+        self._screen = screen
+        self._flow = screen.flow
+        self._sign_in = sign_in
+        self._is_far = is_far
+        self._agent: RemoteAgent
+        self._session: RemoteSession | None = None
+        self._signing_in: asyncio.Task[None] | None = None
+        self._is_prompting = False
+        self._in_queued_turn = False
+        self._cancelled = False
+        self._began = 0.0
+        self._unshown = b""
+        self._turn: RemoteTurn | None = None
+        self._waking: asyncio.TimerHandle | None = None
+
+    # -- the session -------------------------------------------------------------------------
+
+    def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
+        """Send prompts to this session from now on."""
+        self.error, self.live = None, LiveSession(session.id)
+        self._agent, self._session = agent, session
+        kept = session.queue
+        self.queue = kept if kept.is_kept else LocalQueue(self.queue_changed)
+        self._in_queued_turn = False
+
+    def end(self) -> None:
+        """Leave the session."""
+        self._session = None
+        self.wake_never()
+        self._flow.turn_over()
+
+    @property
+    def session(self) -> RemoteSession:
+        """The session; there is one between `begin` and `end`."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def has_session(self) -> bool:
+        """True between `begin` and `end`."""
+        return self._session is not None
+
+    @property
+    def folder(self) -> str:
+        """The folder for `@` mentions and the shell."""
+        return os.getcwd() if self._is_far else self.session.cwd
+
+    async def look(self) -> None:
+        """Ask the hub for the session's state, and close a shown turn that no longer runs."""
+        try:
+            told = msgspec.convert(await self._agent.call(PRESENCE, {}), Process)
+        except (AcpholdError, msgspec.ValidationError):
+            return
+        found = (live for live in told.sessions if live.session_id == self.session.id)
+        self.live = next(found, LiveSession(self.session.id))
+        if self._flow.is_open and not self.live.running and not self._is_prompting:
+            self._flow.turn_over()
+
+    @property
+    def in_turn(self) -> bool:
+        """True while a turn runs, ours or another client's."""
+        return self._is_prompting or self._in_queued_turn or self.live.running or self._flow.is_open
+
+    @property
+    def in_turn_of_another(self) -> bool:
+        """True if the shown turn is none of a prompt sent from here."""
+        return self._flow.is_open and not self._is_prompting
+
+    @property
+    def doing(self) -> str:
+        """The state of the turn, for the status line; "" if none runs."""
+        if self._signing_in is not None:
+            return "the agent signs you in (Ctrl-C gives up)"
+        if self._is_prompting or self._in_queued_turn:
+            doing = "queued behind another client's turn" if self._unshown else "running"
+            doing = "cancelling" if self._cancelled else doing
+            now = monotonic()
+            mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
+            return f"{mark} {doing}{_lasted(now - self._began)} (Ctrl-C cancels)"
+        if self.live.waiting:
+            return "waits for an answer"
+        return "running for another client" if self.in_turn else ""
+
+    def cancel(self) -> None:
+        """Cancel the running turn, or the sign-in that it needs."""
+        self._cancelled = True
+        if self._signing_in is not None:
+            self._signing_in.cancel()
+        else:
+            self.session.cancel()
+
+    def heard(self, raw: bytes) -> None:
+        """Show the end of our turn, or the beginning of our prompt's, before this update."""
+        if self._turn is not None and self._turn.stop_reason is not None:
+            self._end_turn(_end_of(self._turn))  # what comes now belongs to the next turn
+        if raw == PROMPT_BEGUN:
+            self._show_prompt()
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    def send(self, text: str) -> None:
+        """Send a prompt, now or after the running turn."""
+        is_local = isinstance(self.queue, LocalQueue)
+        if self._is_prompting or (self.in_turn and not is_local):
+            self._screen.start(self.later(text), "prompt for later")
+        else:
+            self._is_prompting = True
+            self._screen.start(self._prompt_all(text), "prompts")
+
+    async def later(self, text: str, at: int | None = None) -> None:
+        """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
+        try:
+            await self.queue.add(*self.said(text), at=at)
+        except AcpholdError:
+            self._screen.face.put_back(text)
+            raise
+
+    async def steer(self, text: str) -> None:
+        """Say something into the running turn; without one, it is a prompt.
+
+        If the agent takes no words into its turn, the text comes back, and Enter puts it behind.
+        """
+        if not text:
+            self._screen.say("/now TEXT: for the agent, while it is at work")
+        elif not self.in_turn:
+            self.send(text)
+        elif not self.session.has_steering:
+            self._screen.face.put_back(text)
+            agent = self.session.agent_name
+            self._screen.say(f"Enter: after the turn; {agent} takes no words while it works")
+        else:
+            try:
+                is_said = await self.session.steer(*self.said(text))
+            except AcpholdError:
+                self._screen.face.put_back(text)
+                raise
+            if not is_said:  # the turn is over
+                await self.later(text)
+
+    def said(self, text: str) -> tuple[ContentBlock, ...]:
+        """Return the prompt: its text, and a link for each `@` mention; pictures are embedded.
+
+        For another machine every file is embedded or left out: a link would lead nowhere there.
+        """
+        named: list[ContentBlock] = []
+        for link in links(text, self.folder):
+            if not (self._is_far or is_picture(link)):
+                named.append(link)
+                continue
+            try:
+                whole = self.session.blocks(path_of(link))
+            except AcpholdError:  # it is gone, or too long
+                whole = (link,)
+            if self._is_far and isinstance(whole[0], ResourceLink):
+                self._flow.tell(
+                    f"{link.name}: it is on this machine, and the agent takes no such file"
+                )
+            else:
+                named += whole
+        return (TextContent(text=text), *named)
+
+    def queue_changed(self) -> None:
+        """Show the prompts that wait, and the beginning and the end of the turn of one of them."""
+        queue = self.queue.state
+        if queue.begun is not None and not self._in_queued_turn:
+            self._began, self._cancelled = monotonic(), False
+        elif queue.begun is None and self._in_queued_turn:
+            state = queue.ended[-1].state if queue.ended else "done"
+            outcome = cast("TurnOutcome", "completed" if state == "done" else state)
+            self._show_end(TurnEnd(outcome, 0))
+        self._in_queued_turn = queue.begun is not None
+        self._screen.face.waits(queue)
+        self.wake_never()
+        if isinstance(self.queue, LocalQueue) and not self._is_prompting:
+            if queue.next(now_ms()) is not None:
+                self._is_prompting = True
+                self._screen.start(self._prompt_all(), "prompts")
+            elif queue.wakes_at is not None:
+                # In steps: the machine may sleep meanwhile, and its clock be set.
+                seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, IDLE_LOOK_SECONDS)
+                loop = asyncio.get_running_loop()
+                self._waking = loop.call_later(seconds, self.queue_changed)
+
+    def wake_never(self) -> None:
+        """Wait no longer for the moment of a prompt that waits here."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+
+    # -- our turn ----------------------------------------------------------------------------
+
+    async def _prompt_all(self, text: str = "") -> None:
+        """Run the turn of a prompt, and then of those that wait here and not in the session."""
+        try:
+            if text:
+                end = await self._run(self.said(text))
+                if isinstance(self.queue, LocalQueue):
+                    self.queue.over(end.outcome)
+            while isinstance(self.queue, LocalQueue) and (said := self.queue.begun()):
+                self.queue.over((await self._run(said)).outcome)
+        finally:
+            self._is_prompting = False
+        self.queue_changed()  # what still waits here waits for its moment
+
+    async def prompt(self, text: str) -> TurnEnd:
+        """Run a turn to its end, and show that end."""
+        try:
+            return await self._run(self.said(text))
+        finally:
+            self._is_prompting = False
+
+    async def _run(self, said: tuple[ContentBlock, ...]) -> TurnEnd:
+        self._is_prompting, self._cancelled = True, False
+        self._began = monotonic()
+        self.last_end = None
+        if self._flow.is_open:  # is another client's turn running?
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self.look()
+        self._unshown = encode(said)
+        if not (self._flow.is_open and self.live.running):
+            self._show_prompt()
+        self._screen.face.changed()
+        try:
+            while True:
+                try:
+                    turn = self._turn = self.session.prompt(*said)
+                    while await turn.take_all():  # awaited, it would be cancelled by who leaves
+                        pass
+                    end = _end_of(turn)
+                except AuthRequiredError as error:
+                    await self._let_sign_in(error)
+                else:
+                    break
+        except AcpholdError as error:
+            words = self._screen.with_traceback(on_one_line(str(error)))
+            end = TurnEnd("failed", 0, message=words)
+        if self.last_end is None:
+            self._end_turn(end)
+        return end
+
+    async def _let_sign_in(self, why: AuthRequiredError) -> None:
+        """Have the person sign in to retry the prompt; otherwise raises AuthRequiredError."""
+        if self._sign_in is None:
+            raise why
+        self._show_prompt()
+        self._signing_in = asyncio.create_task(self._sign_in.sign_in(self._agent, why))
+        self._screen.face.changed()
+        try:
+            await self._signing_in
+        except asyncio.CancelledError:
+            if not self._signing_in.cancelled():
+                raise  # we are being ended, not only the sign-in
+            raise self._sign_in.refused(self._agent, why) from None
+        except AuthRequiredError as error:
+            if self._sign_in.terminal is None:  # nobody is there to go on
+                self.error = error
+                self._screen.face.close()
+            raise
+        finally:
+            self._signing_in.cancel()
+            self._signing_in = None
+
+    def _show_prompt(self) -> None:
+        """Show our prompt, after the other client's turn that came before it."""
+        if self._unshown:
+            if self._flow.is_open:
+                self._flow.turn_over()
+            self._flow.prompted(self._unshown)
+            self._unshown = b""
+
+    def _end_turn(self, end: TurnEnd) -> None:
+        """Show the end of our turn, and its prompt if the turn never began."""
+        self._turn, self.last_end = None, end
+        self._show_prompt()
+        self._show_end(end)
+        self._screen.face.changed()
+
+    def _show_end(self, end: TurnEnd) -> None:
+        """Show the end of the turn of a prompt from here; a long one rings the bell."""
+        self._flow.turn_over(end)
+        if monotonic() - self._began > LONG_SECONDS:
+            self._screen.face.ring()
+        self.live = LiveSession(self.live.session_id, self.live.clients)
+
+
+def _lasted(seconds: float) -> str:
+    """Return a duration in words, "" below a second."""
+    if seconds < 1:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    return f" {minutes} min {rest:02} s" if minutes else f" {rest} s"
+
+
+def _end_of(turn: RemoteTurn) -> TurnEnd:
+    return turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
