@@ -72,7 +72,10 @@ def conversation(timeline: Iterable[Item]) -> list[ModelInput | Response]:
                 _request(told).blocks += _blocks(item)
             case Message(role=role):
                 if blocks := _blocks(item):
-                    _response(told, speaking=True).said += [(_speaker(role), it) for it in blocks]
+                    speaker: Literal["thought", "agent"] = (
+                        "thought" if role == "thought" else "agent"
+                    )
+                    _response(told, speaking=True).said += [(speaker, it) for it in blocks]
             case ToolCall():
                 made = call(item)
                 if made.id in ids:  # two ids that differ only in characters that services refuse
@@ -102,10 +105,6 @@ def counting(timeline: Iterable[Item]) -> Iterator[Item]:
                 yield from turn
             turn = []
     yield from turn
-
-
-def _speaker(role: str) -> Literal["thought", "agent"]:
-    return "thought" if role == "thought" else "agent"
 
 
 def _blocks(message: Message) -> list[ContentBlock]:
@@ -147,8 +146,10 @@ def call(tool: ToolCall) -> CalledTool:
         outcome = "success" if tool.status == "completed" else "failed"
     given = tool.input
     arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
-    parts = [] if tool.output is None else [_written(tool.output)]
-    if not parts:
+    output, parts = tool.output, list[str]()
+    if output is not None:
+        parts = [output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)]
+    else:
         parts = [text(block) for block in tool.blocks if not isinstance(block, ImageContent)]
         parts += [f"{diff.path} was changed." for diff in tool.diffs]
     if outcome == "interrupted":
@@ -162,10 +163,6 @@ def call(tool: ToolCall) -> CalledTool:
         outcome,
         tuple(block for block in tool.blocks if isinstance(block, ImageContent)),
     )
-
-
-def _written(output: Any) -> str:
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 # -- blocks, for services that cannot take them --------------------------------------------------

@@ -141,7 +141,9 @@ class TextOutput:
                 if message != self._message:
                     self._end_line()
                 self._message = message
-                self._print(text)
+                if text:
+                    print(self._tame(text), end="")
+                    self._last = text[-1]
             case ToolCallStart(title=title, kind=kind):
                 self._end_line()
                 if sys.stderr.isatty():
@@ -153,11 +155,6 @@ class TextOutput:
                     tell(told)
                 else:
                     print(f"[notice] {told}", file=sys.stderr)
-
-    def _print(self, text: str) -> None:
-        if text:
-            print(self._tame(text), end="")
-            self._last = text[-1]
 
     def end_line(self) -> None:
         if sys.stdout.isatty():

@@ -121,9 +121,11 @@ def question_of(
 ) -> Inquiry:
     """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
     TimeoutError."""
+    from acphold.cli.wrap import options_of
+
     given = convert(arguments, _Arguments)
     deadline = None if given.timeout is None else started + given.timeout
-    own = _of_agent(agent, start)
+    own = convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
         raise UsageError("--permission ask: there is no terminal to ask on; allow or reject")
@@ -154,12 +156,6 @@ def question_of(
         max_message=own.max_message,
         snapshots=own.snapshots,
     )
-
-
-def _of_agent(agent: NamedAgent, start: Start) -> _OfAgent:
-    from acphold.cli.wrap import options_of
-
-    return convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
 
 
 def asked(question: Inquiry, launched: Program | None) -> int:

@@ -33,17 +33,12 @@ async def backup(*, path: str, force: bool, journal: str | None) -> int:
     async with opened(journal) as found:
         instead = "back it up as your other databases; `acphold copy-journal` can copy it to a file"
         file = file_of(found, "backup", instead)
-        _look_at(target, path, file.path, force=force)
+        if os.path.exists(target) and os.path.samefile(target, file.path):
+            raise UsageError(f"{path} is the journal itself; name another file")
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise UsageError(f"{path} is not a file; choose another place")
+        if os.path.lexists(target) and not force:
+            raise UsageError(f"{path} exists already; choose another file or use --force")
         copied = await file.copy_to(target)
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
     return Exit.OK
-
-
-def _look_at(target: str, path: str, journal: str, *, force: bool) -> None:
-    """Raise UsageError unless the copy may be at `target`, typed by the person as `path`."""
-    if os.path.exists(target) and os.path.samefile(target, journal):
-        raise UsageError(f"{path} is the journal itself; name another file")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise UsageError(f"{path} is not a file; choose another place")
-    if os.path.lexists(target) and not force:
-        raise UsageError(f"{path} exists already; choose another file or use --force")

@@ -157,7 +157,10 @@ def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Can
     elif action.dest == "agent":
         yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
     elif action.dest == "server":
-        yield from _servers()
+        from acphold.transports.known_servers import names
+
+        with suppress(AcpholdError):  # as in `_from_journal`
+            yield from (Candidate(name) for name in names() if set(name) <= SAFE)
     elif _names_session(command, action):
         is_live = {command, *before} & LIVE_ONLY
         yield from _from_journal(_live if is_live else _newest)
@@ -165,14 +168,6 @@ def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Can
 
 def _names_session(command: str, action: Action) -> bool:
     return action.dest in SESSIONS or (command, action.dest) == ("resume", "words")
-
-
-def _servers() -> Iterator[Candidate]:
-    """Yield the names of the servers that this machine has paired with."""
-    from acphold.transports.known_servers import names
-
-    with suppress(AcpholdError):  # as in `_from_journal`
-        yield from (Candidate(name) for name in names() if set(name) <= SAFE)
 
 
 def _options(parser: Parser) -> Iterator[Candidate]:

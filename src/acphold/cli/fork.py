@@ -124,7 +124,12 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
     async with opened(location) as journal:
         reader = LocalReader(journal)
         if text is None and wanted.files:
-            await _require_folder_name(reader, wanted.files)
+            with suppress(UnknownSessionError, AmbiguousIdError):
+                await reader.session(wanted.files.partition("@")[0])
+                raise UsageError(
+                    f"{wanted.files!r} is a session: write it first, as in `acphold fork "
+                    f"{wanted.files} --files`"
+                )
         found = await place(reader, text, "forks it")
         if wanted.files is None:
             made = await forked(
@@ -143,15 +148,6 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
             what = await told(journal, found.row, made) + "\n" + told_files(there)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
-
-
-async def _require_folder_name(reader: LocalReader, files: str) -> None:
-    """Refuse the id of a session as the folder of `--files`; UsageError."""
-    with suppress(UnknownSessionError, AmbiguousIdError):
-        await reader.session(files.partition("@")[0])
-        raise UsageError(
-            f"{files!r} is a session: write it first, as in `acphold fork {files} --files`"
-        )
 
 
 def told_files(there: KeptThere) -> str:

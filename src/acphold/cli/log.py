@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from typing import Final
 
 from acphold.cli.terminal_text import VisibleLines, visible
@@ -59,17 +60,13 @@ def with_log(words: str, *, patiently: bool = False) -> str:
         except FileNotFoundError:  # no background process was ever started
             return words
         for log in logs:
-            if incident[0] in _text(log.path):
-                return f"{words}; its traceback is in {log.path}"
+            with (
+                suppress(OSError),  # it is replaced at this moment
+                open(log.path, encoding="utf-8", errors="replace") as text,
+            ):
+                if incident[0] in text.read():
+                    return f"{words}; its traceback is in {log.path}"
     return words
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as log:
-            return log.read()
-    except OSError:  # it is replaced at this moment
-        return ""
 
 
 class _LogLines(VisibleLines):

@@ -65,7 +65,8 @@ def found(words: str) -> str:
     known = pages()
     if words in COMMANDS:
         parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
-        text = "".join(part.text for part in parts) or _fenced(parser_of(words).format_help())
+        text = "".join(part.text for part in parts)
+        text = text or f"```\n{parser_of(words).format_help().rstrip()}\n```\n"
         return (
             f"{text.rstrip()}\n\n{known[words].read_text(encoding='utf-8')}"
             if words in known
@@ -125,7 +126,3 @@ def _parts(page: str) -> Iterator[PageSection]:
 def _has(heading: str, words: str) -> bool:
     there = re.findall(r"\w+", heading.casefold())
     return all(word in there for word in re.findall(r"\w+", words.casefold()))
-
-
-def _fenced(text: str) -> str:
-    return f"```\n{text.rstrip()}\n```\n"

@@ -170,7 +170,9 @@ async def _add(
 
 
 async def _end(location: str | None, user: str, words: Sequence[str]) -> int:
-    numbers = _numbers(words)
+    if not words or not all(word.isdecimal() for word in words):
+        raise UsageError("name rules by their numbers: acphold rules rm 3")
+    numbers = [int(word) for word in words]
     async with opened(location) as journal:
         known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
         if missing := [number for number in numbers if number not in known]:
@@ -302,12 +304,6 @@ async def _suggest(location: str | None, user: str) -> int:
     if not shown:
         print(f"No command was allowed {OFTEN} times and never refused.")
     return Exit.OK
-
-
-def _numbers(words: Sequence[str]) -> list[int]:
-    if not words or not all(word.isdecimal() for word in words):
-        raise UsageError("name rules by their numbers: acphold rules rm 3")
-    return [int(word) for word in words]
 
 
 async def _note(journal: Journal, deed: str, name: str) -> None:

@@ -236,7 +236,8 @@ class Seat:
         finally:
             await self.answers.aclose()
         if self.chat.turns.error is None:
-            return Exit.OK if on_terminal() else self._how_it_ended()
+            end = self.chat.turns.last_end  # in a script, as in `ask`
+            return Exit.OK if on_terminal() or end is None else ENDS[end.outcome]
         print(visible(f"acphold: {self.chat.turns.error}"), file=sys.stderr)
         wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
         return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
@@ -246,11 +247,6 @@ class Seat:
         self.chat.screen.face = self.answers.face = face
         if self.sign_in is not None and self.sign_in.terminal is not None:
             self.sign_in.terminal = face
-
-    def _how_it_ended(self) -> Exit:
-        """Return the exit code for a script: that of the last turn, as in `ask`."""
-        end = self.chat.turns.last_end
-        return Exit.OK if end is None else ENDS[end.outcome]
 
     async def _on_terminal(self, session: RemoteSession) -> None:
         from prompt_toolkit.completion import ThreadedCompleter

@@ -23,7 +23,6 @@ from acphold.extras import require
 
 if TYPE_CHECKING:
     from acphold.cli.settings import NamedAgent
-    from acphold.cli.wrap import WrapSettings
     from acphold.history import Entry
     from acphold.journal import SessionRow
     from acphold.server.service import Service
@@ -183,7 +182,7 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
-    screen = Screen(_tell_json, _say_nothing) if json else Screen(_tell, _tell_paired)
+    screen = Screen(_tell_json, lambda name: None) if json else Screen(_tell, _tell_paired)
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         return asyncio.run(_serve(agents, listening, journal, log_file, screen))
 
@@ -326,7 +325,7 @@ async def _serve(
     from acphold.cli.alert_settings import AlertFile, opening
     from acphold.cli.settings import agent_name
     from acphold.cli.starts import remembered
-    from acphold.cli.wrap import served
+    from acphold.cli.wrap import read_settings, served
     from acphold.server.alert_commands import alerting
     from acphold.server.service import stop_at_signals
     from acphold.transports.addresses import NODE_TOKEN
@@ -334,6 +333,7 @@ async def _serve(
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
     link = opening(journal)
+    options = [] if journal is None else [f"--journal={journal}"]
     async with (
         alerting(AlertFile(), agent_name, link) as alerts,
         AsyncExitStack() as remembering,
@@ -342,7 +342,9 @@ async def _serve(
         started: dict[str | None, str] = {}
         lingers: dict[str, float] = {}
         for name, agent in agents.items():
-            settings = _settings(agent, journal)
+            own = agent if agent.name else None
+            settings = read_settings(options, [*agent.command], None, own)
+            assert settings is not None  # these options are always valid
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
             services[name] = served(settings, None, log_file, alerts, env)
@@ -381,25 +383,11 @@ def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
     return SettingsError(f"{listening.host}:{listening.port} cannot be listened on: {why}")
 
 
-def _settings(agent: NamedAgent, journal: str | None) -> WrapSettings:
-    """Return the settings with which one agent is served, as by `wrap`."""
-    from acphold.cli.wrap import read_settings
-
-    options = [] if journal is None else [f"--journal={journal}"]
-    settings = read_settings(options, [*agent.command], None, agent if agent.name else None)
-    assert settings is not None  # these options are always valid
-    return settings
-
-
 class Screen(NamedTuple):
     """Prints when clients can connect, and the name of each device that has paired."""
 
     ready: Callable[[Serving], None]
     paired: Callable[[str], None]
-
-
-def _say_nothing(name: str) -> None:
-    pass
 
 
 def _tell_paired(name: str) -> None:

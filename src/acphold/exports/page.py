@@ -55,16 +55,13 @@ SCHEMES = frozenset({"http", "https", "mailto"})
 def prose(text: str) -> str:
     """Return the HTML of a text."""
     text = visible(text)
-    if len(text) > LAID_OUT_CHARACTERS or _marks(text) > LAID_OUT_MARKS:
+    marks = sum(map(text.count, MARKS)) + LINE * text.count("\n")
+    if len(text) > LAID_OUT_CHARACTERS or marks > LAID_OUT_MARKS:
         return f'<div class="text">{escape(text)}</div>'
     parser = _parser()
     tokens = parser.parse(text)
     _prepare(tokens)
     return f'<div class="prose">{parser.renderer.render(tokens, parser.options, {})}</div>'
-
-
-def _marks(text: str) -> int:
-    return sum(map(text.count, MARKS)) + LINE * text.count("\n")
 
 
 @cache
@@ -98,7 +95,9 @@ def _prepare(tokens: Iterable[Token]) -> None:
         elif token.type == "link_open":
             token.attrs = {"href": str(token.attrs["href"]), "rel": "noopener noreferrer nofollow"}
         elif token.type == "image":
-            _make_link(token)
+            token.type = "text"
+            token.content = f"[picture: {token.content or 'no name'}, {token.attrs.get('src', '')}]"
+            token.tag, token.attrs, token.children = "", {}, None
         elif "style" in token.attrs:  # of a column: the policy forbids inline styles
             token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
         elif token.type == "table_open":
@@ -108,13 +107,6 @@ def _prepare(tokens: Iterable[Token]) -> None:
         if token.type != "paragraph_open":  # it stands between an item and its first words
             opened = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
-
-
-def _make_link(token: Token) -> None:
-    """Turn a picture into text with its name and its source."""
-    token.type = "text"
-    token.content = f"[picture: {token.content or 'no name'}, {token.attrs.get('src', '')}]"
-    token.tag, token.attrs, token.children = "", {}, None
 
 
 _BOX = re.compile(r"\[([ xX])\]\s")

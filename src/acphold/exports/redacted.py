@@ -13,7 +13,7 @@ from acphold.errors import AcpholdError, RedactionError
 from acphold.exports.forms import Head
 from acphold.history import Entry
 from acphold.presentation.visible_text import visible_json
-from acphold.redaction.redactor import Redactor, Removal
+from acphold.redaction.redactor import Redactor
 
 Read = Callable[[], AsyncIterable[Entry]]
 """Returns the entries of a session, from the start at each call."""
@@ -65,11 +65,9 @@ class Redaction:
             async for place, entry in _first(redactor.count, read()):
                 if shown := redactor.entry(place, entry):
                     yield shown
-        self._note(session_id, redactor.removed)
-
-    def _note(self, session_id: str, removed: Counter[Removal]) -> None:
         self.removed += [
-            Removed(session_id, seq, kind, count) for (seq, kind), count in sorted(removed.items())
+            Removed(session_id, seq, kind, count)
+            for (seq, kind), count in sorted(redactor.removed.items())
         ]
 
     def summary(self) -> list[tuple[str, int]]:

@@ -283,12 +283,10 @@ def _begin(question: FormQuestion) -> Choice:
 
 
 def _review(values: Values) -> Choice:
-    told = ", ".join(f"{name}: {_said(value)}" for name, value in values.items())
+    words: dict[object, str] = {True: "yes", False: "no"}
+    told = ", ".join(
+        f"{name}: {words[value] if isinstance(value, bool) else value}"
+        for name, value in values.items()
+    )
     keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
     return Choice(f"Send this? {on_one_line(told)}", keys)
-
-
-def _said(value: ElicitationContentValue) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)

@@ -313,7 +313,9 @@ class Flow:
             shown.append(_planned(self._plan))
         at_work = [id_ for id_ in self._tools if id_ != self.in_question]
         shown += map(self._working, at_work[-LIVE_TOOLS:])
-        shown += [_end_of(passage(going.compaction())) for going in self._compactions.values()]
+        for going in self._compactions.values():  # maybe too long to lay out
+            compaction = passage(going.compaction())
+            shown.append(replace(compaction, lines=_last(compaction.lines)))
         for agent in self._children.timeline()[-LIVE_TOOLS:]:
             if isinstance(agent, SubAgent) and agent.session_id not in self._told_of:
                 head, *inside = passage(self._named(agent), full=True).lines
@@ -468,11 +470,6 @@ def _spoken_so_far(said: _SaidMessage) -> Passage:
         return _laid_out(piece, begun=said.is_begun)
     end = replace(piece, text=piece.text[-LIVE_LETTERS:], opening="")
     return replace(_laid_out(end, begun=True), markdown=False)
-
-
-def _end_of(shown: Passage) -> Passage:
-    """Return the last lines of a passage that may be too long to lay out."""
-    return replace(shown, lines=_last(shown.lines))
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
