@@ -39,78 +39,8 @@ from acphold.transports.route import TOKEN_VARIABLE
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stdio import stdio_transport
 
-LAST_OFFERS = "check-offers"
-"""The file in the folder for state that has the capabilities of the last start with `next`."""
-
-
-def next_offers() -> str:
-    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
-    names = (*OFFERS, "all")
-    path = os.path.join(state_folder(), LAST_OFFERS)
-    os.makedirs(state_folder(), 0o700, exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
-        file.seek(0)
-        last = file.read()
-        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
-        file.truncate(0)
-        file.write(name)
-    return name
-
-
-class ClientCheck:
-    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
-    names the capabilities that are advertised, `next` those of the next start."""
-
-    def __init__(
-        self,
-        checks: Sequence[Check],
-        expected: frozenset[str],
-        fail_on: Level,
-        files: ReportFiles,
-        as_json: bool,
-        offers: str,
-    ) -> None:
-        self._checks = checks
-        self._expected = expected
-        self._fail_on = fail_on
-        self._files = files
-        self._as_json = as_json
-        self._offers = next_offers() if offers == "next" else offers
-        if offers == "next":
-            print(f"acphold check: offers {self._offers!r} this time", file=sys.stderr)
-        self._record = Record("the client", {})
-        self._began = time.monotonic()
-
-    def run(self) -> int:
-        """Serve until the client leaves or we are told to end; returns the exit code."""
-        self._write()  # an unwritable file is reported before an editor is started
-        asyncio.run(self._serve())
-        outcome = self._write()
-        if not self._files:
-            text = json_report(outcome) if self._as_json else text_report(outcome)
-            # Stdout is the protocol's.
-            print(text, end="", file=sys.stderr, flush=True)
-        return Exit.OK if outcome.is_good else Exit.ERROR
-
-    async def _serve(self) -> None:
-        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over, self._offers)
-        serving = asyncio.ensure_future(watcher.serve())
-        # Editors end agents by SIGTERM as well, some without closing stdin first.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
-        with suppress(asyncio.CancelledError):
-            await serving
-
-    def _turn_over(self) -> None:
-        """Write the report, so that a killed check has reported all turns before its end."""
-        self._write()
-
-    def _write(self) -> CheckOutcome:
-        seconds = time.monotonic() - self._began
-        report = judged(self._checks, self._record, seconds)
-        outcome = CheckOutcome(report, self._expected, self._fail_on)
-        self._files.write(outcome)
-        return outcome
+TIMEOUT = 10.0
+"""Default for how long each answer may take, in seconds."""
 
 
 def parser() -> Parser:
@@ -191,10 +121,6 @@ def parser() -> Parser:
         "--sign-in", "METHOD", "sign in first, with this method of the agent", type=a_name
     )
     return made
-
-
-TIMEOUT = 10.0
-"""Default for how long each answer may take, in seconds."""
 
 
 class _CheckOptions(Struct, frozen=True):
@@ -317,6 +243,9 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
 def _server(given: str, options: _CheckOptions) -> ServerSubject:
     there = server_of(given, ca=options.ca)
     assert there is not None, "it is given"
@@ -330,9 +259,6 @@ def _server(given: str, options: _CheckOptions) -> ServerSubject:
     token = options.token or asyncio.run(paired(there))
     url = there.url.partition("#")[0]
     return ServerSubject(url, token, seconds=options.timeout, ca=there.ca)
-
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
@@ -395,3 +321,79 @@ def _progress(count: int) -> Iterator[Callable[[Check], None]]:
 
     with Status("starting the agent", console=Console(stderr=True)) as status:
         yield tell
+
+
+# -- a client --------------------------------------------------------------------------------
+
+LAST_OFFERS = "check-offers"
+"""The file in the folder for state that has the capabilities of the last start with `next`."""
+
+
+def next_offers() -> str:
+    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
+    names = (*OFFERS, "all")
+    path = os.path.join(state_folder(), LAST_OFFERS)
+    os.makedirs(state_folder(), 0o700, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
+        file.seek(0)
+        last = file.read()
+        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
+        file.truncate(0)
+        file.write(name)
+    return name
+
+
+class ClientCheck:
+    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
+    names the capabilities that are advertised, `next` those of the next start."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        expected: frozenset[str],
+        fail_on: Level,
+        files: ReportFiles,
+        as_json: bool,
+        offers: str,
+    ) -> None:
+        self._checks = checks
+        self._expected = expected
+        self._fail_on = fail_on
+        self._files = files
+        self._as_json = as_json
+        self._offers = next_offers() if offers == "next" else offers
+        if offers == "next":
+            print(f"acphold check: offers {self._offers!r} this time", file=sys.stderr)
+        self._record = Record("the client", {})
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Serve until the client leaves or we are told to end; returns the exit code."""
+        self._write()  # an unwritable file is reported before an editor is started
+        asyncio.run(self._serve())
+        outcome = self._write()
+        if not self._files:
+            text = json_report(outcome) if self._as_json else text_report(outcome)
+            # Stdout is the protocol's.
+            print(text, end="", file=sys.stderr, flush=True)
+        return Exit.OK if outcome.is_good else Exit.ERROR
+
+    async def _serve(self) -> None:
+        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over, self._offers)
+        serving = asyncio.ensure_future(watcher.serve())
+        # Editors end agents by SIGTERM as well, some without closing stdin first.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    def _turn_over(self) -> None:
+        """Write the report, so that a killed check has reported all turns before its end."""
+        self._write()
+
+    def _write(self) -> CheckOutcome:
+        seconds = time.monotonic() - self._began
+        report = judged(self._checks, self._record, seconds)
+        outcome = CheckOutcome(report, self._expected, self._fail_on)
+        self._files.write(outcome)
+        return outcome

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from rich.console import Console
@@ -22,10 +22,6 @@ from acphold.cli.terminal_text import counted, on_one_line, plain_console, visib
 from acphold.conformance.checks import CheckReport, record_of
 from acphold.conformance.record import WireLine
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
-
-if TYPE_CHECKING:
-    from acphold.conformance.record import WireLine
-
 
 T = TypeVar("T")
 

@@ -38,94 +38,6 @@ from acphold.screen.flow import Flow
 from acphold.screen.layout import MAX_WIDTH, Beside, Passage, body
 from acphold.version import __version__
 
-
-class DemoStage:
-    """Prints to stdout: in colour on a terminal, plain elsewhere."""
-
-    def __init__(self) -> None:
-        self.failures: list[str] = []
-        self.claims = 0
-        self._console = console()
-        self._flow = Flow(thoughts="whole")  # nobody can press a key here
-        self._live: Live | None = None
-
-    @property
-    def held(self) -> int:
-        """The number of claims that hold."""
-        return self.claims - len(self.failures)
-
-    # -- the frame ------------------------------------------------------------------------
-
-    def head(self, title: str, text: str) -> None:
-        """Print the title and the introduction."""
-        self._console.print(Text(title, "heading"))
-        self._console.print(Text(text, "faint"), width=min(self._console.width, MAX_WIDTH))
-
-    def step(self, number: str, title: str) -> None:
-        """Print the heading of a part."""
-        heading = Text.assemble((f" {number} " if number else " ∎ ", "reverse"), f" {title}")
-        heading.stylize("heading")
-        self._console.print("", heading, "", sep="\n")
-
-    def gap(self) -> None:
-        """Print a blank line and flush, so that another program may print."""
-        self._console.print()
-        self._console.file.flush()
-
-    def run(self, command: str) -> None:
-        """Print a command as one would type it."""
-        self._console.print(Beside("$", "faint", Text(command, "command")))
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a sentence of the narrator."""
-        self._console.print(Beside("", "", Text(text, style)))
-
-    def claim(self, text: str, *, holds: bool) -> None:
-        """Print a checked claim; `holds` says if it is true."""
-        self.claims += 1
-        if not holds:
-            self.failures.append(text)
-        mark, style = ("✓", "good") if holds else ("✗", "bad")
-        self._console.print(Beside(mark, style, Text(text)))
-
-    # -- the conversation -----------------------------------------------------------------
-
-    @contextmanager
-    def turn(self, words: str) -> Iterator[None]:
-        """Show a turn with this prompt: what is heard in the block is shown as it comes."""
-        self._flow.prompted(msgspec.json.encode([msgspec.Raw(text_block(words))]))
-        try:
-            with Live(console=self._console, auto_refresh=False, transient=True) as self._live:
-                yield
-        finally:
-            self._live = None
-            self._flow.turn_over()
-            self._show()
-
-    def hear(self, update: bytes) -> None:
-        """Take an update in; it is shown during a turn."""
-        if self._live is not None:
-            self._flow.hear(update)
-            self._show()
-
-    def permitted(self, name: str) -> None:
-        """Show that the agent asked for permission and got this option."""
-        self._flow.put(Passage("you", "you", [Text(f"[{name}]")]))
-        self._show()
-
-    def _show(self) -> None:
-        for shown in self._flow.take():
-            if not shown.label and not shown.goes_on:
-                self._console.print()  # a new paragraph
-            self._console.print(_beside(shown))
-        if self._live is not None:
-            self._live.update(Group(*map(_beside, self._flow.live())), refresh=True)
-
-
-def _beside(shown: Passage) -> Beside:
-    return Beside(shown.label, shown.style, body(shown))
-
-
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
@@ -402,3 +314,93 @@ def last_said(state: SessionState) -> str:
     """Return the text of the agent's last message."""
     said = [item.text for item in state.timeline if isinstance(item, Message)]
     return said[-1] if said else ""
+
+
+# -- the stage -------------------------------------------------------------------------------
+
+
+class DemoStage:
+    """Prints to stdout: in colour on a terminal, plain elsewhere."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.claims = 0
+        self._console = console()
+        self._flow = Flow(thoughts="whole")  # nobody can press a key here
+        self._live: Live | None = None
+
+    @property
+    def held(self) -> int:
+        """The number of claims that hold."""
+        return self.claims - len(self.failures)
+
+    # -- the frame ------------------------------------------------------------------------
+
+    def head(self, title: str, text: str) -> None:
+        """Print the title and the introduction."""
+        self._console.print(Text(title, "heading"))
+        self._console.print(Text(text, "faint"), width=min(self._console.width, MAX_WIDTH))
+
+    def step(self, number: str, title: str) -> None:
+        """Print the heading of a part."""
+        heading = Text.assemble((f" {number} " if number else " ∎ ", "reverse"), f" {title}")
+        heading.stylize("heading")
+        self._console.print("", heading, "", sep="\n")
+
+    def gap(self) -> None:
+        """Print a blank line and flush, so that another program may print."""
+        self._console.print()
+        self._console.file.flush()
+
+    def run(self, command: str) -> None:
+        """Print a command as one would type it."""
+        self._console.print(Beside("$", "faint", Text(command, "command")))
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a sentence of the narrator."""
+        self._console.print(Beside("", "", Text(text, style)))
+
+    def claim(self, text: str, *, holds: bool) -> None:
+        """Print a checked claim; `holds` says if it is true."""
+        self.claims += 1
+        if not holds:
+            self.failures.append(text)
+        mark, style = ("✓", "good") if holds else ("✗", "bad")
+        self._console.print(Beside(mark, style, Text(text)))
+
+    # -- the conversation -----------------------------------------------------------------
+
+    @contextmanager
+    def turn(self, words: str) -> Iterator[None]:
+        """Show a turn with this prompt: what is heard in the block is shown as it comes."""
+        self._flow.prompted(msgspec.json.encode([msgspec.Raw(text_block(words))]))
+        try:
+            with Live(console=self._console, auto_refresh=False, transient=True) as self._live:
+                yield
+        finally:
+            self._live = None
+            self._flow.turn_over()
+            self._show()
+
+    def hear(self, update: bytes) -> None:
+        """Take an update in; it is shown during a turn."""
+        if self._live is not None:
+            self._flow.hear(update)
+            self._show()
+
+    def permitted(self, name: str) -> None:
+        """Show that the agent asked for permission and got this option."""
+        self._flow.put(Passage("you", "you", [Text(f"[{name}]")]))
+        self._show()
+
+    def _show(self) -> None:
+        for shown in self._flow.take():
+            if not shown.label and not shown.goes_on:
+                self._console.print()  # a new paragraph
+            self._console.print(_beside(shown))
+        if self._live is not None:
+            self._live.update(Group(*map(_beside, self._flow.live())), refresh=True)
+
+
+def _beside(shown: Passage) -> Beside:
+    return Beside(shown.label, shown.style, body(shown))

@@ -108,6 +108,15 @@ WORTH_NAMING = 1 << 20
 """Sessions with fewer bytes are not named for their size."""
 
 
+SECONDS = 20.0
+"""Seconds that a command waits for files to be removed from the disk."""
+
+DAY_MS = 24 * 3600 * 1000
+
+REFUSALS = 3
+"""Reasons for missing snapshots that are named."""
+
+
 def checked_journal(location: str | None) -> list[Diagnosis]:
     """Check the journal: its place, its contents, and that it is whole and private."""
     try:
@@ -306,15 +315,6 @@ def repaired_journal(location: str | None) -> list[Diagnosis]:
         ),
         Diagnosis("the search index was rebuilt"),
     ]
-
-
-SECONDS = 20.0
-"""Seconds that a command waits for files to be removed from the disk."""
-
-DAY_MS = 24 * 3600 * 1000
-
-REFUSALS = 3
-"""Reasons for missing snapshots that are named."""
 
 
 def _is_off() -> bool:

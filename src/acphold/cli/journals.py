@@ -28,7 +28,6 @@ from acphold.reading.local_reader import LocalReader
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.errors import ConnectionLostError
-    from acphold.journal import SessionRow
     from acphold.origins.origin_readers import OriginReader
     from acphold.reading.session_reader import SessionReader
 

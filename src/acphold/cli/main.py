@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from acphold import errors
 from acphold.cli.command_line import (
+    SERVER_VARIABLE,
     Exit,
     NothingChosen,
     Parser,
@@ -189,7 +190,6 @@ def _run(arguments: Sequence[str]) -> int:
     arguments = behind_command(arguments)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
-        from acphold.cli.command_line import SERVER_VARIABLE
         from acphold.cli.journals import exists
 
         # A person is there: they want to find a session, or do not know yet how to begin.

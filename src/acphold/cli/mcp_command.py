@@ -64,6 +64,40 @@ LOOK_BACK: Final = 500
 _Name = Annotated[str, Meta(max_length=NAME_CHARACTERS)]
 
 
+def parser() -> Parser:
+    """The arguments of `mcp`."""
+    made = Parser(mcp, "mcp")
+    made.add_cwd()
+    made.add_journal()
+    return made
+
+
+async def mcp(*, cwd: str | None, journal: str | None) -> int:
+    """An MCP server that lets agents search past sessions.
+
+    Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
+    They only read the journal. Name this command where your agent's settings list MCP servers, or
+    give `--recall` to `acphold wrap`, which adds it to each session.
+    """
+    require("mcp", "mcp")
+    if sys.stdin.isatty():
+        print(
+            "acphold mcp: this is an MCP server and waits for an agent on stdin; name `acphold "
+            "mcp` where your agent's settings list MCP servers",
+            file=sys.stderr,
+        )
+    from acphold.mcp.messages import serve
+    from acphold.transports.stdio import stdio_transport
+
+    serving = asyncio.ensure_future(serve(made_server(path_of(journal), cwd), stdio_transport()))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    await asyncio.wait([serving])
+    if not serving.cancelled():
+        serving.result()
+    return Exit.OK
+
+
 class SearchRequest(Struct, frozen=True, forbid_unknown_fields=True, rename={"part": "in"}):
     """The arguments of the tool `search`."""
 
@@ -242,40 +276,6 @@ def _quote(entry: Entry, most: int) -> str:
     left_out = len(quoted) - most
     more = f"…\n({left_out} more characters)" if left_out > 0 else ""
     return f"@{entry.seq} {who}:\n{quoted[:most]}{more}"
-
-
-def parser() -> Parser:
-    """The arguments of `mcp`."""
-    made = Parser(mcp, "mcp")
-    made.add_cwd()
-    made.add_journal()
-    return made
-
-
-async def mcp(*, cwd: str | None, journal: str | None) -> int:
-    """An MCP server that lets agents search past sessions.
-
-    Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
-    They only read the journal. Name this command where your agent's settings list MCP servers, or
-    give `--recall` to `acphold wrap`, which adds it to each session.
-    """
-    require("mcp", "mcp")
-    if sys.stdin.isatty():
-        print(
-            "acphold mcp: this is an MCP server and waits for an agent on stdin; name `acphold "
-            "mcp` where your agent's settings list MCP servers",
-            file=sys.stderr,
-        )
-    from acphold.mcp.messages import serve
-    from acphold.transports.stdio import stdio_transport
-
-    serving = asyncio.ensure_future(serve(made_server(path_of(journal), cwd), stdio_transport()))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-    await asyncio.wait([serving])
-    if not serving.cancelled():
-        serving.result()
-    return Exit.OK
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:

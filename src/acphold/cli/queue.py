@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from acphold.cli.ask_streams import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
-from acphold.cli.continuation import meant
+from acphold.cli.continuation import fetched, meant, settled_in, start_of, told
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
@@ -234,7 +234,6 @@ async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -
 async def _open_in_background(row: SessionRow, location: str | None) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
-    from acphold.cli.continuation import fetched, settled_in, start_of, told
     from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 
     there = f"open it here with `acphold resume {row.session_id}`, then type `/queue go`"

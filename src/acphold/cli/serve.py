@@ -13,11 +13,7 @@ from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from acphold.cli.command_line import (
-    Exit,
-    Parser,
-    UsageError,
-)
+from acphold.cli.command_line import Exit, Parser, UsageError, is_confirmed
 from acphold.errors import SettingsError
 from acphold.extras import require
 
@@ -225,7 +221,6 @@ def _named(agent: str | None, program: tuple[str, ...]) -> list[str]:
 
 
 def _install(words: list[str], *, force: bool) -> int:
-    from acphold.cli.command_line import is_confirmed
     from acphold.cli.service_unit import service_file
     from acphold.processes.own_program import own_command
 

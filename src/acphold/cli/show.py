@@ -40,14 +40,21 @@ from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import entry_json, place_name
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.session_reader import newest_first
-from acphold.reports.transcript import DecidedQuestion
+from acphold.reports.transcript import (
+    DecidedQuestion,
+    Scene,
+    TurnOpen,
+    entries_by_turn,
+    scene_at,
+    scenes,
+    turn_scenes,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from acphold.history.decisions import AskedQuestion
     from acphold.reading.session_reader import SessionReader
-    from acphold.reports.transcript import Scene
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, LabelledText
 
@@ -130,8 +137,7 @@ async def _show_place(
     as_json: bool,
     runs: bool,
 ) -> None:
-    from acphold.reports.transcript import entries_by_turn, scene_at, turn_scenes
-    from acphold.screen.layout import Gutter, LabelledText, passage
+    from acphold.screen.layout import Gutter, LabelledText, passage  # late: JSON does without it
 
     number, turn = 0, list[Entry]()
     async for turn in entries_by_turn(told):
@@ -144,13 +150,13 @@ async def _show_place(
     layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
-    scenes = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
+    inside = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
     found = scene_at(turn, seq)
     shown = [
-        here for here in range(len(scenes)) if full or here == 0 or abs(here - found) <= AROUND
+        here for here in range(len(inside)) if full or here == 0 or abs(here - found) <= AROUND
     ]
-    for here, next_one in zip(shown, [*shown[1:], len(scenes)], strict=True):
-        layout.put(passage(scenes[here], full=full or here == found), marked=here == found)
+    for here, next_one in zip(shown, [*shown[1:], len(inside)], strict=True):
+        layout.put(passage(inside[here], full=full or here == found), marked=here == found)
         if left_out := next_one - here - 1:
             layout.gap(f"… {left_out} more in this turn; --full shows them")
 
@@ -162,7 +168,6 @@ def _json_line(entry: Entry) -> bytes:
 async def _print_transcript(
     row: SessionRow, told: AsyncIterator[Entry], facts: list[str], *, full: bool, runs: bool
 ) -> None:
-    from acphold.reports.transcript import scenes
     from acphold.screen.layout import Gutter, LabelledText, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
@@ -177,8 +182,6 @@ async def _print_transcript(
 
 def _told(scene: Scene, *, runs: bool) -> Scene:
     """Return the scene; a turn without an end also says if it still runs."""
-    from acphold.reports.transcript import TurnOpen
-
     return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
 
 
@@ -209,12 +212,13 @@ def _facts(row: SessionRow) -> list[str]:
     ]
 
 
-# A client that shows no questions would have to leave them open, or reject them.
+# -- as it goes on ---------------------------------------------------------------------------
 
+# It reads the journal, and is no client: one that shows no questions would have to leave them open,
+# or reject them.
 
 LOOK_SECONDS = 0.2
 """Pause between two looks into the journal: short enough to read along, and hardly any work."""
-
 
 FAR_LOOK_SECONDS = 1.0
 """The same for a server far away."""

@@ -42,41 +42,6 @@ from acphold.schema.client_services import (
 )
 from acphold.screen.layout import Passage, call_head, passage
 
-
-def asked(tool: ToolCall) -> Passage:
-    """Return all that is to be allowed: the whole command, the diff, and every argument."""
-    shown, given, places = said_once(tool)
-    title, below = on_one_line(shown), list[str]()
-    if not tool.title.strip():
-        title = on_one_line(tool.tool_call_id)
-    elif not _fits_a_line(shown):
-        title, below = "", visible(shown.strip()).splitlines()
-    content = items(tool.fields.get("content", b""))
-    produced = b"[%b]" % b",".join(content[place] for place in places)
-    fields = {**tool.fields, "content": produced}
-    _, *lines = passage(replace(tool, fields=fields), full=True).lines
-    below += argument_lines(given)
-    return Passage(
-        "asks",
-        "acphold",
-        [call_head(tool, title), *lines, *(Text(f"  {line}") for line in below)],
-    )
-
-
-def in_short(tool: ToolCall) -> str:
-    """Return the question if the title is a command, which stands above it; "" otherwise."""
-    title, is_run = bare(tool.title), tool.kind == "execute"
-    told = {bare(text) for text in whole_texts(tool)}
-    if title in told or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
-        return "Allow this command?" if is_run else "Allow this?"
-    return ""
-
-
-def _fits_a_line(title: str) -> bool:
-    """Return True if a title is the same on one line; a line end may end a comment."""
-    return " ".join(title.split()) == title.strip()
-
-
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
 
@@ -246,6 +211,40 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ch
         keys.append(Key(typed, words, option.option_id))
     title = on_one_line(tool.title or tool.tool_call_id)
     return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
+
+
+def asked(tool: ToolCall) -> Passage:
+    """Return all that is to be allowed: the whole command, the diff, and every argument."""
+    shown, given, places = said_once(tool)
+    title, below = on_one_line(shown), list[str]()
+    if not tool.title.strip():
+        title = on_one_line(tool.tool_call_id)
+    elif not _fits_a_line(shown):
+        title, below = "", visible(shown.strip()).splitlines()
+    content = items(tool.fields.get("content", b""))
+    produced = b"[%b]" % b",".join(content[place] for place in places)
+    fields = {**tool.fields, "content": produced}
+    _, *lines = passage(replace(tool, fields=fields), full=True).lines
+    below += argument_lines(given)
+    return Passage(
+        "asks",
+        "acphold",
+        [call_head(tool, title), *lines, *(Text(f"  {line}") for line in below)],
+    )
+
+
+def in_short(tool: ToolCall) -> str:
+    """Return the question if the title is a command, which stands above it; "" otherwise."""
+    title, is_run = bare(tool.title), tool.kind == "execute"
+    told = {bare(text) for text in whole_texts(tool)}
+    if title in told or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
+        return "Allow this command?" if is_run else "Allow this?"
+    return ""
+
+
+def _fits_a_line(title: str) -> bool:
+    """Return True if a title is the same on one line; a line end may end a comment."""
+    return " ".join(title.split()) == title.strip()
 
 
 # -- forms ----------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The terminal around a session: its background, input line by line, and the pager for long output.
 
-It is started with the first output, so that an error, or no output at all, starts none. `less` gets
-the options git gives it: show colours (-R), quit if one screen is enough (-F), and leave the text
-on the screen (-X). The last two only if LESS is not set, as a matter of taste; without the first it
-would show colours as `ESC[1m`.
+The pager is started with the first output, so that an error, or no output at all, starts none.
+`less` gets the options git gives it: show colours (-R), quit if one screen is enough (-F), and
+leave the text on the screen (-X). The last two only if LESS is not set, as a matter of taste;
+without the first it would show colours as `ESC[1m`.
 """
 
 from __future__ import annotations
