@@ -10,7 +10,6 @@ import pytest
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
 from acphold.schema import TextContent
-from acphold.screen import chat_commands
 from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat
