@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from acphold.client.remote_turn import Replay, UpdateStream
     from acphold.client.uplink import Uplink
     from acphold.history.fold import SessionState
-    from acphold.schema import ContentBlock, Update
+    from acphold.schema import Update
     from acphold.schema.updates import AvailableCommand, PlanEntry
 
 

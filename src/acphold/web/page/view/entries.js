@@ -119,7 +119,7 @@ function ThoughtView({ item, version }) {
 const STEPS = /** @type {Record<string, string>} */ ({ completed: "done", in_progress: "now", pending: "to do" });
 
 /** @param {{entries: any[]}} props */
-export function PlanView({ entries }) {
+function PlanView({ entries }) {
   const done = entries.filter((each) => each.status === "completed").length;
   return html`<details class="plan" open=${done < entries.length}>
     <summary>Plan <span>${done} of ${entries.length}</span></summary>

@@ -59,7 +59,7 @@ class Settled extends Component {
 }
 
 /** @param {{language: string, pieces: string[], isOpen: boolean}} code */
-export function CodeView({ language, pieces, isOpen }) {
+function CodeView({ language, pieces, isOpen }) {
   const text = pieces.join("");
   const [coloured, setColoured] = useState(/** @type {{nodes: any[], end: number}[]} */ ([]));
   useEffect(() => {

@@ -3,7 +3,7 @@ import { request } from "./device.js";
 import { ask, readAnswer } from "./end.js";
 
 /** The server has answered with something else than what was asked for. */
-export class PageError extends Error {
+class PageError extends Error {
   /** @param {number} status @param {string} told */
   constructor(status, told) {
     super(told);
