@@ -61,7 +61,7 @@ PUBLIC = {
     "acphold.standing": """
         MOST_ANSWERS USUAL Action Circumstances Decision EditAction PlainCommand RuleChange
         RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
-        differs flaw read_line read_rule rest
+        differs flaw pausing_rule read_line read_rule
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect
