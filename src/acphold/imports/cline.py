@@ -380,7 +380,12 @@ class _ClineTasksConverter(AgentConverter):
         elif kind in ("completion_result", "plan_completion_result"):
             self._say(words)
             self._writer.done()
-        elif kind == "command":
+        else:
+            self._take_call(kind, message, words, about)
+
+    def _take_call(self, kind: str, message: Object, words: str, about: object) -> None:
+        """Write a message about a call."""
+        if kind == "command":
             command = words.removesuffix(_ASKED_AT_THE_END)
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
             self._command = self._call(fields | {"rawInput": {"command": command}})
