@@ -4,7 +4,8 @@ Nearly all that a start of Python costs is imports, and the tests start a progra
 times. So in all tests `subprocess` forks what begins with `python -m acphold`: a child of ours like
 any other, with its arguments, variables, folder and streams. It is started, as every other program
 is, where the test does something before its start or has changed Python's own variables, outside
-of Linux, and everywhere with COLD=1; so is what acphold starts itself.
+of Linux, and everywhere with COLD=1, as `make slow` and `make interop` do; so is what acphold
+starts itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import inspect
 import json
 import os
 import signal
@@ -42,6 +44,11 @@ IMPORTED = (
 )
 """What the commands begin with that tests start most."""
 
+EXECUTE_CHILD = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+
+PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+"""Our end and its end of its three streams, by the names of `EXECUTE_CHILD`."""
+
 IS_FORKED = sys.platform == "linux" and not os.environ.get("COLD")
 
 AT_FIRST = dict(os.environ)
@@ -52,22 +59,24 @@ class Forked(subprocess.Popen[Any]):
     """Like `subprocess.Popen`, but for `python -m acphold`."""
 
     def _execute_child(self, args: Any, *how: Any) -> None:
-        program, before, kept, folder, variables, leads = (how[it] for it in (0, 1, 3, 4, 5, 20))
-        variables = dict(os.environ if variables is None else variables)
+        given = EXECUTE_CHILD.bind(self, args, *how).arguments
+        variables = dict(os.environ if given["env"] is None else given["env"])
         is_ours = [*args][:3] == ACPHOLD and read_at_first(variables) == read_at_first(AT_FIRST)
-        if not (IS_FORKED and is_ours) or program or before or kept:
+        is_plain = not any(given[it] for it in ("executable", "preexec_fn", "pass_fds"))
+        if not (IS_FORKED and is_ours and is_plain):
             super()._execute_child(args, *how)  # type: ignore[misc]
             return
         order = {
             "words": [os.fsdecode(word) for word in args][3:],
             "variables": variables,
-            "folder": os.fsdecode(folder or os.getcwd()),
-            "leads": bool(leads),
+            "folder": os.fsdecode(given["cwd"] or os.getcwd()),
+            "leads": bool(given["start_new_session"]),
         }
-        streams = enumerate((how[9], how[12], how[14]))
+        pipes = [given[it] for it in PIPES]
+        streams = enumerate((pipes[0], pipes[3], pipes[5]))
         self.pid = stem().fork(order, [place if fd == -1 else fd for place, fd in streams])
         self._child_created = True
-        self._close_pipe_fds(*how[9:15])  # type: ignore[attr-defined]
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
 
 def read_at_first(variables: Mapping[str, str]) -> dict[str, str]:

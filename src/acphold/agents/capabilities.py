@@ -106,7 +106,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
     begin, `queue` that it wants to be told of the prompts that wait. It shows terminals of the
     agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
-    (`sessions.display_terminals`). A client that `watches` only looks on; one that `is_line` is
+    (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
     has sessions of several on one connection.
     """
