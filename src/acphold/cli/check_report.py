@@ -302,7 +302,7 @@ class _CheckPage:
 
     def pieces(self) -> Iterator[str]:
         outcome, report = self._outcome, self._outcome.report
-        style = Path(__file__).with_name("check_page.css").read_text(encoding="utf-8")
+        style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
         name = escape(on_one_line(outcome.name))
         yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
