@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from acphold.errors import IllegibleNameError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, now_ms
+from acphold.history.fold import Summary
 from acphold.journal import stored_history
 from acphold.journal.access import Access
-from acphold.journal.journal import Append, Lease, Links
-from acphold.journal.owners import Free, Silent, Whose
+from acphold.journal.journal import READ_BYTES, Append, Identity, Lease, Links, PageBack
+from acphold.journal.owners import Free, Owner, Silent, Whose
 from acphold.journal.records import (
     access_records,
     search,
@@ -24,14 +25,21 @@ from acphold.journal.records import (
 from acphold.journal.records.draft import Draft, Records
 from acphold.journal.records.written_records import KeptOwner
 from acphold.journal.rows import (
+    ListFilter,
+    ListKey,
     NewSession,
     RowChange,
+    RowChanges,
+    SessionRow,
 )
 from acphold.journal.seams import Index, Snapshots
 from acphold.journal.stored_history import Piece
 from acphold.journal.stored_journal import ReadTranscript, StoredJournal, Through, Transcripts
 
 T = TypeVar("T")
+
+
+# The methods of BaseJournal are written out: a type checker of a store's author reads their types.
 
 
 kept = Through[Draft]("_written")
@@ -115,8 +123,11 @@ class BaseJournal(StoredJournal):
             lambda draft: written_records.whose(draft, session_id, self._owner.id)
         )
 
-    owners = kept(written_records.owners)
-    release = kept(written_records.release)
+    async def owners(self) -> list[Owner]:
+        return await self._written(written_records.owners)
+
+    async def release(self, lease: Lease) -> None:
+        await self._written(lambda draft: written_records.release(draft, lease))
 
     async def renew(
         self,
@@ -197,22 +208,70 @@ class BaseJournal(StoredJournal):
         )
         lease.next_seq = last + 1
 
-    read = kept(session_records.read)
-    read_back = kept(session_records.read_back)
-    is_exact = kept(session_records.is_exact)
-    summary = kept(written_records.summary)
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        return await self._written(
+            lambda draft: session_records.read(
+                draft, session_id, after, limit_bytes, tail_bytes=tail_bytes
+            )
+        )
+
+    async def read_back(
+        self,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
+    ) -> PageBack:
+        return await self._written(
+            lambda draft: session_records.read_back(
+                draft, session_id, before, limit, limit_bytes, kinds=kinds
+            )
+        )
+
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        return await self._written(lambda draft: session_records.is_exact(draft, session_id, after))
+
+    async def summary(self, session_id: str) -> Summary:
+        return await self._written(lambda draft: written_records.summary(draft, session_id))
 
     # -- sessions -------------------------------------------------------------------------
 
-    identity = kept(session_records.identity)
-    session = kept(session_records.session)
-    resolve = kept(session_records.resolve)
-    short_ids = kept(session_records.short_ids)
-    page = kept(session_records.page)
-    count = kept(session_records.count)
-    changes = kept(session_records.changes)
-    outcomes = kept(session_records.outcomes)
-    change = kept(written_records.change)
+    async def identity(self) -> Identity:
+        return await self._written(session_records.identity)
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return await self._written(
+            lambda draft: session_records.session(draft, session_id, counted=counted)
+        )
+
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        return await self._written(lambda draft: session_records.resolve(draft, prefix, cwd))
+
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        return await self._written(
+            lambda draft: session_records.short_ids(draft, session_ids, least)
+        )
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return await self._written(lambda draft: session_records.page(draft, filter, after, limit))
+
+    async def count(self) -> int:
+        return await self._written(session_records.count)
+
+    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
+        return await self._written(lambda draft: session_records.changes(draft, after, limit))
+
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        return await self._written(lambda draft: session_records.outcomes(draft, session_ids))
+
+    async def change(self, session: Lease | str, change: RowChange) -> None:
+        await self._written(lambda draft: written_records.change(draft, session, change))
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         def work(draft: Draft, session: Lease | str) -> list[str]:
