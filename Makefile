@@ -79,11 +79,11 @@ conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 check: lint types test slow postgresql conformance
 
 # Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
-# megabytes. With two workers for a core, half of the time of each core went unused.
+# megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: export COLD = 1
 slow: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
 
 # All faults of the held-out corpus; `slow` tries one for each rule.
 heldout: export HELDOUT = all
