@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,12 @@ def test_a_name_that_may_be_several_servers_or_none_is_refused_with_what_there_i
     with pytest.raises(SettingsError, match=r"paired with https://desk\.a:1"):
         url_of("cellar")
     assert names() == ["desk.a", "desk.b:1", "desk.b:2"]
+
+
+def test_what_is_not_in_utf_8_is_refused_and_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
+    remember("https://desk.example:8260", "one")
+    ca = os.fsdecode(os.fsencode(tmp_path) + b"/\xff/ca.pem")
+    with pytest.raises(SettingsError, match=r"ca\.pem' is not in UTF-8"):
+        remember("https://cellar.example:8260", "two", ca)
+    assert names() == ["desk.example"]
+    assert token_for("https://desk.example:8260") == "one"

@@ -217,6 +217,11 @@ def remember(url: str, token: str | None, ca: str | None = None) -> None:
             os.close(lock)
     except OSError as exc:
         raise SettingsError(f"{path}: the token cannot be kept: {exc.strerror}") from None
+    except UnicodeEncodeError:  # such as a folder's name, in the path of certificates
+        words = url if ca is None else ca
+        raise SettingsError(
+            f"{path}: the token cannot be kept: {words!r} is not in UTF-8; rename it"
+        ) from None
 
 
 def _read(path: str) -> dict[str, KnownServer]:
