@@ -17,6 +17,8 @@ A `Turnstile` paces work that comes in hundreds, such as new clients: each takes
 of them in one pass would keep everything else from the loop.
 """
 
+# See docs/decisions.md, 3.
+
 from __future__ import annotations
 
 import asyncio
@@ -30,9 +32,6 @@ from contextvars import Context, copy_context
 from enum import Enum
 from time import monotonic
 from typing import Any, TypeAlias
-
-# See docs/decisions.md, 3.
-
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 

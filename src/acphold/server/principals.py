@@ -26,6 +26,8 @@ A client that reaches a session in another process of ours has been let in by it
 vouches for it on the Unix socket, where the kernel says that both belong to one user.
 """
 
+# See docs/decisions.md, 20.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -55,9 +57,6 @@ from acphold.schema import (
 )
 from acphold.schema.methods import MAKING
 from acphold.schema.splice import members, session_id_in
-
-# See docs/decisions.md, 20.
-
 
 NEEDED: Final[dict[str, Scope]] = {
     LIST_SESSIONS.name: "watch",
@@ -126,7 +125,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     is_here: bool = True
     note: Callable[[str, str | None], None] = unnoted
     refused: Callable[[str, str | None], None] = unnoted
-    vouches: bool = False  # a process of ours, which says whom it has let in: `server.principals`
+    vouches: bool = False  # a process of ours, which says whom it has let in
 
     def __post_init__(self) -> None:
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
@@ -211,7 +210,7 @@ THIS_USER: Final = Principal(name="this user", sees_all=True)
 
 NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
 """A peer on the Unix socket; the kernel says that it is of our user. A process of ours may say
-there whom it has let in itself (`server.principals`)."""
+there whom it has let in itself."""
 
 FAR_NEIGHBOUR: Final = Principal(
     name="a process of another node", is_here=False, vouches=True, sees_all=True

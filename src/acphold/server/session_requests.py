@@ -448,8 +448,13 @@ class SessionRequests:
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
             return LocalHome(
-                *(self._hub, self._client, self._peer, session_id, self._shown),
-                *(self._sign_in_lost, self._in_order),
+                self._hub,
+                self._client,
+                self._peer,
+                session_id,
+                self._shown,
+                self._sign_in_lost,
+                self._in_order,
             )
         return RemoteHome(line, self._peer, session_id, self._prompt_again)
 
