@@ -15,6 +15,7 @@ from acphold.journal import Append, ListFilter, NewSession, RowChange
 from acphold.journal.postgresql import database, pipelines, session_rows
 from acphold.journal.postgresql import leases as owners
 from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.rows import Listed
 from tests.journal.conversations import begun, chunk, encode
 from tests.postgresql import Databases
 
@@ -131,6 +132,20 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
     for _, text, params in executed[:deleting]:  # while sessions are deleted nobody waits
         if re.match(r"\s*(WITH|INSERT|UPDATE|DELETE)", text):
             assert sum(repr(name) in str(params) for name in names) <= 1, text
+
+
+async def test_sessions_that_an_import_lists_are_added_one_by_one(location: str) -> None:
+    journal = PostgresqlJournal(location)
+    names = [f"session {number}" for number in range(3)]
+    try:
+        await journal.links.enlist(
+            [Listed(NewSession(name, "a", "/w"), name, 1000, b"there") for name in names]
+        )
+    finally:
+        await journal.aclose()
+    with psycopg.connect(location) as line:
+        found = line.execute("SELECT count(DISTINCT changed) FROM acphold.sessions").fetchone()
+    assert found == (3,)
 
 
 async def test_many_sessions_are_deleted_by_few_statements(

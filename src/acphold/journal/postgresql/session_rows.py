@@ -449,6 +449,7 @@ class PostgresqlTables(Tables):
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
+    SESSIONS_AT_ONCE = 1  # the list shows nothing that is newer than an open transaction
     TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
 
     def __init__(self, line: Line) -> None:
