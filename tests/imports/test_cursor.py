@@ -202,6 +202,15 @@ def test_a_plan_is_told_and_a_call_of_a_server_names_it(editor: Editor, tmp_path
     assert b'"echoed"' in bytes(call.fields["content"])
 
 
+def test_a_picture_that_a_server_returned_is_not_shown_as_text(
+    editor: Editor, tmp_path: Path
+) -> None:
+    editor.bubble(1, "Draw.")
+    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    editor.tool("mcp-srv-draw", {}, {"result": json.dumps({"content": [picture]})})
+    assert "content" not in Story.of(READER, tmp_path).calls()[0].fields
+
+
 def test_what_a_person_attached_is_attached_and_what_was_only_open_is_not(
     editor: Editor, tmp_path: Path
 ) -> None:

@@ -412,8 +412,9 @@ def _printed(result: object) -> str:
     if isinstance(result, str):
         return result
     words = first_text(result, _PRINTED)
-    parts = [text(part, "text") for part in objects(from_json(words), "content")]
-    return "\n".join(filter(None, parts)) or words
+    if parts := objects(from_json(words), "content"):  # of an MCP tool, maybe only a picture
+        return "\n".join(filter(None, (text(part, "text") for part in parts)))
+    return words
 
 
 def _changes(
