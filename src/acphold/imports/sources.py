@@ -144,9 +144,11 @@ class Home(Struct, frozen=True):
     environment: Mapping[str, str] = {}
 
     def folder(self, default: str | Path, variable: str = "", below: str = "") -> Path:
-        """Return `default` inside this home, or the folder in `variable` with `below` appended."""
-        moved = self.environment.get(variable, "") if variable else ""
-        return Path(moved, below) if moved else self.path / default
+        """Return the folder in `variable` with `below` appended, or else `default`: a Path as it
+        is, a name inside this home."""
+        if moved := self.environment.get(variable, "") if variable else "":
+            return Path(moved, below)
+        return default if isinstance(default, Path) else self.path / default
 
     @property
     def is_given(self) -> bool:
