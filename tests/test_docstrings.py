@@ -1,4 +1,4 @@
-"""Docstrings and comments name members of classes that are there."""
+"""Docstrings and comments name members of classes that are there; docstrings can be printed."""
 
 from __future__ import annotations
 
@@ -63,3 +63,18 @@ def test_each_member_of_a_class_that_is_named_is_there() -> None:
             named += [(place, *found) for found in MEMBER.findall(text)]
     assert len(named) > 100
     assert [it for it in named if not classes.has(it[1], it[2])] == []
+
+
+def test_each_docstring_can_be_written_in_utf_8() -> None:
+    broken: list[str] = []
+    for path in SOURCE.rglob("*.py"):
+        if "node_modules" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(
+                    node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+                ):
+                    try:
+                        (ast.get_docstring(node) or "").encode()
+                    except UnicodeEncodeError:
+                        broken.append(str(path.relative_to(SOURCE)))
+    assert broken == []

@@ -1,6 +1,6 @@
 """The slow path of decoding: JSON that msgspec refuses, values that the decoder refuses.
 
-msgspec rejects a lone half of a surrogate pair ("\ud83d"), even in parts that it only skips.
+msgspec rejects a lone half of a surrogate pair ("\\ud83d"), even in parts that it only skips.
 Programs that cut text between UTF-16 units send such escapes, and JSON's grammar allows them.
 
 A value that the strict decoder refuses is put together from its parts. This works on bytes, not on
