@@ -1,8 +1,8 @@
 """Our own lines, as `acphold export --format jsonl` and `acphold show --json` print them.
 
 Only searched for in a folder named with `--from`, not in the home folder. A line `{"session": {…}}`
-describes the session of the lines after it: see `exports.forms`. Lines without one above
-them belong to a session named like the file.
+describes the session of the lines after it: see `exports.forms`. Lines without one above them
+belong to a session named like the file.
 
 They are told byte for byte and with their numbers; only a missing end of a turn is added. So the
 session is the same as it was.

@@ -6,9 +6,8 @@ lists the model's messages, in JSON, in which prompts are marked.
 
 There is no schema. Field numbers are those of `agent.v1` in Cursor's published SDK, npm
 `@cursor/sdk` 1.0.18. Unexpected values count as missing, and only requested fields are decoded
-further. Sessions
-held over ACP are in `acp-sessions`, those of a terminal in `chats`. Their folder is in `meta.json`,
-otherwise in the root.
+further. Sessions held over ACP are in `acp-sessions`, those of a terminal in `chats`. Their folder
+is in `meta.json`, otherwise in the root.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Adding up the reported tokens and cost.
 
-For most sessions the database adds up the sums kept by slots: see `usage_slots`. Sessions that need
-a closer look are examined one by one: see `_odd`.
+For most sessions the database adds up the sums kept by slots: see `token_reports`. Sessions that
+need a closer look are examined one by one: see `_odd`.
 
 The functions run on one moment of the journal.
 """
