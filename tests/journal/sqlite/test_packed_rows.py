@@ -189,7 +189,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 
 
 async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_rows, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(entry_rows, "PACKED_AT_ONCE_BYTES", 3000)
     one, two = SqliteJournal.open(path), SqliteJournal.open(path)
     for number in range(6):
         await held(one, TURN * 3, f"s{number}")
