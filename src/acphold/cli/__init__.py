@@ -1,1 +1,1 @@
-"""The command line: one small module for each command, imported when it is called."""
+"""The command line: a module for each command, imported when the command is called."""

@@ -1,5 +1,7 @@
-"""This machine's end of a session's move, and the connection to the other: `acphold move-end` over
-ssh, or a server."""
+"""This machine's end of a session's move, and the connection to the other end.
+
+That is `acphold move-end` over ssh, or a server.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`acphold resume`: find a conversation and continue it, join it or watch it; plain `acphold`
-does the same."""
+"""`acphold resume`, and plain `acphold`: find a conversation; continue it, join it or watch it."""
 
 from __future__ import annotations
 

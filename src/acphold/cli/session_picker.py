@@ -1,5 +1,7 @@
-"""Lets a person choose a session from a list on the terminal: sessions that a reader has, here or
-far away, or those that an agent lists."""
+"""A list on the terminal from which a person chooses a session.
+
+It has the sessions of a reader, here or far away, or those that an agent lists.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The connection of a client to a remote server, replaced whenever it is lost.
 
-To the client it is an agent that is always there. `terminal.line` says what is owed over the
-next connection; it is done here, in this order:
+To the client it is an agent that is always there. `lines.line` says what is owed over the next
+connection; it is done here, in this order:
 
 1. `initialize`, as the client sent it;
 2. each session that the client has open, by `session/resume` behind its last position, so that

@@ -1,6 +1,7 @@
 """Errands for an agent under test, and the exemplar's turns, which carry them out.
 
-The same sentences steer the stand-in model and the bundled agents.
+An errand is a sentence that a model understands and a program can find. The same sentences steer
+the stand-in model and the bundled agents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The record of a connection, line by line in both directions, and its trace as JSON lines.
 
-Cases and observers ask it who sent what, when, and in answer to what.
+Cases and observers ask the record who sent what, when, and in answer to what. A line of the trace:
 
     {"at": 0.214, "connection": 1, "name": "main", "from": "agent", "message": {"jsonrpc": …}}
 

@@ -1,4 +1,4 @@
-"""The clients of one session: those attached, and the positions of those that may come back.
+"""The clients of one session, attached or expected back; the rest after a turn, which awaits them.
 
 A client that asks for positions resumes behind its last one, also over a new connection. That is
 exact as long as nothing behind it was merged, and settling merges. So settling is put off: a little

@@ -1,6 +1,6 @@
-"""The earlier conversation as text, for an agent that has lost it or never had it.
+"""A conversation passed on: as text to an agent that lacks it, or from an agent's replay to us.
 
-It reads like this:
+An agent that has lost the conversation, or never had it, gets it as text, which reads like this:
 
 User: Make it friendlier
 Assistant: I will change the greeting.
@@ -17,8 +17,8 @@ It stands before the prompt, as it was said before it. Only a slash command stay
 look for one at the very beginning of a prompt.
 
 When the agent opens a session again it replays what it knows. Turns that are in the replay and not
-in our journal are taken over. Both have the earlier turns, so they are compared by the person's
-words; everything in the replay behind our last turn is new.
+in our journal were made outside of acphold, and are taken over. Both have the earlier turns, so
+they are compared by the person's words; everything in the replay behind our last turn is new.
 """
 
 # See docs/decisions.md, 23.

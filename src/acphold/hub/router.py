@@ -1,5 +1,7 @@
-"""From the agent to the sessions: each event goes to the session that it is about. From clients to
-the agent: extensions, and newer methods.
+"""The way between the agent and the sessions.
+
+Each event of the agent goes to the session that it is about. From clients, extensions and newer
+methods go to the agent.
 
 An event about no known session goes to the client for which the agent is at work. If that is
 unclear, it goes only to clients that may see every session: it may be about somebody else's. An

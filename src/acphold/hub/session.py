@@ -1,4 +1,4 @@
-"""One conversation while it is live here: it publishes its entries, alone or with others.
+"""The entries of a live session, published alone or together with those of other sessions.
 
 To publish is to commit entries to the journal, then fold them into the state, then deliver them to
 every attachment, in this order: no client sees what a crash could undo. The lease says that this
@@ -6,7 +6,8 @@ process owns the session. Once another process has taken it over, nothing more c
 `on_lost` is called, once.
 
 A commit costs ten times as much as a row in it. If hundreds of sessions stream at once, each piece
-alone would be a commit, and so would each prompt; every session would wait for all of them.
+alone would be a commit, and so would each prompt; every session would wait for all of them. So
+`publish_together` commits for several sessions at once.
 """
 
 # See docs/decisions.md, 1.

@@ -3,8 +3,12 @@
 Source: spec v1, session list. Nobody loses a conversation by installing acphold: the agent's own
 sessions are in the same list, each session once.
 
-A title is given in the row of the session, which takes no lease: with the command line, say, while
-the session is live in another process. Where it is live, the row is looked at
+A request about a session does not make this process its owner. A session that only the agent has is
+adopted first, because the result is kept in our journal.
+
+A person's title for a session wins over the agent's own. It is given in the row of the
+session, which takes no lease: with the command line, say, while the session is live in another
+process. Where it is live, the row is looked at
 
 - when the session is opened from the journal,
 - when the agent names it,
@@ -13,9 +17,6 @@ the session is live in another process. Where it is live, the row is looked at
 
 A new title is published as an update, so that clients and replays have it. An agent's title is
 removed from its updates before they are published.
-
-This process does not become the owner of the session by that. A session that only the agent has is
-adopted first, because the result is kept in our journal.
 """
 
 from __future__ import annotations

@@ -545,7 +545,7 @@ class Turns:
         """
         self._ends_with_process |= with_process
         # Forget prompts that have not begun and that their clients will send again. Those clients
-        # are cut off by our end, and find out from the journal (see server.sent_prompts). So tell
+        # are cut off by our end, and find out from the journal (see server.positions). So tell
         # them nothing here, also not of prompts that have begun.
         for turn in tuple(self._queue):
             author = turn.author

@@ -1,15 +1,14 @@
 """Cline: `~/.cline/data/sessions/<id>/`, and older tasks, `tasks/<id>/ui_messages.json`.
 
-A message was asked or said (`type`), and is of the kind named in `ask` or `say`; calls and the
-tokens of a request are JSON inside its `text`. The folder of a conversation is in a list of all
-tasks, in a file beside it, or in the model's prompt.
+A session is a manifest and one document of messages. The document is rewritten with every message,
+so a reader may find half of it. Subagents' messages are shown among the rest, and stored in
+documents of their own.
 
-Roo Code and Kilo Code began as copies of Cline and use the same format, each below the name of its
-extension. They add some kinds and tools, and an edit may be a whole patch there.
-
-The document is rewritten with every message, so a reader may find half of it. Subagents' messages
-are shown among the rest, and stored in documents of their own. The editor extensions use another
-format.
+A task, of the editor extensions, has the messages of their screen. A message was asked or said
+(`type`), and is of the kind named in `ask` or `say`; calls and the tokens of a request are JSON
+inside its `text`. The folder of a task is in a list of all tasks, in a file beside it, or in the
+model's prompt. Roo Code and Kilo Code began as copies of Cline and use the same format, each below
+the name of its extension. They add some kinds and tools, and an edit may be a whole patch there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Places of conversations on disk, and the facts known before they are read.
 
-Projects may be anywhere. We search below a home folder as deep as people put them, level by level,
-up to a number of folders, on the same disk only, and skip folders of programs: hidden folders,
-packages, symlinks. `--from` names another folder to search.
+Some agents keep a conversation in the folder of its project, which may be anywhere. We search below
+a home folder as deep as people put projects, level by level, up to a number of folders, on the same
+disk only, and skip folders of programs: hidden folders, packages, symlinks. `--from` names another
+folder to search.
 
 A cloned repository contains files its authors checked in. So a file tracked by Git counts only in a
 folder named with `--from`: its authors' words to an agent are not those of this user.

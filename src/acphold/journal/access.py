@@ -1,5 +1,6 @@
-"""Tokens: who may connect over the network, and what they may do. `server.principals` has the
-rules.
+"""Access from elsewhere: tokens, the record of their use, shares, and standing answers.
+
+`server.principals` has the rules for what a token permits.
 
 A token is `acphold_ID_SECRET`. The journal keeps its id and a digest of the whole, so reading the
 journal gives nobody a token. The secret has 256 bits, so a plain SHA-256 is enough: it cannot be

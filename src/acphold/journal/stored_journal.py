@@ -1,5 +1,8 @@
 """The methods of a journal that every store shares, and the durations of its appends.
 
+Among them is `complete`, for a session that an import has only listed. It reads the session's
+transcript when somebody needs it:
+
     no row ──listed──▶ unread ──its last piece is taken in──▶ read
                           └─given up─▶ no row; or read, where some of it is there
 

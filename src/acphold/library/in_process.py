@@ -75,7 +75,7 @@ CLOSE_SECONDS = 3.0
 
 
 class InProcessAgent:
-    """An `agents.Agent` made from a `Definition`.
+    """A `HubAgent` made from a `Definition`.
 
     Its sessions have the ids that clients see, and their history is the journal's, so it can always
     resume.

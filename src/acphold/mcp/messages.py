@@ -1,8 +1,8 @@
 """JSON-RPC messages: lines and the SDK's messages, and our side of an MCP client's connection.
 
 A line that the SDK cannot read is repaired if possible. Otherwise its request id is found, so that
-the call fails at once: the SDK alone drops such a line, and its sender waits for ever. It also
-reads lines of any length.
+the call fails at once: the SDK's own transport drops such a line, so that its sender waits for
+ever, and it reads lines of any length.
 
 The bridge passes a client's messages on; `serve` has a server of the SDK answer them.
 

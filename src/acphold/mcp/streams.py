@@ -1,8 +1,8 @@
 """The message streams that the SDK needs, over each kind of transport, and their HTTP client.
 
-Left alone, the transports lose the status and WWW-Authenticate of a refusal, let one failed request
-take the whole connection down, follow redirects for long, and read answers of any size. Here each
-failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
+Left alone, the SDK's transports lose the status and WWW-Authenticate of a refusal, let one failed
+request take the whole connection down, follow redirects for long, and read answers of any size.
+Here each failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
 
 Needs the SDK: imported only after `reconnection.load_sdk`.
 """

@@ -1,7 +1,8 @@
 """A program that a person uses on our terminal: an editor, a sign-in, a pager.
 
-It gets the terminal as from a shell: in its own process group, so that Ctrl-C goes to it and not to
-us. Ctrl-Z stops both, and `fg` resumes both.
+`run_in_front` gives a program the terminal as a shell does: in its own process group, so that
+Ctrl-C goes to it and not to us. Ctrl-Z stops both, and `fg` resumes both. A pager, which reads what
+we write, shares our group instead: see `start_in_front`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Laying out a snapshot in a folder, with the ignored files that a project wants there.
 
-Never in a folder with anything in it, and never where the files came from. No hook and no filter
+The folder is never one with anything in it, nor the one the files came from. No hook and no filter
 of the project runs. The branch stays where it is: `git status` in the new work tree shows what had
 changed, and what was staged.
 

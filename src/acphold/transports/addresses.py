@@ -3,13 +3,13 @@
     unix:/path/of/a/socket?on=MACHINE.FOLDER    a Unix socket, in this folder of this machine
     https://host:port/owners/MARK/NAME    a node: another machine with the same journal, or this one
 
-Who listens on a Unix socket is of the same user, as the kernel says. A node wants a token of the
+The listener on a Unix socket is of the same user, as the kernel says. A node wants a token of the
 nodes, which is read from NODE_TOKEN. The MARK there is of one process: another one that serves
 there later says that it has ended.
 
 Two containers have one kernel and folders of their own, which may have the same path: a socket that
 is found at an owner's path there is somebody else's, mostly our own. So FOLDER says which one is
-meant. An address of an earlier release has none.
+meant. Without one, the path alone counts.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ Each request passes the gate (`web.gate`) first. `acphold serve` answers:
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
     POST /codes       {"scopes", "user"} → {"code", "seconds"}: a code to pair a device with; needs
-                      manage. The device is the requester's own; a token that sees all may
-                      name another `user`
+                      manage. The device is the requester's own; a token that sees all may name
+                      another `user`
     POST /pair        {"code", "name"} → {"token", "scopes"}; for a browser /browser: see
                       `web.devices`
     GET /sessions …   the list, its entries, and search: see `web.journal_pages`; the list as
                       it changes: see `web.list_feed`
-    GET /inbox …      pending questions of all sessions, and past decisions: see there
+    GET /inbox …      pending questions of all sessions, and past decisions: see
+                      `web.journal_pages`
     GET /             the page for a browser, and its files: see `web.page_files`
     /rules …          standing answers: see `web.rule_requests`
     GET /usage        usage reported by agents, and a session as a file: see `web.reports`

@@ -1,6 +1,6 @@
 """One request of an ASGI server and its answer, which may be a stream of events.
 
-Source: HTML standard, server-sent events.
+Sources: ASGI 3.0, HTTP and WebSocket 2.4; HTML standard, server-sent events.
 """
 
 from __future__ import annotations

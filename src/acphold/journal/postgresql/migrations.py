@@ -156,7 +156,7 @@ _TABLES: Final = (
     )""",
     # Sessions with reports on the whole session, which are examined one by one.
     "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
-    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
+    # The usage reported in each session per quarter of an hour: see journal.token_reports.
     """CREATE TABLE acphold.usage_slots (
         session_id text COLLATE "C" NOT NULL,
         slot bigint NOT NULL,

@@ -1,5 +1,4 @@
-"""Connections used by the event loop itself, for the questions that every update and prompt waits
-for.
+"""Connections used by the event loop itself, for questions that an update or a prompt waits for.
 
 Waking a thread, and being woken by it, takes longer than the server needs for an append. So a
 question of one statement, which is a transaction by itself, is written to a connection directly

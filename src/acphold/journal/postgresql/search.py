@@ -6,8 +6,9 @@ parts of a document have a weight each, and are so far apart that no phrase span
 
 PostgreSQL counts places up to 16,383: a phrase beyond that in an entry is not found.
 
-PostgreSQL's `ts_rank` ignores how rare a word is and how long other documents are. It would order
-the same hits differently from a journal in a file.
+Hits are ranked here, by the formula of FTS5's `bm25()`. PostgreSQL's `ts_rank` ignores how rare a
+word is and how long other documents are, and would order the same hits differently from a journal
+in a file.
 
 Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
 

@@ -1,7 +1,7 @@
 """The journal in a PostgreSQL database, and its latest appends, to write again.
 
 A standby that takes over may lack acknowledged writes, unless its server waits for it
-(`synchronous_commit`). An append requires the entry before it (see `session_tables.HELD`), so the
+(`synchronous_commit`). An append requires the entry before it (see `session_rows.HELD`), so the
 owner of a session notices: with its next append, or when it reports to another server. It writes
 again the entries that it still has here. Other entries are lost, and positions behind them are void
 (`acphold.journal.lineage`).

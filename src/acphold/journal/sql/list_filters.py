@@ -1,5 +1,7 @@
-"""The walks that make a page of the list: along one index each, so that rows far down the list
-cost no more than the first."""
+"""The walks that make a page of the list.
+
+Each is along one index, so that rows far down the list cost no more than the first.
+"""
 
 # See docs/decisions.md, 20.
 

@@ -1,7 +1,7 @@
-"""The rows of reports on tokens and cost, and the sums of their slots: see
-`journal.token_reports`.
+"""The rows of reports on tokens and cost, and the sums of their slots.
 
-They keep the reports as they were; totals of a whole session become increases when they are read.
+The rows keep the reports as they were; totals of a whole session become increases when they are
+read. See `journal.token_reports`.
 """
 
 from __future__ import annotations

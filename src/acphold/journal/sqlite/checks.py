@@ -1,10 +1,10 @@
 """Checks of the file, and repair of derived data of sessions, for `acphold doctor`.
 
-The functions may raise sqlite3 errors.
+Derived data (counts, summaries, sums of usage, the search index) can be computed from the entries
+and the usage reports, which are never changed here. Repair goes session by session while others use
+the journal. A result is written only if the session was not settled again meanwhile.
 
-All of it can be computed from the entries and the usage reports, which are never changed here.
-Repair goes session by session while others use the journal. A result is written only if the session
-was not settled again meanwhile.
+The functions may raise sqlite3 errors.
 """
 
 from __future__ import annotations

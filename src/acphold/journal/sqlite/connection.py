@@ -1,5 +1,4 @@
-"""A connection to the journal's file: its settings, its transactions, and how connections take
-turns.
+"""A connection to the journal's file: its settings, its transactions, and its turn to write.
 
 Of all connections to a file, in any process, one writes at a time; the others retry until it is
 done. Live work, such as an append while a client watches, must not wait long for slow work. So slow

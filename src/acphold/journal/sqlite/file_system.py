@@ -10,11 +10,12 @@ this process has the journal open any more.
 
 Sources: fcntl(2); sqlite.org, "How To Corrupt An SQLite Database File", 2.2.
 
-Copying over a file with `cp` replaces its content, but keeps its inode and extended attributes
-(xattr(7)). In an earlier copy of the journal these numbers are lower than those in the notes. A
-file that replaces the journal, as `acphold restore` makes it, has no notes. On systems without such
-attributes nothing is noticed. Notes hold until the next boot: a power failure may take more from a
-file than its attributes.
+Notes are numbers of the journal that only go up. They are not in the file, but in its extended
+attributes (xattr(7)), and expose a file that went back: copying over it with `cp` replaces its
+content and keeps its inode and attributes, and in an earlier copy of the journal the numbers are
+lower. A file that replaces the journal, as `acphold restore` makes it, has no notes. On systems
+without such attributes nothing is noticed. Notes hold until the next boot: a power failure may take
+more from a file than its attributes.
 """
 
 from __future__ import annotations

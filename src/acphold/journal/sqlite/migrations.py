@@ -172,7 +172,7 @@ _TABLES: Final = (
     ) WITHOUT ROWID""",
     # Sessions with reports on the whole session, which are examined one by one.
     "CREATE INDEX usage_of_sessions ON usage (session) WHERE by_turn = 2",
-    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
+    # The usage reported in each session per quarter of an hour: see journal.token_reports.
     """CREATE TABLE usage_slots (
         session INTEGER NOT NULL,
         slot INTEGER NOT NULL,
