@@ -233,7 +233,7 @@ _RULES: Final = (
 )
 
 _SNAPSHOTS: Final = (
-    # The snapshots of files taken in turns: see journal.snapshots.
+    # The snapshots of files taken in turns: see journal.seams.Snapshots.
     """CREATE TABLE acphold.snapshots (
         session_id text COLLATE "C" NOT NULL,
         turn bigint NOT NULL,

@@ -111,7 +111,7 @@ _TABLES: Final = (
     # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
     # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
     # in order, and the place of any seq is found by one search.
-    # `kind` has no type: a number for the kinds that journal.segments knows, else the kind's name.
+    # `kind` has no type: a number for the kinds that session_rows knows, else the kind's name.
     """CREATE TABLE segments (
         key INTEGER PRIMARY KEY,
         first_seq INTEGER NOT NULL,
@@ -243,7 +243,7 @@ _RULES: Final = (
 )
 
 _SNAPSHOTS: Final = (
-    # The snapshots of files taken in turns: see journal.snapshots.
+    # The snapshots of files taken in turns: see journal.seams.Snapshots.
     """CREATE TABLE snapshots (
         session INTEGER NOT NULL,
         turn INTEGER NOT NULL,
