@@ -109,7 +109,7 @@ postgresql: $(VENV)/.installed
 interop: export PYTHONDONTWRITEBYTECODE =
 interop: export COLD = 1
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;
