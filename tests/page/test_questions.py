@@ -12,7 +12,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 import acphold
-from tests.page.conftest import ask, launched, note, opened, steps
+from tests.page.conftest import ask, launched, note, opened, seen, steps
+from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -362,3 +363,41 @@ async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(
     await expect(card.locator(".diff table.two")).to_have_count(1)
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
+
+
+async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(
+    page: Page, device: BrowserContext, served: Served
+) -> None:
+    await device.grant_permissions(["notifications"], origin=served.url)
+    # Chromium drops what is pushed to a worker that is still being activated.
+    active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
+    await page.evaluate(seen(f"() => {active}"))
+    tools = await device.new_cdp_session(page)
+    found: list[str] = []
+    tools.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda it: found.extend(each["registrationId"] for each in it["registrations"]),
+    )
+    await tools.send("ServiceWorker.enable")
+    async with asyncio.timeout(30):
+        while not found:  # noqa: ASYNC110 - the event is a list here
+            await asyncio.sleep(0.05)
+
+    async def push(data: str) -> None:
+        message = {"origin": served.url, "registrationId": found[0], "data": data}
+        await tools.send("ServiceWorker.deliverPushMessage", message)
+
+    notices = (
+        "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
+        ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
+    )
+
+    await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
+    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 1)"))
+    assert await page.evaluate(notices) == [["T", "Run it", "#/session/s%2F1@7"]]
+    await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
+    # The one before goes as it comes: for a moment there may be both, or neither.
+    only = "all.length === 1 && all[0][0].startsWith('2')"
+    await page.evaluate(seen(f"() => {notices}.then((all) => {only})"))
+    await push('{"count":0}')
+    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 0)"))

@@ -12,7 +12,6 @@ from playwright.async_api import BrowserContext, Page, Request, expect
 
 import acphold
 from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed, violations
-from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -282,44 +281,6 @@ async def test_axe_finds_nothing(
         assert await violations(page) == [], place
     session.cancel()
     await turn
-
-
-async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(
-    page: Page, device: BrowserContext, served: Served
-) -> None:
-    await device.grant_permissions(["notifications"], origin=served.url)
-    # Chromium drops what is pushed to a worker that is still being activated.
-    active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
-    await page.evaluate(seen(f"() => {active}"))
-    tools = await device.new_cdp_session(page)
-    found: list[str] = []
-    tools.on(
-        "ServiceWorker.workerRegistrationUpdated",
-        lambda it: found.extend(each["registrationId"] for each in it["registrations"]),
-    )
-    await tools.send("ServiceWorker.enable")
-    async with asyncio.timeout(30):
-        while not found:  # noqa: ASYNC110 - the event is a list here
-            await asyncio.sleep(0.05)
-
-    async def push(data: str) -> None:
-        message = {"origin": served.url, "registrationId": found[0], "data": data}
-        await tools.send("ServiceWorker.deliverPushMessage", message)
-
-    notices = (
-        "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
-        ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
-    )
-
-    await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
-    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 1)"))
-    assert await page.evaluate(notices) == [["T", "Run it", "#/session/s%2F1@7"]]
-    await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
-    # The one before goes as it comes: for a moment there may be both, or neither.
-    only = "all.length === 1 && all[0][0].startsWith('2')"
-    await page.evaluate(seen(f"() => {notices}.then((all) => {only})"))
-    await push('{"count":0}')
-    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 0)"))
 
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
