@@ -81,7 +81,6 @@ check: lint types test slow postgresql conformance
 # Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
 # megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
-slow: export COLD = 1
 slow: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
 
@@ -107,7 +106,6 @@ postgresql: $(VENV)/.installed
 # film of the README. Most of it is waiting, for registries, agents and a browser. In the order of
 # their names, files that install and wait begin first, and the short ones of the page end together.
 interop: export PYTHONDONTWRITEBYTECODE =
-interop: export COLD = 1
 interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
 

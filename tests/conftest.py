@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forked import Forked
 from tests.postgresql import Databases, pooled, shared
 
 pytest.register_assert_rewrite("acphold.testing.journal_promises")
@@ -35,8 +34,6 @@ settings.register_profile("tests", search, derandomize=True)
 settings.load_profile("tests")
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests
-
-subprocess.Popen = Forked  # type: ignore[misc]
 
 HERE = Path(__file__).resolve().parent
 
