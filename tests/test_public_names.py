@@ -59,7 +59,7 @@ PUBLIC = {
         Whose open_journal register
     """,
     "acphold.standing": """
-        MOST_ANSWERS USUAL Action Circumstances Decision EditAction PlainCommand RuleChange
+        MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
         RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
         differs flaw pausing_rule read_line read_rule
     """,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
-from acphold.hub import loading as hub_loading
-from acphold.hub import restoration
+from acphold.hub import loaded_sessions, restoration
 from tests.editor import Refused, open_params
 from tests.hub.shared import Shared, shared
 
@@ -31,7 +30,7 @@ async def test_a_load_is_answered_soon_behind_the_replay_also_when_the_agent_han
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(hub_loading, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)
@@ -42,7 +41,7 @@ async def test_a_resume_is_answered_also_when_the_agent_hangs(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(hub_loading, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.client()
@@ -54,7 +53,7 @@ async def test_a_cancel_and_a_close_reach_a_prompt_that_waits_for_an_agent_that_
     journal: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(hub_loading, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)
@@ -72,7 +71,7 @@ async def test_an_agent_that_never_makes_a_session_is_given_up_after_its_time(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(hub_loading, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
     monkeypatch.setattr(restoration, "OPEN_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
@@ -224,7 +223,7 @@ async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_t
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(hub_loading, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)

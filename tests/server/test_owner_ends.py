@@ -17,7 +17,7 @@ import pytest
 from acphold.errors import LeaseLostError
 from acphold.hub import Conversation
 from acphold.hub.attachment import LAG, Attachment
-from acphold.hub.loading import Readiness
+from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
 from acphold.server import owner_line, remote_sessions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import Circumstances, Decision, RunAction, StandingRule, decide, read_rule
+from acphold.standing import Circumstances, RuleDecision, RunAction, StandingRule, decide, read_rule
 from acphold.standing.asked_actions import PERMISSION, asked_action
 
 HOME = "/home/ada/project"
@@ -35,7 +35,7 @@ def made(texts: list[str], folder: Path) -> list[StandingRule]:
     return rules
 
 
-def judged(text: str, rules: list[StandingRule], folder: Path) -> Decision:
+def judged(text: str, rules: list[StandingRule], folder: Path) -> RuleDecision:
     at = Circumstances("claude", str(folder), "s", "", 1)
     return decide(RunAction((text.replace(HOME, str(folder)),)), rules, at)
 

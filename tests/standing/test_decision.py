@@ -12,8 +12,8 @@ import pytest
 from acphold.errors import RuleError
 from acphold.standing import (
     Circumstances,
-    Decision,
     EditAction,
+    RuleDecision,
     RunAction,
     StandingRule,
     Unclear,
@@ -34,7 +34,7 @@ def at(folder: Path | str, **facts: object) -> Circumstances:
     return msgspec.structs.replace(here, **facts)
 
 
-def of_pytest(project: Path, made: StandingRule, **facts: object) -> Decision:
+def of_pytest(project: Path, made: StandingRule, **facts: object) -> RuleDecision:
     return decide(RunAction(("pytest -q",)), [made], msgspec.structs.replace(at(project), **facts))
 
 

@@ -30,7 +30,7 @@ from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.loading import Adoption, Readiness
+from acphold.hub.loaded_sessions import Adoption, Readiness
 from acphold.hub.ownership import Ownership, Whereabouts
 from acphold.hub.router import Asker, Router
 from acphold.hub.session import CommonRelease

@@ -34,7 +34,7 @@ from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.schema.splice import array, splice, with_meta
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.standing import Decision, EditAction, RunAction, StandingRule
+    from acphold.standing import EditAction, RuleDecision, RunAction, StandingRule
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Considered(Struct, frozen=True):
     """
 
     action: RunAction | EditAction | None
-    verdict: Decision
+    verdict: RuleDecision
     watched: bytes = b""
     rests: int = 0
     newest: int = 0

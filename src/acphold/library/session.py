@@ -51,7 +51,7 @@ NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 """The beginning of a notice; clients without notices are shown it as a message."""
 
 Severity: TypeAlias = Literal["info", "warning", "error"]
-"""How severe a notice is."""
+"""The severity of a notice."""
 
 SEVERITIES = get_args(Severity)
 

@@ -79,7 +79,7 @@ OUTPUT_SECONDS = 2.0
 """A tool call or command that ends waits this long for the client to send the output."""
 
 POLL_SECONDS = 0.25
-"""How often a client is asked for a command's output: it does not send it by itself."""
+"""Seconds between two requests for a command's output, which a client does not send by itself."""
 
 OVERLAP = 64
 TRIES = 100

@@ -33,8 +33,8 @@ from acphold.standing import (
     USUAL,
     Action,
     Circumstances,
-    Decision,
     EditAction,
+    RuleDecision,
     RunAction,
     StandingRule,
     Unclear,
@@ -78,7 +78,7 @@ class PastQuestion(Struct, frozen=True):
         now: int | None = None,
         mode: str = "",
         guests: bool = True,
-    ) -> Decision:
+    ) -> RuleDecision:
         """Return what these rules say, at the time of the question or at `now`, in that mode.
 
         Without `guests`, as if nobody else could prompt in the session.
@@ -315,7 +315,7 @@ async def _refused(journal: Journal, rules: Sequence[StandingRule]) -> list[Past
     ]
 
 
-def _uses(verdict: Decision, first: int) -> bool:
+def _uses(verdict: RuleDecision, first: int) -> bool:
     """True if it allows by a rule with this number or a higher one."""
     return verdict.allows and any(rule.number >= first for rule in verdict.rules)
 

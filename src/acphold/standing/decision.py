@@ -268,7 +268,7 @@ class Circumstances(Struct, frozen=True):
     has_guests: bool = False
 
 
-class Decision(Struct, frozen=True):
+class RuleDecision(Struct, frozen=True):
     """The decision; `why` is for people. `rules` are those that allow it, each once, or the one
     that says to ask."""
 
@@ -285,7 +285,7 @@ class _AskedError(Exception):
         self.rules = rules
 
 
-def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> Decision:
+def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> RuleDecision:
     """Return the decision of the `rules` that count here, including those that only watch."""
     folder = real(at.folder)
     here = [rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)]
@@ -300,9 +300,9 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
         else:
             raise _AskedError(action.why)
     except _AskedError as asked:
-        return Decision(allows=False, why=str(asked), rules=asked.rules)
+        return RuleDecision(allows=False, why=str(asked), rules=asked.rules)
     numbers = " and ".join(str(rule.number) for rule in used)
-    return Decision(
+    return RuleDecision(
         allows=True, why=f"allowed by your rule{'s' * (len(used) > 1)} {numbers}", rules=used
     )
 

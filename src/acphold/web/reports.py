@@ -72,7 +72,7 @@ MOST: Final = 20
 
 ENTRIES: Final = 200
 ENTRY_BYTES: Final = 256 << 10
-"""How much of the end of a session is read for a glance."""
+"""A glance reads this much of the end of a session."""
 
 AROUND: Final = 8
 """Entries before and after a hit among which a message is looked for."""
