@@ -216,6 +216,9 @@ IN_WORDS = {
 LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 """Marks on the types of the protocol that say how they are read; for a reader they are noise."""
 
+MODULES = {"errors", "schema"}
+"""Those whose names the code writes with the module in front."""
+
 BLANK = "\n\n"
 
 MADE_BY_AUTHORS = {"Agent", "MessageTransport", "StreamTransport"}
@@ -527,7 +530,13 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 class _Plain(ast.NodeTransformer):
-    """Leaves out marks of lenience, and puts what names stand for in their place."""
+    """Leaves out marks of lenience and the modules of our names, and writes names as readers know
+    them."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        ours = isinstance(node.value, ast.Name) and node.value.id in MODULES
+        return self.visit_Name(ast.Name(node.attr)) if ours else node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import os
     from typing import Unpack
 
+    from acphold import schema
     from acphold.agents.extensions import SessionCopy
     from acphold.client.advertised import Content, Folder
     from acphold.client.remote_session import ConfigOption
@@ -41,16 +42,6 @@ if TYPE_CHECKING:
     from acphold.history.fold import SessionState
     from acphold.history.prompt_queue import PromptQueue
     from acphold.history.timeline import Item, ToolCall
-    from acphold.schema import (
-        AgentCapabilities,
-        ContentBlock,
-        Implementation,
-        InitializeResponse,
-        McpServer,
-        SessionInfo,
-        SessionModeState,
-        Update,
-    )
     from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
@@ -231,17 +222,17 @@ class RemoteAgent:
         return self._agent.name
 
     @property
-    def initialized(self) -> InitializeResponse:
+    def initialized(self) -> schema.InitializeResponse:
         """The agent's whole answer to `initialize`."""
         return self._agent.initialized
 
     @property
-    def info(self) -> Implementation | None:
+    def info(self) -> schema.Implementation | None:
         """The agent's name and version, if it sends them."""
         return self._agent.info
 
     @property
-    def capabilities(self) -> AgentCapabilities:
+    def capabilities(self) -> schema.AgentCapabilities:
         """The capabilities that the agent advertises."""
         return self._agent.capabilities
 
@@ -259,7 +250,7 @@ class RemoteAgent:
         self,
         cwd: Folder | None = None,
         *,
-        mcp_servers: Sequence[McpServer] = (),
+        mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] = (),
     ) -> RemoteSession:
         """Start a conversation."""
@@ -270,10 +261,10 @@ class RemoteAgent:
 
     def load_session(
         self,
-        session: str | SessionInfo,
+        session: str | schema.SessionInfo,
         cwd: Folder | None = None,
         *,
-        mcp_servers: Sequence[McpServer] = (),
+        mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
     ) -> RemoteSession:
@@ -289,10 +280,10 @@ class RemoteAgent:
 
     def resume_session(
         self,
-        session: str | SessionInfo,
+        session: str | schema.SessionInfo,
         cwd: Folder | None = None,
         *,
-        mcp_servers: Sequence[McpServer] = (),
+        mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
     ) -> RemoteSession:
@@ -306,11 +297,11 @@ class RemoteAgent:
         )
         return RemoteSession(_background.run(opened))
 
-    def sessions(self, cwd: Folder | None = None) -> Iterator[SessionInfo]:
+    def sessions(self, cwd: Folder | None = None) -> Iterator[schema.SessionInfo]:
         """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""
         pages = self._agent.sessions(cwd)
 
-        async def following() -> SessionInfo | None:
+        async def following() -> schema.SessionInfo | None:
             return await anext(pages, None)
 
         while (info := _background.run(following())) is not None:
@@ -383,7 +374,7 @@ class RemoteSession:
         """
         return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
 
-    def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
+    def blocks(self, *content: Content) -> tuple[schema.ContentBlock, ...]:
         """Return the blocks that `prompt` would send for this; raises the same errors."""
         return _look(lambda: self._session.blocks(*content))
 
@@ -410,7 +401,7 @@ class RemoteSession:
         """Cancel the running turn, from another thread or between two of its updates."""
         _look(self._session.cancel)
 
-    def updates(self) -> Iterator[Update]:
+    def updates(self) -> Iterator[schema.Update]:
         """Yield all updates from now on, in turns and between them."""
         stream = _look(self._session.updates)
         return _typed(lambda: stream.take_all())
@@ -446,7 +437,7 @@ class RemoteSession:
         return _look(lambda: self._session.state)
 
     @property
-    def modes(self) -> SessionModeState | None:
+    def modes(self) -> schema.SessionModeState | None:
         """The available modes and the current one; None if the agent has none."""
         return _look(lambda: self._session.modes)
 
@@ -529,7 +520,7 @@ class RemoteQueue:
         when another process opens the session; None leaves that as it is."""
         _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
 
-    def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
+    def content(self, prompt_id: str) -> tuple[schema.ContentBlock, ...]:
         """Return the content of a prompt that waits."""
         return _background.run(self._queue.content(prompt_id))
 
@@ -547,7 +538,7 @@ class RemoteTurn:
         except ConnectionLostError:
             return repr(self._turn)  # nothing changes it any more
 
-    def __iter__(self) -> Iterator[Update]:
+    def __iter__(self) -> Iterator[schema.Update]:
         return self._updates
 
     def wait(self) -> RemoteTurn:
@@ -598,7 +589,7 @@ class RemoteTurn:
         return _look(lambda: self._turn.tool_calls)
 
 
-def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[Update]:
+def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[schema.Update]:
     """Yield updates as they come, in batches, because each call into the other thread costs."""
     while raws := _background.run(take()):
         yield from map(typed, raws)

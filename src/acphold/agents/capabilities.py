@@ -29,16 +29,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from acphold import schema
 from acphold.extras import is_installed
 from acphold.history.display_terminals import PRINTED
 from acphold.history.raw_update import BEGUN, members, meta_without_marks, string
-from acphold.schema import (
-    PROTOCOL_VERSION,
-    ClientCapabilities,
-    InitializeRequest,
-    McpCapabilities,
-    encode,
-)
 from acphold.schema.splice import splice, with_meta
 from acphold.schema.updates import withheld
 
@@ -93,7 +87,7 @@ UNSTABLE = ("fork", "title", "archive", "status")
 """Session capabilities that are not yet part of the protocol: ours with `unstable`, else hidden,
 except for the fork."""
 
-EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
+EVERY_TRANSPORT = schema.McpCapabilities(http=True, sse=True)
 """Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
 
 
@@ -111,7 +105,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     has sessions of several on one connection.
     """
 
-    capabilities: ClientCapabilities = ClientCapabilities()
+    capabilities: schema.ClientCapabilities = schema.ClientCapabilities()
     withheld: frozenset[str] = frozenset()
     booleans: bool = False
     positions: bool = False
@@ -124,7 +118,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     all_agents: bool = False
 
 
-def offer_of(introduction: InitializeRequest, params: bytes) -> ClientOffer:
+def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOffer:
     """Return the offer of a client with this introduction; `params` is the same as it came."""
     can = introduction.client_capabilities
     options = None if can.session is None else can.session.config_options
@@ -155,7 +149,7 @@ def in_version_1(params: bytes) -> bytes:
     capabilities that mean the same in both are kept.
     """
     theirs = members(params)
-    if theirs.get("protocolVersion") == b"%d" % PROTOCOL_VERSION:
+    if theirs.get("protocolVersion") == b"%d" % schema.PROTOCOL_VERSION:
         return params
     changes: dict[str, bytes | None] = {"info": None, "capabilities": None}
     if "clientInfo" not in theirs and "info" in theirs:
@@ -195,7 +189,7 @@ def told_agent(params: bytes) -> bytes:
 
     The agent may be an acphold, too: a client's requests to us are not passed on to it.
     """
-    told: dict[str, bytes | None] = {"protocolVersion": b"%d" % PROTOCOL_VERSION}
+    told: dict[str, bytes | None] = {"protocolVersion": b"%d" % schema.PROTOCOL_VERSION}
     can = members(params).get("clientCapabilities", b"")
     if can.startswith(b"{") and (clean := _without_ours(can)) != can:
         told["clientCapabilities"] = clean
@@ -218,7 +212,7 @@ def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
     meta = _object(members(can), "_meta")
     if for_events and members(meta).get(POSITIONS) == b"true":
         return params
-    asked = splice(meta, {POSITIONS: encode(FOR_EVENTS) if for_events else b"true"})
+    asked = splice(meta, {POSITIONS: schema.encode(FOR_EVENTS) if for_events else b"true"})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
@@ -229,7 +223,7 @@ def told_owner(params: bytes, tenant: str | None, *, guest: bool = False) -> byt
     """
     params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
-    told = {LINE: b"true", TENANT: encode(tenant), GUEST: b"true" if guest else None}
+    told = {LINE: b"true", TENANT: schema.encode(tenant), GUEST: b"true" if guest else None}
     asked = splice(_object(members(can), "_meta"), told)
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
@@ -237,7 +231,9 @@ def told_owner(params: bytes, tenant: str | None, *, guest: bool = False) -> byt
 def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
     """Return the params that open a session for an agent of the library, with its tenant and the
     client's params of `initialize`."""
-    meta = splice(_object(members(params), "_meta"), {TENANT: encode(tenant), CLIENT: introduction})
+    meta = splice(
+        _object(members(params), "_meta"), {TENANT: schema.encode(tenant), CLIENT: introduction}
+    )
     return splice(params, {"_meta": meta})
 
 
@@ -286,10 +282,10 @@ def told_client(
     asked_for = {BEGUN: begun, POSITIONS: positions, QUEUE: queue}
     ours: dict[str, bytes | None] = {name: b"true" for name, is_ in asked_for.items() if is_}
     if kept_in is not None:
-        ours[KEPT_IN] = encode(kept_in)
+        ours[KEPT_IN] = schema.encode(kept_in)
     if ours:
         told["_meta"] = splice(_object(parts, "_meta"), ours)
-    version = b"%d" % PROTOCOL_VERSION
+    version = b"%d" % schema.PROTOCOL_VERSION
     return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
 
 

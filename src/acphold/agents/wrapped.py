@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold import errors, schema
 from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
 from acphold.agents.identity import agent_key, spoken_name
 from acphold.agents.interface import (
@@ -33,16 +34,6 @@ from acphold.agents.interface import (
     runs,
     session_of,
 )
-from acphold.errors import (
-    INVALID_PARAMS,
-    AgentBusyError,
-    AgentExitedError,
-    AgentStartError,
-    ConnectionLostError,
-    InvalidParamsError,
-    RemoteError,
-    SilentPeerError,
-)
 from acphold.history.raw_update import request_without_marks
 from acphold.journal.lineage import identity
 from acphold.processes.exit_status import describe
@@ -50,15 +41,6 @@ from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
 from acphold.rpc.requests import Answer, Request
-from acphold.schema import (
-    INITIALIZE,
-    PROTOCOL_VERSION,
-    AgentCapabilities,
-    InitializeResponse,
-    McpServerStdio,
-    decode,
-    encode,
-)
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import items, members, splice
 from acphold.tasks import TaskSet
@@ -80,7 +62,7 @@ MOST_LETTERS = 300
 """Most characters of the last words, behind a sentence."""
 
 
-async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+async def ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
     """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
     if process is not None:
         with suppress(TimeoutError):
@@ -89,13 +71,13 @@ async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
     return how_it_ended(name, process)
 
 
-def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+def how_it_ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
     """Return the error for it, as far as is known now; None is a program that we have ended."""
     if process is None:
-        return AgentExitedError(f"{name} was ended", "ended by acphold", "")
+        return errors.AgentExitedError(f"{name} was ended", "ended by acphold", "")
     code = process.returncode
     status = "it closed its stdout" if code is None else describe(code)
-    return AgentExitedError(
+    return errors.AgentExitedError(
         f"{name} ended ({status}){last_line(process)}", status, process.stderr_tail()
     )
 
@@ -122,7 +104,7 @@ class _NamedServer(msgspec.Struct):
     args: tuple[str, ...] = ()
 
 
-AddedServer = Callable[[str], McpServerStdio]
+AddedServer = Callable[[str], schema.McpServerStdio]
 """Makes the server for a session in this folder."""
 
 
@@ -144,24 +126,24 @@ class AddedServers:
             given = parts.get("mcpServers", b"null")
             there = [] if given == b"null" else items(given)
             server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
-        except (InvalidParamsError, msgspec.MsgspecError):
+        except (errors.InvalidParamsError, msgspec.MsgspecError):
             return params  # for the agent to refuse
         if any(_is_same(server, raw) for raw in there):
             return params
         # Added on the way to the agent only: otherwise a session that a client opens again with the
         # same servers would look changed.
-        return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
+        return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, schema.encode(server)])})
 
     def are_refused(self, answer: Answer) -> bool:
         """Return True if a request with the server has to be sent again without it."""
-        if not isinstance(answer, RemoteError) or answer.code != INVALID_PARAMS:
+        if not isinstance(answer, errors.RemoteError) or answer.code != errors.INVALID_PARAMS:
             return False
         log.warning("the agent takes no MCP server of ours: %s", answer)
         self._make = None
         return True
 
 
-def _is_same(server: McpServerStdio, raw: bytes) -> bool:
+def _is_same(server: schema.McpServerStdio, raw: bytes) -> bool:
     """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
     try:
         other = msgspec.json.decode(raw, type=_NamedServer)
@@ -219,7 +201,7 @@ class ProcessAgent:
         self.called = called or spoken_name(command)
         self._in_settings = called is not None
         self.own_name = ""
-        self.capabilities = AgentCapabilities()
+        self.capabilities = schema.AgentCapabilities()
         self._name = name
         self._listener = listener
         # A program that was started before there was time to import this module.
@@ -268,10 +250,10 @@ class ProcessAgent:
         if launched is None:
             try:
                 launched = self._launch()
-            except AgentStartError as error:
+            except errors.AgentStartError as error:
                 if not self._in_settings:
                     raise  # it names the program
-                raise AgentStartError(f"{self.called}: {error}") from error
+                raise errors.AgentStartError(f"{self.called}: {error}") from error
         process = self._process = ChildProcess(
             launched, log_path=self._stderr_log, relay_fd=self._relay_fd
         )
@@ -287,21 +269,21 @@ class ProcessAgent:
         self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
         try:  # leave no half-started program behind
             result = await peer.call_raw(
-                INITIALIZE.name, self._introduction, seconds=self._start_timeout
+                schema.INITIALIZE.name, self._introduction, seconds=self._start_timeout
             )
             answer = understood(self.called, result)
-        except SilentPeerError:
+        except errors.SilentPeerError:
             said = last_line(self._process)
             await self._stop()
-            raise AgentStartError(
+            raise errors.AgentStartError(
                 f"{self.called} did not answer `initialize` within "
                 f"{self._start_timeout:g} s{said}; is it an ACP agent?"
             ) from None
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             end = await ended(self.called, self._process)
             said = last_line(self._process)
             await self._stop()
-            raise AgentStartError(
+            raise errors.AgentStartError(
                 f"{self.called} ended before it answered `initialize` ({end.status}){said}"
             ) from None
         except BaseException:
@@ -327,9 +309,9 @@ class ProcessAgent:
 
     def send(self, call: AgentCall) -> None:
         if (peer := self._peer) is None:
-            raise AgentExitedError(f"{self.called} does not run", "not started", "")
+            raise errors.AgentExitedError(f"{self.called} does not run", "not started", "")
         if peer.buffered > self._limit:
-            raise AgentBusyError(
+            raise errors.AgentBusyError(
                 f"{self.called} does not read what it is sent: {peer.buffered} bytes "
                 "wait for it; cancel its turns or start it again"
             )
@@ -338,7 +320,7 @@ class ProcessAgent:
             params = kept_in_front(added)
         try:
             id_ = peer.begin(call.method, params, partial(self._answered, call, added))
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
 
@@ -347,7 +329,7 @@ class ProcessAgent:
         if added is not call.params and self._added.are_refused(answer):
             self.send(call)
             return
-        if isinstance(answer, ConnectionLostError):
+        if isinstance(answer, errors.ConnectionLostError):
             answer = await ended(self.called, self._process)
         await self._listener.hear(Answered(call, answer))
 
@@ -376,7 +358,7 @@ class ProcessAgent:
             except TimeoutError:
                 self._stuck = True
                 log.warning("%s does not read what it is sent", self.called)
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
@@ -416,18 +398,18 @@ class ProcessAgent:
                 await ChildProcess(launched, relay_fd=None).aclose()
 
 
-def understood(name: str, result: bytes) -> InitializeResponse:
+def understood(name: str, result: bytes) -> schema.InitializeResponse:
     """Return a program's answer to `initialize`; AgentStartError if we cannot continue with it."""
     try:
-        answer = decode(InitializeResponse, result).value
-    except InvalidParamsError as exc:
-        raise AgentStartError(
+        answer = schema.decode(schema.InitializeResponse, result).value
+    except errors.InvalidParamsError as exc:
+        raise errors.AgentStartError(
             f"{name} answered `initialize` with what is no answer to it ({exc}); "
             "is it an ACP agent?"
         ) from None
-    if answer.protocol_version != PROTOCOL_VERSION:
-        raise AgentStartError(
+    if answer.protocol_version != schema.PROTOCOL_VERSION:
+        raise errors.AgentStartError(
             f"{name} speaks version {answer.protocol_version} of the protocol, "
-            f"not {PROTOCOL_VERSION}"
+            f"not {schema.PROTOCOL_VERSION}"
         )
     return answer

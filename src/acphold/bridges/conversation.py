@@ -16,16 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acphold import schema
 from acphold.history.timeline import ContextCompaction, Item, Message, ToolCall, TurnEnd
-from acphold.schema import (
-    AudioContent,
-    BlobResourceContents,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
 
 BEGINNING: Final = "(What was said before this is not known.)"
 CANCELLED: Final = "(The person cancelled this turn.)"
@@ -46,19 +38,21 @@ class CalledTool(Struct, frozen=True):
     arguments: dict[str, Any]
     result: str
     outcome: Outcome
-    images: tuple[ImageContent, ...] = ()
+    images: tuple[schema.ImageContent, ...] = ()
 
 
 class ModelInput(Struct):
     """Input for a model: what a person said, or the outcome of a turn."""
 
-    blocks: list[ContentBlock] = field(default_factory=list)
+    blocks: list[schema.ContentBlock] = field(default_factory=list)
 
 
 class Response(Struct):
     """Output of a model: thoughts and answers in order, then its calls."""
 
-    said: list[tuple[Literal["thought", "agent"], ContentBlock]] = field(default_factory=list)
+    said: list[tuple[Literal["thought", "agent"], schema.ContentBlock]] = field(
+        default_factory=list
+    )
     calls: list[CalledTool] = field(default_factory=list)
 
 
@@ -85,9 +79,9 @@ def conversation(timeline: Iterable[Item]) -> list[ModelInput | Response]:
             case ContextCompaction():
                 told = [ModelInput(_blocks(Message("user", None, item.summary)))]
             case TurnEnd(outcome="cancelled"):
-                _request(told).blocks.append(TextContent(text=CANCELLED))
+                _request(told).blocks.append(schema.TextContent(text=CANCELLED))
             case TurnEnd(outcome="interrupted" | "failed"):
-                _request(told).blocks.append(TextContent(text=INTERRUPTED))
+                _request(told).blocks.append(schema.TextContent(text=INTERRUPTED))
     return told
 
 
@@ -107,9 +101,11 @@ def counting(timeline: Iterable[Item]) -> Iterator[Item]:
     yield from turn
 
 
-def _blocks(message: Message) -> list[ContentBlock]:
+def _blocks(message: Message) -> list[schema.ContentBlock]:
     """Return the blocks without empty texts, which services refuse."""
-    return [it for it in message.blocks if not isinstance(it, TextContent) or it.text.strip()]
+    return [
+        it for it in message.blocks if not isinstance(it, schema.TextContent) or it.text.strip()
+    ]
 
 
 def _request(told: list[ModelInput | Response]) -> ModelInput:
@@ -122,7 +118,7 @@ def _request(told: list[ModelInput | Response]) -> ModelInput:
 def _response(told: list[ModelInput | Response], *, speaking: bool) -> Response:
     """Return the response that goes on, or a new one: text after a call has seen its result."""
     if not told:
-        told.append(ModelInput([TextContent(text=BEGINNING)]))
+        told.append(ModelInput([schema.TextContent(text=BEGINNING)]))
     last = told[-1]
     if not isinstance(last, Response) or (speaking and last.calls):
         last = Response()
@@ -150,7 +146,7 @@ def call(tool: ToolCall) -> CalledTool:
     if output is not None:
         parts = [output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)]
     else:
-        parts = [text(block) for block in tool.blocks if not isinstance(block, ImageContent)]
+        parts = [text(block) for block in tool.blocks if not isinstance(block, schema.ImageContent)]
         parts += [f"{diff.path} was changed." for diff in tool.diffs]
     if outcome == "interrupted":
         parts.append(CUT_OFF)
@@ -161,34 +157,40 @@ def call(tool: ToolCall) -> CalledTool:
         arguments,
         said or f"The call has {'failed' if outcome == 'failed' else 'succeeded'}.",
         outcome,
-        tuple(block for block in tool.blocks if isinstance(block, ImageContent)),
+        tuple(block for block in tool.blocks if isinstance(block, schema.ImageContent)),
     )
 
 
 # -- blocks, for services that cannot take them --------------------------------------------------
 
 
-def text(block: ContentBlock) -> str:
+def text(block: schema.ContentBlock) -> str:
     """Return a block as text; a block without text is named."""
     match block:
-        case TextContent(text=words):
+        case schema.TextContent(text=words):
             return words
-        case ResourceLink(name=name, uri=uri):
+        case schema.ResourceLink(name=name, uri=uri):
             return f"[{name}]({uri})"
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=kind)):
+        case schema.EmbeddedResource(resource=schema.BlobResourceContents(uri=uri, mime_type=kind)):
             return f"({kind or 'a file'}: {uri})"
-        case EmbeddedResource(resource=resource):
+        case schema.EmbeddedResource(resource=resource):
             return f'<file uri="{resource.uri}">\n{resource.text}\n</file>'  # type: ignore[union-attr]
-        case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
+        case schema.ImageContent(mime_type=kind) | schema.AudioContent(mime_type=kind):
             return f"({kind})"
     return f"({block.kind})"
 
 
-def image(block: ContentBlock) -> ImageContent | None:
+def image(block: schema.ContentBlock) -> schema.ImageContent | None:
     """Return the image that a block is or embeds, otherwise None."""
     match block:
-        case ImageContent():
+        case schema.ImageContent():
             return block
-        case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=str(kind))):
-            return ImageContent(data=data, mime_type=kind) if kind.startswith("image/") else None
+        case schema.EmbeddedResource(
+            resource=schema.BlobResourceContents(blob=data, mime_type=str(kind))
+        ):
+            return (
+                schema.ImageContent(data=data, mime_type=kind)
+                if kind.startswith("image/")
+                else None
+            )
     return None

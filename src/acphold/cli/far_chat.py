@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acphold import errors
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, UsageError
@@ -25,14 +26,6 @@ from acphold.cli.session_picker import chosen, chosen_of
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.far_line import ServerEndpoint
-from acphold.errors import (
-    OTHER_AGENT,
-    AmbiguousIdError,
-    ConnectionLostError,
-    RemoteError,
-    RemoteRefusalError,
-    UnknownSessionError,
-)
 from acphold.hub.session_list import AGENT
 from acphold.reading.session_reader import SHORT_ID, Wanted
 from acphold.rpc import MAX_MESSAGE
@@ -141,8 +134,8 @@ async def _loaded(
     load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
     try:
         return await load()
-    except RemoteError as error:
-        if error.code != OTHER_AGENT:
+    except errors.RemoteError as error:
+        if error.code != errors.OTHER_AGENT:
             raise
         if named is None and (named := await _continuing(info, server, _served(error))) is None:
             return None
@@ -172,7 +165,7 @@ async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str
     return await person.choose(choice) or None
 
 
-def _served(refusal: RemoteError) -> tuple[str, ...]:
+def _served(refusal: errors.RemoteError) -> tuple[str, ...]:
     """Return the agents that a server names in its refusal."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
@@ -192,7 +185,7 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
 
     The list of an `acphold serve` also shows each session's state, and where the words were said.
     """
-    with suppress(UnknownSessionError, AmbiguousIdError):
+    with suppress(errors.UnknownSessionError, errors.AmbiguousIdError):
         if words:
             return await _named(agent, words)
     if not on_terminal():
@@ -200,7 +193,11 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
     async with reading(server, None) as reader:
         try:
             await reader.page(Wanted(), limit=1)
-        except (ConnectionLostError, RemoteError, RemoteRefusalError):  # only `serve` lists them
+        except (
+            errors.ConnectionLostError,
+            errors.RemoteError,
+            errors.RemoteRefusalError,
+        ):  # only `serve` lists them
             return await chosen_of(agent, words)
         among = None
         if not names_no_agent(server.url):
@@ -219,7 +216,7 @@ async def _named(agent: RemoteAgent, given: str) -> SessionInfo:
         if info.session_id.startswith(given):
             found.append(info)
     if not found:
-        raise UnknownSessionError(given)
+        raise errors.UnknownSessionError(given)
     if len(found) > 1:
-        raise AmbiguousIdError(given, tuple(info.session_id for info in found))
+        raise errors.AmbiguousIdError(given, tuple(info.session_id for info in found))
     return found[0]

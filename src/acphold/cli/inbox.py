@@ -23,6 +23,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import NoJournalError
 from acphold.history.entries import now_ms
+from acphold.history.timeline import ToolCall
 from acphold.presentation.json_facts import held_json, question_json
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.session_reader import held_sessions, is_held
@@ -219,7 +220,6 @@ def shown(found: InboxQuestion) -> Passage:
     """Return the whole question: command and diff, or the form, and the possible answers."""
     from rich.text import Text
 
-    from acphold.history.timeline import ToolCall
     from acphold.screen.layout import Passage
     from acphold.screen.panels import asked
 

@@ -22,6 +22,7 @@ from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
 from acphold.reading.session_reader import held_sessions
+from acphold.rpc import MAX_MESSAGE
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field, Key
@@ -193,7 +194,6 @@ class InboxVisit:
         from acphold.client import connected_to
         from acphold.client.answers import Answers
         from acphold.client.far_line import ServerEndpoint
-        from acphold.rpc import MAX_MESSAGE
         from acphold.transports.known_servers import names_no_agent
 
         server = self._server

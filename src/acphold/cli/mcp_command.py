@@ -14,6 +14,7 @@ import asyncio
 import re
 import signal
 import sys
+from argparse import ArgumentTypeError
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import groupby
@@ -184,8 +185,6 @@ _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[
 
 
 def _moment(text: str) -> int:
-    from argparse import ArgumentTypeError
-
     try:
         return a_moment(text)
     except ArgumentTypeError as error:

@@ -9,11 +9,16 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from os.path import abspath, expanduser
 from typing import Final
 from urllib.parse import quote
 
 from acphold.cli.command_line import Exit, Parser
-from acphold.cli.journals import opened, path_of
+from acphold.cli.journals import (
+    opened,
+    path_of,
+    reading,  # late: these bring HTTP and TLS
+)
 from acphold.cli.places import NEWEST, named
 from acphold.cli.servers import FarServer
 from acphold.cli.settings import folder_map
@@ -76,8 +81,6 @@ def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list
 
 def wanted_place(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
     """Return the place that these options mean here; raises SettingsError."""
-    from os.path import abspath, expanduser
-
     return WantedPlace(
         None if cwd is None else abspath(expanduser(cwd)),
         None if files is None else abspath(expanduser(files)),
@@ -174,7 +177,6 @@ async def from_server(
     Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
     AmbiguousIdError.
     """
-    from acphold.cli.journals import reading  # late: these bring HTTP and TLS
     from acphold.cli.remote import SECONDS, paired
     from acphold.client.far_line import Dial
 

@@ -20,6 +20,7 @@ from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
 from acphold.client.advertised import content_blocks
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpholdError, RemoteError
 from acphold.history.prompt_queue import (
     QueueChange,
@@ -234,8 +235,6 @@ async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -
 async def _open_in_background(row: SessionRow, location: str | None) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
-    from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-
     there = f"open it here with `acphold resume {row.session_id}`, then type `/queue go`"
     start = fetched(start_of(row))
     if start.verb != "wrap":

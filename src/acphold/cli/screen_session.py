@@ -32,6 +32,8 @@ from acphold.cli.terminal_text import (
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import AcpholdError, AuthRequiredError, ConnectionLostError
 from acphold.processes.own_program import own_command, start_own
+from acphold.schema import ClientCapabilities
+from acphold.schema.initialize import AuthCapabilities
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
@@ -207,8 +209,6 @@ class Seat:
     def _offered(self, options: Options) -> ClientCapabilities:
         """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
         from acphold.client.answers import Answers
-        from acphold.schema import ClientCapabilities
-        from acphold.schema.initialize import AuthCapabilities
 
         class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
             """Adds `subagents`, which is not stable yet."""

@@ -29,6 +29,8 @@ from acphold.reading.session_reader import (
     last_entries,
     session_pages,
 )
+from acphold.reports.transcript import turn_scenes
+from acphold.screen.layout import LabelledText, passage
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Picked, Picker, PickerLine
 
 if TYPE_CHECKING:
@@ -124,9 +126,6 @@ class _LineMaker:
 
 def _told(found: Sequence[Entry]) -> Sequence[str]:
     """Return the lines of a transcript of these entries."""
-    from acphold.reports.transcript import turn_scenes
-    from acphold.screen.layout import LabelledText, passage
-
     told = io.StringIO()
     layout = LabelledText(told)
     for scene in turn_scenes(found):

@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from acphold import schema
 from acphold.cli.command_line import UsageError
 from acphold.cli.jsonc import JsoncError, scan
 from acphold.cli.terminal_text import on_one_line
 from acphold.processes.program import on_path
-from acphold.schema import (
-    EnvVariable,
-    HttpHeader,
-    McpServerHttp,
-    McpServerSse,
-    McpServerStdio,
-    SessionConfigSelect,
-)
 from acphold.workspace.regular_files import contents
 
 if TYPE_CHECKING:
     from acphold.client import RemoteSession
 
-SessionServer = McpServerStdio | McpServerHttp | McpServerSse
+SessionServer = schema.McpServerStdio | schema.McpServerHttp | schema.McpServerSse
 
 SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 """The words for a boolean option."""
@@ -66,7 +59,7 @@ class SessionSetup(Struct, frozen=True):
             option = next((it for it in session.options if it.id == named(known, name)), None)
             if option is None:
                 raise _lacks("--option", name, known)
-            if isinstance(option, SessionConfigSelect):
+            if isinstance(option, schema.SessionConfigSelect):
                 values = values_of(option)
                 value: str | bool | None = named(values, words)
             else:
@@ -157,10 +150,14 @@ def _server(name: str, given: _ServerEntry, told: str) -> SessionServer:
         if path is None:
             raise UsageError(f"{told}: there is no program {command!r}")
         args = tuple(map(filled, given.args))
-        env = tuple(EnvVariable(name=key, value=filled(text)) for key, text in given.env.items())
-        return McpServerStdio(name=name, command=os.path.abspath(path), args=args, env=env)
+        env = tuple(
+            schema.EnvVariable(name=key, value=filled(text)) for key, text in given.env.items()
+        )
+        return schema.McpServerStdio(name=name, command=os.path.abspath(path), args=args, env=env)
     if not given.url:
         raise UsageError(f"{told}: a server has a command, or a url")
-    made = McpServerSse if given.type == "sse" else McpServerHttp
-    headers = tuple(HttpHeader(name=key, value=filled(it)) for key, it in given.headers.items())
+    made = schema.McpServerSse if given.type == "sse" else schema.McpServerHttp
+    headers = tuple(
+        schema.HttpHeader(name=key, value=filled(it)) for key, it in given.headers.items()
+    )
     return made(name=name, url=filled(given.url), headers=headers)

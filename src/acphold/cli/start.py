@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from acphold.errors import AgentStartError, SettingsError
+from acphold.processes.guardian import leave_outer_guard
 from acphold.processes.program import Program, become, launch
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
@@ -72,7 +73,6 @@ def start_owner(path: str, words: list[str]) -> int:
     from acphold.cli.owner import log_to_file, serve_sessions, tell
     from acphold.cli.settings import agent_command
     from acphold.cli.wrap import parted_name, read_settings
-    from acphold.processes.guardian import leave_outer_guard
     from acphold.transports.runtime_folder import lock
 
     leave_outer_guard()

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 # Offered here too: all output of commands goes through these.
@@ -104,8 +105,6 @@ def day(at: int, now: int) -> str:
 
     `today`, `yesterday`, `Monday`, `March 2026`.
     """
-    from datetime import datetime
-
     that, this = (datetime.fromtimestamp(ms / 1000).date() for ms in (at, now))
     if (ago := (this - that).days) < 2:
         return "yesterday" if ago == 1 else "today"

@@ -28,15 +28,9 @@ from contextlib import suppress
 from http.cookiejar import CookieJar
 from typing import Final
 
+from acphold import errors, schema
 from acphold.agents.capabilities import ClientOffer, asking_for_positions, keeps_positions, offer_of
 from acphold.client.uplink import Endpoint
-from acphold.errors import (
-    INVALID_PARAMS,
-    AcpholdError,
-    ConnectionLostError,
-    DeclarationError,
-    RemoteError,
-)
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
 from acphold.lines.line import (
@@ -48,15 +42,6 @@ from acphold.lines.line import (
 )
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Answer, Request, hand_on
-from acphold.schema import (
-    CANCEL,
-    INITIALIZE,
-    PROMPT,
-    RESUME_SESSION,
-    InitializeRequest,
-    decode,
-    encode,
-)
 from acphold.schema.methods import CANCEL_REQUEST, OPENING
 from acphold.schema.splice import session_id_in, splice
 from acphold.server.owner_line import session_of_update
@@ -135,7 +120,7 @@ class FarLine:
                     if serving.done():
                         await self._refuse_all(serving)
                     else:
-                        await self._client.finish(ANSWER_SECONDS / 4, but=PROMPT.name)
+                        await self._client.finish(ANSWER_SECONDS / 4, but=schema.PROMPT.name)
             finally:
                 if self._away is not None:
                     self._away.cancel()
@@ -144,10 +129,10 @@ class FarLine:
         """Refuse all of the client's requests with the server's refusal, and raise it."""
         try:
             serving.result()
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             for asked in self._line.pending:
                 asked.request.refuse(exc)
-            with suppress(ConnectionLostError):
+            with suppress(errors.ConnectionLostError):
                 await self._client.drain()
             raise
 
@@ -165,7 +150,7 @@ class FarLine:
                         self._server = server
                         self._ask_all()
                         await asyncio.wait({pump})
-            except ConnectionLostError as exc:
+            except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
             finally:
                 self._server = None
@@ -185,7 +170,7 @@ class FarLine:
             self._tried = now()
             try:
                 return await self._dial()
-            except ConnectionLostError as exc:
+            except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
@@ -216,35 +201,39 @@ class FarLine:
             return True
         try:
             await server.call_raw(
-                INITIALIZE.name, asking_for_positions(self._introduction), seconds=ANSWER_SECONDS
+                schema.INITIALIZE.name,
+                asking_for_positions(self._introduction),
+                seconds=ANSWER_SECONDS,
             )
             for resumed in self._line.returned().resume:
                 await self._open_again(server, resumed)
-        except ConnectionLostError as exc:
+        except errors.ConnectionLostError as exc:
             log.info("%s", exc)
             return False
         return True
 
     async def _open_again(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
-        params = splice(opened.setup, {"sessionId": encode(session_id)})
+        params = splice(opened.setup, {"sessionId": schema.encode(session_id)})
         try:
             if opened.position is not None and self._line.knows_positions:
                 try:
                     there = behind(params, opened.position, known, opened.lineage)
-                    await server.call_raw(RESUME_SESSION.name, there, seconds=ANSWER_SECONDS)
+                    await server.call_raw(schema.RESUME_SESSION.name, there, seconds=ANSWER_SECONDS)
                     return
-                except RemoteError as exc:
-                    if exc.code != INVALID_PARAMS:
+                except errors.RemoteError as exc:
+                    if exc.code != errors.INVALID_PARAMS:
                         raise
             # The updates were joined meanwhile, or belong to a lost history, or the client had
             # none.
             opened.position = None
-            answer = await server.call_raw(RESUME_SESSION.name, params, seconds=ANSWER_SECONDS)
+            answer = await server.call_raw(
+                schema.RESUME_SESSION.name, params, seconds=ANSWER_SECONDS
+            )
             opened.lineage = told_lineage(answer)
             self._tell(session_id, BACK, GAP_HOW)
-        except AcpholdError as exc:
-            if isinstance(exc, ConnectionLostError):
+        except errors.AcpholdError as exc:
+            if isinstance(exc, errors.ConnectionLostError):
                 raise
             self._line.sessions.pop(session_id, None)
             self._tell(session_id, BACK, f"This session is not open any more: {exc}")
@@ -255,17 +244,17 @@ class FarLine:
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
         request.on_cancel = lambda: self._withdraw(asked)
-        if request.method == INITIALIZE.name:
+        if request.method == schema.INITIALIZE.name:
             self._introduction = request.params
-            with suppress(AcpholdError):  # the server will report the problem
-                said = decode(InitializeRequest, request.params).value
+            with suppress(errors.AcpholdError):  # the server will report the problem
+                said = schema.decode(schema.InitializeRequest, request.params).value
                 self._offer = offer_of(said, request.params)
         self._send(asked)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             method, params = notification.method, notification.params
-            is_cancel = method == CANCEL.name
+            is_cancel = method == schema.CANCEL.name
             prompts = self._line.cancel(session_id_in(params)) if is_cancel else []
             if self._server is not None:
                 await self._server.notify_raw(method, params)
@@ -278,7 +267,7 @@ class FarLine:
         for asked in refused:
             self._line.answered(asked, None)
             asked.request.refuse(
-                ConnectionLostError(
+                errors.ConnectionLostError(
                     f"the connection to {self._name} was lost before the answer to "
                     f"{asked.method}; whether it was done is not known"
                 )
@@ -286,8 +275,8 @@ class FarLine:
         for asked in repeated:
             self._send(asked)
             if asked.is_cancelled and self._server is not None:
-                params = encode({"sessionId": asked.session_id})
-                self._server.tell(CANCEL.name, with_sent(params, Sent(asked.sent_id)))
+                params = schema.encode({"sessionId": asked.session_id})
+                self._server.tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
         kept, self._kept = self._kept, []
         for method, params in kept:
             if self._server is not None:
@@ -298,30 +287,30 @@ class FarLine:
             return  # it is sent when there is a connection
         method, params = asked.method, asked.params
         place = self._line.send(asked)
-        if method == INITIALIZE.name:
+        if method == schema.INITIALIZE.name:
             params = asking_for_positions(params)
-        elif method == PROMPT.name:
+        elif method == schema.PROMPT.name:
             after = None if place is None else place.position
             params = with_sent(params, Sent(asked.sent_id, after))
         elif place is not None:
-            method = RESUME_SESSION.name
+            method = schema.RESUME_SESSION.name
             params = behind(params, place.position, lineage=place.lineage)
 
         def take(answer: Answer) -> None:
             self._answered(asked, answer)
 
-        with suppress(ConnectionLostError):
+        with suppress(errors.ConnectionLostError):
             asked.id = server.begin(method, params, take)
 
     def _answered(self, asked: Pending[Request], answer: Answer) -> None:
-        if isinstance(answer, ConnectionLostError):
+        if isinstance(answer, errors.ConnectionLostError):
             return  # it will be sent again
         result = answer if isinstance(answer, bytes) else None
         opens = result is not None and asked.method in OPENING
         lineage = told_lineage(result or b"") if opens else None
         if not self._line.answered(asked, result, lineage):
             return
-        if result is not None and asked.method == INITIALIZE.name:
+        if result is not None and asked.method == schema.INITIALIZE.name:
             self._line.knows_positions = keeps_positions(result)
         asked.request.reply(answer)
 
@@ -354,7 +343,7 @@ class FarLine:
                 opened = self._line.sessions.get(session_of_update(notification.params))
                 if opened is not None:
                     opened.told(position)
-        with suppress(ConnectionLostError):
+        with suppress(errors.ConnectionLostError):
             await self._client.drain()
 
     def _tell_all(self, title: str, description: str) -> None:
@@ -418,7 +407,7 @@ class Dial:
                 raise exc.error from None
             try:
                 transport = await self._over_http()
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 raise exc.error from None
         log.info("%s lets no WebSocket through: HTTP from now on", self._route.origin)
         self._transport = "http"
@@ -453,7 +442,7 @@ class ServerEndpoint(Endpoint):
             self.name = origin_of(url)
             self._dial = Dial(url, token, seconds=seconds, limit=limit, ca=ca)
         except ValueError as exc:
-            raise DeclarationError(str(exc)) from None
+            raise errors.DeclarationError(str(exc)) from None
         self._limit = limit
         self._on_away = on_away
         self._line: asyncio.Task[None] | None = None
@@ -466,12 +455,12 @@ class ServerEndpoint(Endpoint):
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> errors.AcpholdError:
         if self._line is not None and self._line.done() and not self._line.cancelled():
             why = self._line.exception()
-            if isinstance(why, AcpholdError):
+            if isinstance(why, errors.AcpholdError):
                 return why
-        return ConnectionLostError(f"the connection to {self.name} is lost")
+        return errors.ConnectionLostError(f"the connection to {self.name} is lost")
 
     async def aclose(self) -> None:
         await end(self._line)

@@ -24,18 +24,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
+from acphold import errors
 from acphold.client.inbox import Inbox
-from acphold.errors import (
-    AcpholdError,
-    AgentTimeoutError,
-    ConnectionLostError,
-    InvalidParamsError,
-)
 from acphold.history.entries import CHILD, PARAMS, SETTINGS, TURN_END, UPDATE, Entry
 from acphold.history.entries import PROMPT as PROMPT_ENTRY
 from acphold.history.fold import Fold, SessionState
 from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
 from acphold.history.timeline import Item, Message, ToolCall, end_entry, shortened
+from acphold.hub.waiting_prompts import repeats
 from acphold.rpc.requests import LOOKS
 from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
@@ -142,8 +138,6 @@ class LiveState:
         already."""
         if update_kind(raw) != "user_message_chunk":
             return False
-        from acphold.hub.waiting_prompts import repeats  # all of the hub, which few clients need
-
         return repeats(raw, self._prompt)
 
 
@@ -176,7 +170,7 @@ class TurnFeed:
         self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
-        self.error: AcpholdError | None = None
+        self.error: errors.AcpholdError | None = None
         self._uplink = uplink
         self._live = live
         self._state: LiveState | None = None  # once it has begun
@@ -185,7 +179,7 @@ class TurnFeed:
         self._cancel_all = cancel
         self._first = 0
         self._behind: int | None = None
-        self._overdue: AcpholdError | None = None  # why we cancelled it, if we did
+        self._overdue: errors.AcpholdError | None = None  # why we cancelled it, if we did
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -208,7 +202,7 @@ class TurnFeed:
     def send(self) -> None:
         """Send the prompt; raises ConnectionLostError if there is no agent now."""
         if not self._uplink.is_open:
-            raise ConnectionLostError(f"{self._uplink.name} has gone")
+            raise errors.ConnectionLostError(f"{self._uplink.name} has gone")
         session = msgspec.json.encode(self._session_id)
         params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
@@ -238,9 +232,9 @@ class TurnFeed:
             await self._uplink.ready()
             if self.stage is FeedStage.WAITING:  # not cancelled meanwhile
                 self.send()
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             self._end(None, await self._uplink.lost_error())
-        except AcpholdError as error:
+        except errors.AcpholdError as error:
             self._end(None, error)
 
     # -- what becomes of it ---------------------------------------------------------------
@@ -256,18 +250,18 @@ class TurnFeed:
 
     def limit(self, seconds: float) -> None:
         """Cancel it if it takes longer than this; its error is AgentTimeoutError then."""
-        self._later("limit", seconds, self._give_up, AgentTimeoutError(PROMPT.name, seconds))
+        self._later("limit", seconds, self._give_up, errors.AgentTimeoutError(PROMPT.name, seconds))
 
     def _listen(self, silence: float, looks: int, before: int) -> None:
         """Cancel it if the agent is silent for so long, checked in steps: see `PendingCall`."""
         now = self._uplink.signs_of_life()
         looks = 0 if now != before else looks + 1
         if looks > LOOKS:
-            self._give_up(AgentTimeoutError(PROMPT.name, silence))
+            self._give_up(errors.AgentTimeoutError(PROMPT.name, silence))
         else:
             self._later("silence", silence / LOOKS, self._listen, silence, looks, now)
 
-    def _give_up(self, error: AcpholdError) -> None:
+    def _give_up(self, error: errors.AcpholdError) -> None:
         self._overdue = self._overdue or error
         self.stop()
 
@@ -282,7 +276,7 @@ class TurnFeed:
             self.stage = FeedStage.CANCELLING
             self._later("grace", grace, self._end, "cancelled", None)
 
-    def lost(self, error: AcpholdError) -> None:
+    def lost(self, error: errors.AcpholdError) -> None:
         """End it: the agent has gone, and nothing more will come."""
         self.holds_agent = False
         self._end(None, error)
@@ -295,13 +289,13 @@ class TurnFeed:
     async def _answered(self, answer: Answer) -> None:
         self.holds_agent = False
         told = await self._uplink.told(answer, PROMPT.name)
-        if isinstance(told, AcpholdError):
+        if isinstance(told, errors.AcpholdError):
             self._end(None, told)
         else:
             # Not decoded strictly: a reason newer than this release ends a turn, too.
             self._end(string(members(told).get("stopReason")) or "end_turn", None)
 
-    def _end(self, stop_reason: str | None, error: AcpholdError | None) -> None:
+    def _end(self, stop_reason: str | None, error: errors.AcpholdError | None) -> None:
         if self.is_over:
             return
         for timer in self._timers.values():
@@ -319,7 +313,7 @@ def typed(raw: bytes) -> Update:
     """Return an update by its type; one that breaks the schema is returned as it came."""
     try:
         return decode_update(raw).value
-    except InvalidParamsError:
+    except errors.InvalidParamsError:
         return UnknownUpdate(update_kind(raw), raw)
 
 
@@ -425,7 +419,7 @@ class RemoteTurn:
             # Wait for its end, which is limited in time: until then the next prompt would be
             # refused.
             self._feed.stop()
-            with suppress(AcpholdError):
+            with suppress(errors.AcpholdError):
                 while await self.take_all():
                     pass
             raise
@@ -441,7 +435,7 @@ class UpdateStream:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._error: AcpholdError | None = None
+        self._error: errors.AcpholdError | None = None
 
     def __aiter__(self) -> UpdateStream:
         return self
@@ -461,7 +455,7 @@ class UpdateStream:
             raise self._error
         return raws
 
-    def end(self, error: AcpholdError | None = None) -> None:
+    def end(self, error: errors.AcpholdError | None = None) -> None:
         """End it; unread updates can still be read."""
         if self._error is None:
             self._error = error

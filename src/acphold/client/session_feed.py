@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from acphold import schema
 from acphold.agents.capabilities import INTRODUCTION
 from acphold.agents.interface import update_of
 from acphold.client.inbox import INBOX_BYTES, Inbox
@@ -22,14 +23,6 @@ from acphold.history.entries import CHILD
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.hub.session_list import AGENT
-from acphold.schema import (
-    CANCEL,
-    CancelNotification,
-    ContentBlock,
-    InitializeResponse,
-    decode,
-    encode,
-)
 from acphold.schema.splice import in_meta
 
 if TYPE_CHECKING:
@@ -48,7 +41,7 @@ class ToldQueue(Struct, frozen=True):
 
     queue: PromptQueue = NO_QUEUE
     id: str = ""
-    prompt: tuple[ContentBlock, ...] = ()
+    prompt: tuple[schema.ContentBlock, ...] = ()
 
 
 class SessionFeed:
@@ -67,7 +60,7 @@ class SessionFeed:
         self.roots: tuple[str, ...] = tuple(roots)
         self.live: LiveState = LiveState()
         self.replay: Replay = Replay()
-        self.introduction: InitializeResponse | None = None
+        self.introduction: schema.InitializeResponse | None = None
         self.continued_by: str | None = None
         self.queue: PromptQueue = NO_QUEUE
         self._uplink = uplink
@@ -111,7 +104,9 @@ class SessionFeed:
     def cancel(self) -> None:
         """Cancel what runs; see `RemoteSession.cancel`."""
         self.live.cancel_tools()
-        self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
+        self._uplink.tell(
+            schema.CANCEL.name, schema.encode(schema.CancelNotification(session_id=self.id))
+        )
         if self.turn is not None:
             self.turn.cancel(self._uplink.settings.cancel_grace)
         self._uplink.duties.cancel(self.id)
@@ -158,7 +153,7 @@ class SessionFeed:
 
     def hear_queue(self, told: bytes) -> None:
         """Take the state of the queue of prompts; see `Hearing`."""
-        self.queue = decode(ToldQueue, told).value.queue
+        self.queue = schema.decode(ToldQueue, told).value.queue
 
     def _take(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)
@@ -191,7 +186,7 @@ class SessionFeed:
         self.live.opened(answer)
         with suppress(InvalidParamsError):  # then the connection's introduction holds here
             if (raw := in_meta(answer, INTRODUCTION)) is not None:
-                self.introduction = decode(InitializeResponse, raw).value
+                self.introduction = schema.decode(schema.InitializeResponse, raw).value
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
         """Return a tool call as it stands."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from acphold import errors, schema
 from acphold.agents import Updates
 from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.extensions import STEERING, is_injected, steering_params
@@ -25,33 +26,13 @@ from acphold.agents.interface import runs, session_of, update_of
 from acphold.agents.wrapped import START_TIMEOUT, understood
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
-from acphold.errors import (
-    AUTH_REQUIRED,
-    AcpholdError,
-    AgentExitedError,
-    AgentStartError,
-    AgentTimeoutError,
-    AuthRequiredError,
-    ConnectionLostError,
-    RemoteError,
-    SilentPeerError,
-)
 from acphold.history.children import announced_child, child_entry
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import BEGUN, update_kind
+from acphold.hub.annotations import left_out
+from acphold.hub.waiting_prompts import user_message
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Answer, PendingCall, Request
-from acphold.schema import (
-    AUTHENTICATE,
-    INITIALIZE,
-    PROTOCOL_VERSION,
-    ClientCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    decode,
-    encode,
-)
 from acphold.schema.splice import session_id_in
 from acphold.tasks import end
 
@@ -102,7 +83,7 @@ class Hearing(AskingSession, Protocol):
     def hear_queue(self, told: bytes) -> None:
         """Take the state of its queue of prompts: an answer, or the params of a notification."""
 
-    def lost(self, error: AcpholdError) -> None:
+    def lost(self, error: errors.AcpholdError) -> None:
         """End it: the agent has gone for good."""
 
     async def reopen(self, *, anew: bool) -> None:
@@ -134,7 +115,7 @@ class Endpoint(Protocol):
         """Return when it has gone; `pump` is the task of `peer`, which reads from it."""
         await asyncio.wait([pump])
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> errors.AcpholdError:
         """Return the reason why it has gone."""
 
     async def aclose(self) -> None:
@@ -144,8 +125,8 @@ class Endpoint(Protocol):
 class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a connection; see `acphold.connect`. Times in seconds."""
 
-    client_info: Implementation
-    capabilities: ClientCapabilities
+    client_info: schema.Implementation
+    capabilities: schema.ClientCapabilities
     on_update: Callable[[str, bytes], object] | None = None
     on_notification: Callable[[str, Any], object] | None = None
     reconnect: bool = False
@@ -161,9 +142,9 @@ class Uplink:
     loss; `sessions` are the open ones, by id."""
 
     def __init__(self, endpoint: Endpoint, duties: Duties, settings: UplinkSettings) -> None:
-        self.hello: InitializeResponse
+        self.hello: schema.InitializeResponse
         self.flow: Backpressure = Backpressure()
-        self.loss: AcpholdError | None = None
+        self.loss: errors.AcpholdError | None = None
         self.state: UplinkState = UplinkState.CLOSED
         self.duties = duties
         self.settings = settings
@@ -221,7 +202,9 @@ class Uplink:
     async def aclose(self) -> None:
         """End the connection, all work for the agent here, and the agent; may be called again."""
         self.state = UplinkState.CLOSED
-        self.loss = self.loss or ConnectionLostError(f"the connection to {self.name} was closed")
+        self.loss = self.loss or errors.ConnectionLostError(
+            f"the connection to {self.name} was closed"
+        )
         for session in list(self.sessions.values()):
             session.lost(self.loss)
         await self._drop()
@@ -235,10 +218,10 @@ class Uplink:
         if peer is not None:
             await peer.aclose()
 
-    async def _introduce(self, peer: Peer) -> InitializeResponse:
+    async def _introduce(self, peer: Peer) -> schema.InitializeResponse:
         can = self.settings.capabilities
-        request = InitializeRequest(
-            protocol_version=PROTOCOL_VERSION,
+        request = schema.InitializeRequest(
+            protocol_version=schema.PROTOCOL_VERSION,
             # With our requests to an acphold at the other end; other agents ignore them.
             client_capabilities=msgspec.structs.replace(
                 can, meta={**(can.meta or {}), BEGUN: True, QUEUE: True}
@@ -247,18 +230,20 @@ class Uplink:
         )
         try:
             answer = await peer.call_raw(
-                INITIALIZE.name, encode(request), seconds=self.settings.start_timeout
+                schema.INITIALIZE.name, schema.encode(request), seconds=self.settings.start_timeout
             )
             return understood(self.name, answer)
-        except SilentPeerError:
+        except errors.SilentPeerError:
             waited = f"within {self.settings.start_timeout:g} s; is it an ACP agent?"
-            error = AgentStartError(f"{self.name} did not answer `initialize` {waited}")
-        except ConnectionLostError:
+            error = errors.AgentStartError(f"{self.name} did not answer `initialize` {waited}")
+        except errors.ConnectionLostError:
             end = await self._endpoint.how_it_ended()
-            error = AgentStartError(f"{self.name} went before it answered `initialize`: {end}")
-        except RemoteError as refusal:
+            error = errors.AgentStartError(
+                f"{self.name} went before it answered `initialize`: {end}"
+            )
+        except errors.RemoteError as refusal:
             refused = f"{self.name} refused `initialize`: " if not self._endpoint.is_acphold else ""
-            error = AgentStartError(f"{refused}{refusal}")
+            error = errors.AgentStartError(f"{refused}{refusal}")
         except BaseException:
             await self._drop()
             raise
@@ -297,7 +282,7 @@ class Uplink:
                 await self._drop()
                 await self.start()
 
-    async def lost_error(self) -> AcpholdError:
+    async def lost_error(self) -> errors.AcpholdError:
         """Return the reason why there is no agent any more."""
         if self.loss is None:
             error = await self._endpoint.how_it_ended()
@@ -308,8 +293,8 @@ class Uplink:
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """Send any request, typed; RemoteError if it is refused."""
-        raw = await self.ask_raw(method.name, encode(params))
-        return decode(method.result, raw).value
+        raw = await self.ask_raw(method.name, schema.encode(params))
+        return schema.decode(method.result, raw).value
 
     async def ask_raw(
         self,
@@ -332,18 +317,18 @@ class Uplink:
             call.take(await self.told(answer, method))
 
         peer, silence = self._peer, self.settings.silence
-        if method == AUTHENTICATE.name:
+        if method == schema.AUTHENTICATE.name:
             silence = max(silence, SIGN_IN_SECONDS)
         try:
             id_ = self.begin(method, params, take)
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             raise await self.lost_error() from None
         assert peer is not None
         try:
             with self.flow.awaited():
                 return await call.answer(lambda: peer.withdraw(id_), silence, self.signs_of_life)
         except TimeoutError:
-            raise AgentTimeoutError(method, silence) from None
+            raise errors.AgentTimeoutError(method, silence) from None
 
     def begin(
         self, method: str, params: bytes, on_answer: Callable[[Answer], Awaitable[None]]
@@ -353,7 +338,7 @@ class Uplink:
         Raises ConnectionLostError if the agent has gone; `lost_error` says more.
         """
         if self._peer is None:
-            raise ConnectionLostError(f"{self.name} has gone")
+            raise errors.ConnectionLostError(f"{self.name} has gone")
         return self._peer.begin(method, params, on_answer)
 
     def tell(self, method: str, params: bytes) -> None:
@@ -361,11 +346,11 @@ class Uplink:
         if self._peer is not None:
             self._peer.tell(method, params)
 
-    async def told(self, answer: Answer, method: str) -> bytes | AcpholdError:
+    async def told(self, answer: Answer, method: str) -> bytes | errors.AcpholdError:
         """Return an answer with the exceptions of this library."""
-        if isinstance(answer, ConnectionLostError):
+        if isinstance(answer, errors.ConnectionLostError):
             return await self.lost_error()
-        if isinstance(answer, RemoteError):
+        if isinstance(answer, errors.RemoteError):
             return meant(answer, method, self.name, self.hello.auth_methods)
         return answer
 
@@ -424,9 +409,8 @@ class Uplink:
 
         Who says them is not sent them: they are heard here, at the place of the agent's answer.
         """
-        # All of the hub, which few clients need.
-        from acphold.hub.waiting_prompts import user_message
 
+        # All of the hub, which few clients need.
         def said(answer: bytes) -> None:
             if not is_injected(answer):
                 return
@@ -439,8 +423,6 @@ class Uplink:
     def _on_cut(self, cut: CutNotification) -> None:
         """Put a notice in place of an update that is over the limit."""
         if (session_id := session_of(cut)) is not None:
-            from acphold.hub.annotations import left_out  # rare, and slow to import
-
             self._hear(Updates(session_id, "update", [left_out(cut.problem)]))
 
     def _hear(self, event: Updates) -> None:
@@ -504,22 +486,24 @@ class _EndError(msgspec.Struct):
 
 
 def meant(
-    refusal: RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
-) -> AcpholdError:
+    refusal: errors.RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
+) -> errors.AcpholdError:
     """Return the error to raise for `agent`'s error to `method`; often itself.
 
     AuthRequiredError for its code (spec v1, authentication), unless the method was `authenticate`;
     AgentExitedError if acphold stands in front of an agent that has ended.
     """
-    error: AcpholdError = refusal
-    if refusal.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # which has just failed
+    error: errors.AcpholdError = refusal
+    if (
+        refusal.code == errors.AUTH_REQUIRED and method != schema.AUTHENTICATE.name
+    ):  # which has just failed
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
-        error = AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
+        error = errors.AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
     else:
         with suppress(msgspec.MsgspecError):  # no such data: the refusal says all
             end = msgspec.json.decode(refusal.raw, type=_EndError).data
-            error = AgentExitedError(refusal.message, end.status, end.stderr)
+            error = errors.AgentExitedError(refusal.message, end.status, end.stderr)
     if error is not refusal:
         error.__cause__ = refusal
     return error

@@ -37,28 +37,16 @@ from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
+from acphold.conformance import verdicts
 from acphold.conformance.dialogue import Shell
 from acphold.conformance.record import Record, WireLine
 from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.subject import Subject
-from acphold.conformance.verdicts import (
-    Finding,
-    Level,
-    NotApplied,
-    NotObservable,
-    Reach,
-    Remarked,
-    Rule,
-    RuleSource,
-    Signal,
-    Verdict,
-    Violation,
-)
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
 from acphold.tasks import TaskSet
 
-MUST, SHOULD, EXPECTED = Level.MUST, Level.SHOULD, Level.EXPECTED
+MUST, SHOULD, EXPECTED = verdicts.Level.MUST, verdicts.Level.SHOULD, verdicts.Level.EXPECTED
 
 Case = Callable[[Stage], Awaitable[None]]
 """Plays something and judges it."""
@@ -95,11 +83,11 @@ class Witness:
         if self.wrong:
             why, lines = self.wrong[0]
             again = len(self.wrong) - 1
-            raise Violation(f"{why} (and {again} more such)" if again else why, *lines)
+            raise verdicts.Violation(f"{why} (and {again} more such)" if again else why, *lines)
         if not self.seen and unless:
-            raise NotObservable(unless)
+            raise verdicts.NotObservable(unless)
         if self._remarks:
-            raise Remarked("; ".join(self._remarks))
+            raise verdicts.Remarked("; ".join(self._remarks))
 
 
 Observer = Callable[[Record, Witness], None]
@@ -128,7 +116,7 @@ class Check(Struct, frozen=True):
     and mostly waits, so the next ones are played meanwhile.
     """
 
-    rule: Rule
+    rule: verdicts.Rule
     case: Case | None = None
     overview: Overview | None = None
     unseen: str = ""
@@ -148,7 +136,7 @@ class Observed(TypedDict):
     """Options of a rule that is observed: `unless` says why nothing may have been seen."""
 
     unless: str
-    only: NotRequired[Reach | None]
+    only: NotRequired[verdicts.Reach | None]
 
 
 def _sentence(judge: Callable[..., object]) -> str:
@@ -160,7 +148,7 @@ def _sentence(judge: Callable[..., object]) -> str:
 class Rules:
     """The rules of one module, in order; `only` is the reach of those that name none."""
 
-    def __init__(self, only: Reach | None = None) -> None:
+    def __init__(self, only: verdicts.Reach | None = None) -> None:
         self._checks: list[Check] = []
         self._only = only
 
@@ -170,36 +158,46 @@ class Rules:
     def case(
         self,
         id: str,
-        level: Level,
-        source: RuleSource,
+        level: verdicts.Level,
+        source: verdicts.RuleSource,
         *needs: str,
-        only: Reach | None = None,
+        only: verdicts.Reach | None = None,
         destructive: bool = False,
         beside: bool = False,
     ) -> Callable[[Case], Case]:
         """Register the decorated coroutine as a rule's case; `needs` are names of CAPABILITIES."""
 
         def declare(case: Case) -> Case:
-            rule = Rule(id, _sentence(case), level, source, needs, only or self._only)
+            rule = verdicts.Rule(id, _sentence(case), level, source, needs, only or self._only)
             self._checks.append(Check(rule, case, destructive=destructive, beside=beside))
             return case
 
         return declare
 
     def overview(
-        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+        self,
+        id: str,
+        level: verdicts.Level,
+        source: verdicts.RuleSource,
+        *needs: str,
+        **seen: Unpack[Observed],
     ) -> Callable[[Overview], Overview]:
         """Register the decorated function as an overview."""
 
         def declare(overview: Overview) -> Overview:
-            rule = Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
+            rule = verdicts.Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
             self._checks.append(Check(rule, overview=overview, unless=seen["unless"]))
             return overview
 
         return declare
 
     def observer(
-        self, id: str, level: Level, source: RuleSource, *needs: str, **seen: Unpack[Observed]
+        self,
+        id: str,
+        level: verdicts.Level,
+        source: verdicts.RuleSource,
+        *needs: str,
+        **seen: Unpack[Observed],
     ) -> Callable[[Observer], Observer]:
         """Register the decorated function as an observer."""
 
@@ -219,9 +217,11 @@ class Rules:
 
         return declare
 
-    def unseen(self, id: str, says: str, level: Level, source: RuleSource, why: str) -> None:
+    def unseen(
+        self, id: str, says: str, level: verdicts.Level, source: verdicts.RuleSource, why: str
+    ) -> None:
         """Register a rule that no behaviour can show; `why` is a sentence."""
-        self._checks.append(Check(Rule(id, says, level, source), unseen=why))
+        self._checks.append(Check(verdicts.Rule(id, says, level, source), unseen=why))
 
 
 # -- trying them ------------------------------------------------------------------------------
@@ -241,16 +241,16 @@ class CheckReport(Struct):
 
     subject: str
     agent: Implementation | None
-    findings: tuple[Finding, ...]
+    findings: tuple[verdicts.Finding, ...]
     seconds: float
     records: Sequence[Record] = ()
 
-    def of(self, verdict: Verdict) -> list[Finding]:
+    def of(self, verdict: verdicts.Verdict) -> list[verdicts.Finding]:
         """Return the findings with this verdict."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
 
-OnFinding = Callable[[Finding], None]
+OnFinding = Callable[[verdicts.Finding], None]
 OnCheck = Callable[[Check], None]
 
 
@@ -285,9 +285,9 @@ async def inspect(
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    findings: dict[str, Finding] = {}
+    findings: dict[str, verdicts.Finding] = {}
     tasks = TaskSet()
-    beside: dict[str, asyncio.Task[Finding]] = {}
+    beside: dict[str, asyncio.Task[verdicts.Finding]] = {}
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
@@ -309,10 +309,10 @@ async def inspect(
                     findings[check.rule.id] = await _found(stage, check, _observe)
                 on_finding(findings[check.rule.id])
             agent = None
-            with suppress(Signal, AgentStartError):
+            with suppress(verdicts.Signal, AgentStartError):
                 agent = (await stage.hello()).agent_info
             # The sessions that were made are nobody's conversations: delete them.
-            with suppress(Signal, AgentStartError):
+            with suppress(verdicts.Signal, AgentStartError):
                 await stage.needs("delete")
                 dialogue = await stage.main()
                 calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
@@ -341,9 +341,9 @@ def record_of(records: Sequence[Record], line: WireLine) -> Record | None:
     return None
 
 
-def _with_stderr(finding: Finding, records: Sequence[Record]) -> Finding:
+def _with_stderr(finding: verdicts.Finding, records: Sequence[Record]) -> verdicts.Finding:
     """Return a failure with the agent's stderr from its first line on."""
-    if finding.verdict is not Verdict.FAIL or not finding.lines:
+    if finding.verdict is not verdicts.Verdict.FAIL or not finding.lines:
         return finding
     found: list[str] = []
     for record in records:
@@ -356,34 +356,34 @@ def _with_stderr(finding: Finding, records: Sequence[Record]) -> Finding:
 
 
 OTHERS = {
-    Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
-    Reach.SERVER: "it is about a program that the check starts, and this is a server",
+    verdicts.Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
+    verdicts.Reach.SERVER: "it is about a program that the check starts, and this is a server",
 }
 """Reasons why a rule does not apply to an agent reached in this way."""
 
 
 async def _found(
     stage: Stage, check: Check, look: Callable[[Stage, Check], Awaitable[None]]
-) -> Finding:
+) -> verdicts.Finding:
     loop = asyncio.get_running_loop()
     began = loop.time()
     limit = CASE_TIMEOUTS * stage.settings.timeout
     try:
         async with asyncio.timeout(limit):
             if check.rule.only not in (None, stage.subject.reach):
-                raise NotApplied(OTHERS[stage.subject.reach])
+                raise verdicts.NotApplied(OTHERS[stage.subject.reach])
             await look(stage, check)
-    except Signal as signal:
-        found = Finding.of(check.rule, signal)
+    except verdicts.Signal as signal:
+        found = verdicts.Finding.of(check.rule, signal)
     except TimeoutError:
         why = f"it was not over after {limit:g} s: the agent uses up every wait"
-        found = Finding(check.rule, Verdict.NOT_OBSERVABLE, why)
+        found = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, why)
     except AgentStartError as error:
         if not stage.records:
             raise
-        found = Finding(check.rule, Verdict.NOT_OBSERVABLE, str(error))
+        found = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, str(error))
     else:
-        found = Finding(check.rule, Verdict.PASS)
+        found = verdicts.Finding(check.rule, verdicts.Verdict.PASS)
     return structs.replace(found, seconds=round(loop.time() - began, 3))
 
 
@@ -391,9 +391,9 @@ async def _play(stage: Stage, check: Check) -> None:
     rule = check.rule
     await stage.needs(*rule.needs)
     if check.unseen:
-        raise Signal(check.unseen)
+        raise verdicts.Signal(check.unseen)
     if check.destructive and rule.id not in stage.settings.named:
-        raise Signal(f"it is only done when asked for: --only {rule.id}")
+        raise verdicts.Signal(f"it is only done when asked for: --only {rule.id}")
     if check.case is not None:
         await check.case(stage)
 

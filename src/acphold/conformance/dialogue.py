@@ -18,19 +18,10 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from acphold import errors
 from acphold.conformance.record import Json, Record, WireLine, id_of, likeness, objects, result_of
 from acphold.conformance.subject import RunningAgent
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
-from acphold.errors import (
-    AUTH_REQUIRED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND,
-    AcpholdError,
-    ConnectionLostError,
-    InvalidParamsError,
-)
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
 from acphold.schema.updates import offered
 from acphold.tasks import TaskSet, beside
@@ -107,7 +98,7 @@ class Host:
                         return {"outcome": chosen}
                 return {"outcome": {"outcome": "cancelled"}}
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
-                raise Refused(INTERNAL_ERROR, "this client is out of order")
+                raise Refused(errors.INTERNAL_ERROR, "this client is out of order")
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
                 return read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
@@ -119,9 +110,9 @@ class Host:
                     self._shell = self._new_shell()
                 try:
                     return await self._shell.call(method, params)
-                except AcpholdError as error:
+                except errors.AcpholdError as error:
                     raise Refused(error.code, str(error)) from None
-        raise Refused(METHOD_NOT_FOUND, f"this client has no {method}")
+        raise Refused(errors.METHOD_NOT_FOUND, f"this client has no {method}")
 
     @contextmanager
     def deciding(self, decision: Decision) -> Iterator[None]:
@@ -160,9 +151,9 @@ def read(params: Json) -> Json:
     try:
         lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError as error:
-        raise Refused(RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
+        raise Refused(errors.RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(INTERNAL_ERROR, str(error)) from None
+        raise Refused(errors.INTERNAL_ERROR, str(error)) from None
     first = max(_number(params.get("line"), 1), 1) - 1
     limit = _number(params.get("limit"), len(lines))
     return {"content": "".join(lines[first : first + limit])}
@@ -175,14 +166,14 @@ def write(params: Json) -> Json:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(params.get("content", "")), encoding="utf-8")
     except OSError as error:
-        raise Refused(INTERNAL_ERROR, str(error)) from None
+        raise Refused(errors.INTERNAL_ERROR, str(error)) from None
     return {}
 
 
 def _path(params: Json) -> Path:
     path = params.get("path")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise Refused(INVALID_PARAMS, f"path: {path!r} is not absolute")
+        raise Refused(errors.INVALID_PARAMS, f"path: {path!r} is not absolute")
     return Path(path)
 
 
@@ -282,12 +273,12 @@ class AnswerLine:
         self.succeeded()
         try:
             return decode(kind, msgspec.json.encode(self.line.message.get("result"))).value
-        except InvalidParamsError as error:
+        except errors.InvalidParamsError as error:
             raise Violation(f"the result of {self.asked.method}: {error}", *self.lines) from None
 
     def succeeded(self) -> None:
         """Raise Violation for an error, SignInNeeded if that is the reason."""
-        if self.code == AUTH_REQUIRED:
+        if self.code == errors.AUTH_REQUIRED:
             raise SignInNeeded(f"{self.asked.method} was answered: sign in first", *self.lines)
         if "error" in self.line.message:
             raise Violation(f"{self.asked.method} was answered with an error", *self.lines)
@@ -496,7 +487,7 @@ class Dialogue:
                 held += rest
                 del held[MAX_LINE:]
                 self._news.set()
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             return
         finally:
             self.ended = True

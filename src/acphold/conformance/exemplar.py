@@ -13,17 +13,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from acphold import errors
 from acphold.conformance.errands import ExemplarSession, ExemplarTurn, Memory, Script
 from acphold.conformance.exemplar_line import ExemplarError, ExemplarLine
 from acphold.conformance.exemplar_servers import ServerLink, connected, tool_text
 from acphold.conformance.record import Json, time_of_day
-from acphold.errors import (
-    AUTH_REQUIRED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND,
-)
 from acphold.rpc.transport import Transport
 from acphold.schema import AGENT_METHODS, Method, decode
 
@@ -63,11 +57,11 @@ class ExemplarSessions(ExemplarLine):
 
     def signed_in(self) -> None:
         if self.sign_in_wanted:
-            raise ExemplarError(AUTH_REQUIRED, "sign in first")
+            raise ExemplarError(errors.AUTH_REQUIRED, "sign in first")
 
     def is_absolute(self, cwd: str) -> None:
         if not cwd.startswith("/"):
-            raise ExemplarError(INVALID_PARAMS, f"the folder {cwd} is not absolute")
+            raise ExemplarError(errors.INVALID_PARAMS, f"the folder {cwd} is not absolute")
 
     def new_id(self) -> str:
         self.memory.numbers += 1
@@ -108,7 +102,7 @@ class ExemplarSessions(ExemplarLine):
         """Return a session; raises ExemplarError if it does not exist."""
         found = self.memory.sessions.get(session_id)
         if found is None:
-            raise ExemplarError(RESOURCE_NOT_FOUND, f"no session {session_id}")
+            raise ExemplarError(errors.RESOURCE_NOT_FOUND, f"no session {session_id}")
         return found
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
@@ -148,7 +142,7 @@ class ExemplarSessions(ExemplarLine):
             return 0
         word, _, number = cursor.partition("-")
         if word != "from" or not number.isdecimal():
-            raise ExemplarError(INVALID_PARAMS, "the cursor is none of ours")
+            raise ExemplarError(errors.INVALID_PARAMS, "the cursor is none of ours")
         return int(number)
 
     def listed(self, session_id: str, kept: ExemplarSession) -> Json:
@@ -188,7 +182,7 @@ class ExemplarSessions(ExemplarLine):
     async def set_mode(self, params: Json) -> Json:
         kept = self.kept(params["sessionId"])
         if params["modeId"] not in [mode["id"] for mode in MODES]:
-            raise ExemplarError(INVALID_PARAMS, f"no mode {params['modeId']}")
+            raise ExemplarError(errors.INVALID_PARAMS, f"no mode {params['modeId']}")
         kept.mode = params["modeId"]
         options = {"configOptions": self.options(params["sessionId"])}
         changed = {"sessionUpdate": "config_option_update", **options}
@@ -208,7 +202,7 @@ class ExemplarSessions(ExemplarLine):
             case "brave" if isinstance(value, bool) and self.shows_booleans():
                 kept.brave = value
             case option:
-                raise ExemplarError(INVALID_PARAMS, f"no option {option}, or no such value")
+                raise ExemplarError(errors.INVALID_PARAMS, f"no option {option}, or no such value")
         return {"configOptions": self.options(session_id)}
 
     async def tell_commands(self, session_id: str) -> None:
@@ -268,7 +262,7 @@ class Exemplar(ExemplarSessions):
             self.fits(method, params)
             return await self.prompt(request, params)
         if method not in answers:
-            raise ExemplarError(METHOD_NOT_FOUND, f"no method {method}")
+            raise ExemplarError(errors.METHOD_NOT_FOUND, f"no method {method}")
         self.fits(method, params)
         return await answers[method](params)
 
@@ -312,7 +306,7 @@ class Exemplar(ExemplarSessions):
 
     async def authenticate(self, params: Json) -> Json:
         if params["methodId"] != "key":
-            raise ExemplarError(INVALID_PARAMS, f"no method {params['methodId']}")
+            raise ExemplarError(errors.INVALID_PARAMS, f"no method {params['methodId']}")
         self.sign_in_wanted = False
         return {}
 
@@ -325,7 +319,7 @@ class Exemplar(ExemplarSessions):
         session_id = params["sessionId"]
         kept = self.kept(session_id)
         if session_id in self.turns:
-            raise ExemplarError(INTERNAL_ERROR, "a turn runs in this session")
+            raise ExemplarError(errors.INTERNAL_ERROR, "a turn runs in this session")
         self.remember_prompt(kept, params["prompt"])
         turn = self.turns[session_id] = ExemplarTurn(session_id, request)
         try:

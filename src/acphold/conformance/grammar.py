@@ -11,26 +11,9 @@ from typing import Any
 
 import msgspec
 
+from acphold import schema
 from acphold.conformance.record import Json, Record, Side, WireLine
 from acphold.errors import InvalidParamsError
-from acphold.schema import (
-    AGENT_METHODS,
-    CLIENT_METHODS,
-    PROTOCOL_METHODS,
-    AgentAuthCapabilities,
-    AgentCapabilities,
-    AuthMethodAgent,
-    ClientCapabilities,
-    Decoded,
-    McpCapabilities,
-    Method,
-    NewSessionResponse,
-    Notification,
-    PromptResponse,
-    SessionCapabilities,
-    SessionInfo,
-    decode,
-)
 from acphold.schema.session_requests import (
     ListSessionsRequest,
     LoadSessionRequest,
@@ -44,19 +27,19 @@ from acphold.schema.session_requests import (
 from acphold.schema.shapes import UnknownVariant
 
 DRAFTED: dict[type, set[str]] = {
-    AgentCapabilities: {"providers"},
-    AuthMethodAgent: {"link", "vars"},
-    AgentAuthCapabilities: {"status"},
-    McpCapabilities: {"acp"},
-    SessionCapabilities: {
+    schema.AgentCapabilities: {"providers"},
+    schema.AuthMethodAgent: {"link", "vars"},
+    schema.AgentAuthCapabilities: {"status"},
+    schema.McpCapabilities: {"acp"},
+    schema.SessionCapabilities: {
         *("archive", "cancel", "fork", "status", "subagents", "systemPrompt", "title"),
     },
-    SessionInfo: {"archived"},
-    PromptResponse: {"usage"},
-    NewSessionResponse: {"models"},
+    schema.SessionInfo: {"archived"},
+    schema.PromptResponse: {"usage"},
+    schema.NewSessionResponse: {"models"},
     LoadSessionResponse: {"models"},
     ResumeSessionResponse: {"models"},
-    ClientCapabilities: {"nes", "plan", "positionEncodings", "subagents"},
+    schema.ClientCapabilities: {"nes", "plan", "positionEncodings", "subagents"},
     NewSessionRequest: {"systemPrompt"},
     LoadSessionRequest: {"systemPrompt"},
     ResumeSessionRequest: {"systemPrompt"},
@@ -88,9 +71,9 @@ class TypedMessage(msgspec.Struct, frozen=True):
         return self.line.is_response
 
 
-CALLED: dict[Side, Mapping[str, Method[Any, Any] | Notification[Any]]] = {
-    "agent": CLIENT_METHODS | PROTOCOL_METHODS,
-    "client": AGENT_METHODS | PROTOCOL_METHODS,
+CALLED: dict[Side, Mapping[str, schema.Method[Any, Any] | schema.Notification[Any]]] = {
+    "agent": schema.CLIENT_METHODS | schema.PROTOCOL_METHODS,
+    "client": schema.AGENT_METHODS | schema.PROTOCOL_METHODS,
 }
 """The methods that each side may call."""
 
@@ -101,11 +84,11 @@ def spoken(record: Record, side: Side) -> Iterator[TypedMessage]:
         if (known := CALLED[side].get(line.method or "")) is not None:
             yield TypedMessage(line, known.name, known.params, line.message.get("params"))
     asking: Side = "agent" if side == "client" else "client"
-    others = CLIENT_METHODS if side == "client" else AGENT_METHODS
+    others = schema.CLIENT_METHODS if side == "client" else schema.AGENT_METHODS
     for exchange in record.exchanges(asking, *others):
         method = others[exchange.request.method or ""]
         answered = exchange.answer
-        if not isinstance(method, Method) or answered is None:
+        if not isinstance(method, schema.Method) or answered is None:
             continue
         if "result" in answered.message and "error" not in answered.message:
             yield TypedMessage(answered, method.name, method.result, answered.message["result"])
@@ -145,9 +128,9 @@ def told_capabilities(record: Record) -> Json:
 def odd_kind(line: WireLine) -> str:
     """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
     known = CALLED[line.by].get(line.method or "")
-    if isinstance(known, Method) and not line.is_request:
+    if isinstance(known, schema.Method) and not line.is_request:
         return f"{known.name} is a request, and has no id"
-    if isinstance(known, Notification) and line.is_request:
+    if isinstance(known, schema.Notification) and line.is_request:
         return f"{known.name} is a notification, and has an id"
     return ""
 
@@ -156,7 +139,7 @@ def problem(message: TypedMessage) -> str:
     """Return what does not fit the schema, "" for nothing; an empty result may be null here."""
     value = {} if message.value is None else message.value
     try:
-        decoded: Decoded[object] = decode(message.kind, msgspec.json.encode(value))
+        decoded: schema.Decoded[object] = schema.decode(message.kind, msgspec.json.encode(value))
     except InvalidParamsError as error:
         return str(error)
     if decoded.flaws:
@@ -198,7 +181,7 @@ def odd_members(message: TypedMessage) -> tuple[str, list[str]]:
     if not isinstance(message.value, dict):
         return "", []
     try:
-        decoded: object = decode(message.kind, msgspec.json.encode(message.value)).value
+        decoded: object = schema.decode(message.kind, msgspec.json.encode(message.value)).value
     except InvalidParamsError:
         return "", []
     found = list(strangers(decoded, message.value, "$"))

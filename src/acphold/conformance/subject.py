@@ -20,7 +20,7 @@ from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE
 from acphold.tasks import end
 from acphold.transports.child import ChildProcess
-from acphold.transports.known_servers import transport_of
+from acphold.transports.known_servers import ca_for, token_for, transport_of
 from acphold.transports.streams import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
@@ -192,7 +192,6 @@ class ServerSubject:
         self, url: str, token: str | None, *, seconds: float, ca: str | None = None
     ) -> None:
         from acphold.client.far_line import Dial  # brings TLS
-        from acphold.transports.known_servers import ca_for, token_for
 
         self.name = url
         self.url = transport_of(url)[0]

@@ -11,19 +11,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
+from acphold.history import children
 from acphold.history.attributes import NO_ATTRIBUTES, Attributes, fold_settings, fold_update
-from acphold.history.children import (
-    AT_WORK,
-    DEEPEST,
-    LASTING,
-    SPEAKS_OF_CHILDREN,
-    OpenChild,
-    Spelling,
-    child_change,
-    is_opencodes,
-    opencode_child,
-    said,
-)
 from acphold.history.entries import (
     ANSWER,
     CHILD,
@@ -83,7 +72,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
     open_tools: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
     open_compactions: tuple[str, ...] = ()
-    open_children: tuple[OpenChild, ...] = ()
+    open_children: tuple[children.OpenChild, ...] = ()
     queue: PromptQueue = NO_QUEUE
 
 
@@ -270,7 +259,7 @@ class Fold:
                     self._open_compactions.add(compaction_id)
             elif block := parts.get("content"):
                 draft.summary.add_block(block)
-        elif kind in SPEAKS_OF_CHILDREN:
+        elif kind in children.SPEAKS_OF_CHILDREN:
             self._about_child(kind, members(raw))
         else:
             self._attributes = fold_update(self._attributes, kind, raw)
@@ -329,21 +318,23 @@ class Fold:
 
     def _child_entry(self, raw: bytes) -> None:
         """Fold an entry of a child: it has a fold of its own."""
-        entry = said(raw)
+        entry = children.said(raw)
         lane = self
         if entry.child:
             is_known = entry.child in self._children
-            if not is_known and update_kind(entry.update) not in LASTING:
+            if not is_known and update_kind(entry.update) not in children.LASTING:
                 return
             child = self._child(entry.child)
             child.touch()
             lane = child.folding
         lane._update(entry.update)
-        if is_opencodes(raw) and (told := opencode_child(members(raw).get("params", b""))):
+        if children.is_opencodes(raw) and (
+            told := children.opencode_child(members(raw).get("params", b""))
+        ):
             self._child(told).spelling = "opencode"
 
     def _about_child(self, kind: str, parts: dict[str, bytes]) -> None:
-        if (told := child_change(kind, parts)) is not None:
+        if (told := children.child_change(kind, parts)) is not None:
             child = self._child(told.child)
             child.spelling, child.caller = told.spelling, told.caller or child.caller
             child.fields.update(told.changes)
@@ -392,7 +383,7 @@ class Fold:
         if (known := self._children.get(session_id)) is not None:
             return known
         lane = self
-        while lane._within is not None and lane._within.depth >= DEEPEST:
+        while lane._within is not None and lane._within.depth >= children.DEEPEST:
             lane = lane._within.lies_in
         self._children[session_id] = child = ChildDraft(session_id, lane)
         lane._timeline.append(child)
@@ -412,7 +403,7 @@ class ChildDraft:
         parent = lies_in._within
         self.depth: int = 1 if parent is None else parent.depth + 1
         self._parent = "" if parent is None else parent.session_id
-        self.spelling: Spelling = "update"
+        self.spelling: children.Spelling = "update"
         self.caller: str | None = None
         self.fields: dict[str, str | None] = {}
         self._made: SubAgent | None = None
@@ -430,7 +421,7 @@ class ChildDraft:
         )
         self.folding = Fold(state, self)
 
-    def leave_open(self, known: OpenChild) -> None:
+    def leave_open(self, known: children.OpenChild) -> None:
         """Go on from what was open: nothing else is known of it."""
         self.spelling, self.depth, self._parent = known.spelling, known.depth, known.parent
         self.fields = {"state": "running"} if known.is_at_work else {}
@@ -455,12 +446,12 @@ class ChildDraft:
             )
         return self._made
 
-    def still_open(self) -> OpenChild | None:
+    def still_open(self) -> children.OpenChild | None:
         """Return what is still expected of it; None for nothing."""
-        folding, is_at_work = self.folding, self.fields.get("state") in AT_WORK
+        folding, is_at_work = self.folding, self.fields.get("state") in children.AT_WORK
         if not (is_at_work or folding._open_tools or folding._open_compactions):
             return None
-        return OpenChild(
+        return children.OpenChild(
             self.session_id,
             self._parent,
             self.depth,

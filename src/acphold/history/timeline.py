@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from acphold import schema
 from acphold.errors import AcpholdError, InterruptedTurnError, InvalidParamsError, RemoteError
 from acphold.history.display_terminals import DisplayTerminal, DisplayTerminals, may_tell, texts
 from acphold.history.entries import LATEST_MS
@@ -25,17 +26,6 @@ from acphold.history.raw_update import (
     members,
     string,
     text_block,
-)
-from acphold.schema import (
-    Content,
-    ContentBlock,
-    Diff,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallPatch,
-    UnknownContent,
-    decode,
-    decode_blocks,
 )
 from acphold.schema.splice import with_meta
 
@@ -59,7 +49,7 @@ class Message(Struct, frozen=True):
         return f"<Message of {self.role}: {shortened(self.text)!r}>"
 
     @property
-    def blocks(self) -> tuple[ContentBlock, ...]:
+    def blocks(self) -> tuple[schema.ContentBlock, ...]:
         """Its content blocks; one that breaks the schema is UnknownContent."""
         return tuple(map(_block, self.content))
 
@@ -69,11 +59,11 @@ class Message(Struct, frozen=True):
         return "".join(filter(None, map(content_text, self.content)))
 
 
-def _block(raw: bytes) -> ContentBlock:
+def _block(raw: bytes) -> schema.ContentBlock:
     try:
-        [block] = decode_blocks(b"[%b]" % raw).value
+        [block] = schema.decode_blocks(b"[%b]" % raw).value
     except InvalidParamsError:
-        return UnknownContent(string(members(raw).get("type")) or "", raw)
+        return schema.UnknownContent(string(members(raw).get("type")) or "", raw)
     return block
 
 
@@ -129,31 +119,31 @@ class ToolCall(Struct, frozen=True):
         return _value(self.raw_output)
 
     @property
-    def locations(self) -> tuple[ToolCallLocation, ...]:
+    def locations(self) -> tuple[schema.ToolCallLocation, ...]:
         """The files that it works on."""
         return self._typed("locations", self.fields.get("locations", b"null")).locations or ()
 
     @property
-    def produced(self) -> tuple[ToolCallContent, ...]:
+    def produced(self) -> tuple[schema.ToolCallContent, ...]:
         """Its products: content, diffs, terminals; () if they cannot be read."""
         return self._typed("content", self._shown).content or ()
 
     @property
-    def blocks(self) -> tuple[ContentBlock, ...]:
+    def blocks(self) -> tuple[schema.ContentBlock, ...]:
         """The content blocks that it produced."""
-        return tuple(part.content for part in self.produced if isinstance(part, Content))
+        return tuple(part.content for part in self.produced if isinstance(part, schema.Content))
 
     @property
-    def diffs(self) -> tuple[Diff, ...]:
+    def diffs(self) -> tuple[schema.Diff, ...]:
         """The changes of files that it produced."""
-        return tuple(part for part in self.produced if isinstance(part, Diff))
+        return tuple(part for part in self.produced if isinstance(part, schema.Diff))
 
-    def _typed(self, name: str, value: bytes) -> ToolCallPatch:
+    def _typed(self, name: str, value: bytes) -> schema.ToolCallPatch:
         raw = encode_object({name: value, "toolCallId": b'""'})
         try:
-            return decode(ToolCallPatch, raw).value
+            return schema.decode(schema.ToolCallPatch, raw).value
         except InvalidParamsError:
-            return ToolCallPatch(tool_call_id="")
+            return schema.ToolCallPatch(tool_call_id="")
 
     @property
     def content(self) -> list[bytes]:

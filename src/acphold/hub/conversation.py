@@ -11,15 +11,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from acphold import errors
 from acphold.agents import AgentRequest, Notified, Updates
 from acphold.agents.interface import update_of, with_update
-from acphold.errors import (
-    HistoryLostError,
-    InvalidParamsError,
-    JournalError,
-    LeaseLostError,
-    MethodNotFoundError,
-)
 from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
@@ -137,7 +131,7 @@ class Conversation:
                         await self.session.publish_speech(raws)  # nearly always
                 elif raws:
                     await self._hear_others(updates.kind, raws)
-        except JournalError as exc:
+        except errors.JournalError as exc:
             await self.failed(exc)
         for early in self.children.early():
             await self.hear(early)
@@ -155,7 +149,7 @@ class Conversation:
             return None
         return speech(updates.raws)
 
-    async def failed(self, error: JournalError) -> None:
+    async def failed(self, error: errors.JournalError) -> None:
         """End the turn: its updates could not be journalled."""
         log.error("session %s: %s", self.id, error)
         await self.turns.fail(error)
@@ -172,13 +166,13 @@ class Conversation:
             try:
                 if entry := await self.children.opencode(event.params):
                     await self._publish_of_children([entry])
-            except JournalError as exc:
+            except errors.JournalError as exc:
                 await self.failed(exc)
             return
         about = self.children.asked(AgentRequest(event.method, event.params))
         try:
             await self.session.come_behind()
-        except JournalError as exc:  # the updates before it will never be shown
+        except errors.JournalError as exc:  # the updates before it will never be shown
             await self.failed(exc)
         self.session.attachments.tell(event.method, about.params, about_child=bool(about.child))
 
@@ -293,9 +287,11 @@ class Conversation:
             if client is not None and self.session.attachments.find(client) is not None:
                 return await self.questions.relay(asked, client)
             if running is not None and not self.session.attachments:
-                raise MethodNotFoundError(asked.method)  # the client that it was meant for is gone
+                raise errors.MethodNotFoundError(
+                    asked.method
+                )  # the client that it was meant for is gone
             return await self.questions.relay(asked)
-        except JournalError as exc:
+        except errors.JournalError as exc:
             await self.failed(exc)
             raise
 
@@ -412,7 +408,7 @@ class Conversation:
                 await session.publish("update", [title_update(title)])
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
-    def lose(self, error: LeaseLostError) -> None:
+    def lose(self, error: errors.LeaseLostError) -> None:
         """End everything here: another process owns the session, or it is gone."""
         self.turns.lose(error)
         self._end()
@@ -421,7 +417,7 @@ class Conversation:
             self.session.attachments.tell_deleted()
             self.session.attachments.detach_all()
             return
-        if isinstance(error, HistoryLostError):
+        if isinstance(error, errors.HistoryLostError):
             log.error("%s", error)
             self.session.attachments.tell_history_lost(error)
         self.session.attachments.move()
@@ -432,7 +428,7 @@ class Conversation:
         await self.turns.aclose()
         try:
             await self.terminals.turn_over()
-        except JournalError as exc:
+        except errors.JournalError as exc:
             log.warning("session %s: what a terminal showed is lost: %s", self.id, exc)
         await self.questions.aclose()
         self._end()
@@ -475,4 +471,4 @@ def _string(raw: bytes | None, field: str) -> str:
     try:
         return msgspec.json.decode(raw or b"null", type=str)
     except msgspec.MsgspecError:
-        raise InvalidParamsError(f"{field}: a string is required", field=field) from None
+        raise errors.InvalidParamsError(f"{field}: a string is required", field=field) from None

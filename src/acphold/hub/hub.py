@@ -13,17 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    JournalError,
-    LeaseLostError,
-    OtherAgentError,
-    RemoteError,
-    SessionExistsError,
-    UnknownSessionError,
-)
 from acphold.hub.agent_session import Routes, Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
@@ -40,14 +31,6 @@ from acphold.hub.turns import SharedParts
 from acphold.journal import Journal, NewSession, session_of
 from acphold.journal.lineage import identity
 from acphold.rpc.eager_tasks import EagerTasks, Turnstile
-from acphold.schema import (
-    CLOSE_SESSION,
-    DELETE_SESSION,
-    NEW_SESSION,
-    InitializeRequest,
-    decode,
-    encode,
-)
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
 from acphold.tasks import END_SECONDS, TaskSet, beside, end
@@ -126,7 +109,7 @@ class Hub:
         finally:
             try:
                 await self._journal.renew(retiring=True)
-            except JournalError as exc:  # others wait until we have ended
+            except errors.JournalError as exc:  # others wait until we have ended
                 log.info("nobody is told that this process ends: %s", exc)
             await end(*self._adoption.under_way.values())
             await self._closing.aclose(END_SECONDS)
@@ -185,11 +168,13 @@ class Hub:
             if self._introduced is None or (anew and is_alone):
                 try:
                     self._introduced = await self.agent.initialize(params)
-                except AcpholdError:
+                except errors.AcpholdError:
                     if self._introduced is None:
                         self.start_failed.set()
                     raise
-                self._shared.offered = decode(InitializeRequest, params).value.client_capabilities
+                self._shared.offered = schema.decode(
+                    schema.InitializeRequest, params
+                ).value.client_capabilities
             return self._introduced
 
     async def kept_in(self) -> str | None:
@@ -202,9 +187,9 @@ class Hub:
         """Return a live session; UnknownSessionError if it is not open here."""
         conversation = self._live.get(session_id)
         if conversation is None and session_id in self._ownership.deleted:
-            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
         if conversation is None or session_id in self._adoption.under_way:
-            raise UnknownSessionError(
+            raise errors.UnknownSessionError(
                 session_id,
                 f"session {session_id!r} is not open; call session/load or session/resume first",
             )
@@ -224,7 +209,7 @@ class Hub:
         conversation = self._live.get(session_id)
         if conversation is not None:
             conversation.session.row.changed_elsewhere()
-            with suppress(LeaseLostError):  # then it leaves, and its clients are told
+            with suppress(errors.LeaseLostError):  # then it leaves, and its clients are told
                 await conversation.session.verify()
                 await conversation.title.look()
 
@@ -284,7 +269,7 @@ class Hub:
         use."""
         await self.agent.ensure()
         params = splice(setup.told(self.agent), {"sessionId": None})
-        exchange = AgentExchange(self.agent, NEW_SESSION.name, params)
+        exchange = AgentExchange(self.agent, schema.NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
             # Inside the block: updates that came right behind the answer then find their session.
             try:
@@ -292,7 +277,7 @@ class Hub:
                 agent_session = new_session_id(answer)
                 try:
                     conversation = await self._create(agent_session, setup)
-                except SessionExistsError:
+                except errors.SessionExistsError:
                     conversation = await self._create(uuid4().hex, setup)
                 try:
                     await conversation.session.link(self.agent.key, agent_session)
@@ -306,17 +291,17 @@ class Hub:
             except BaseException:
                 # No client gets the session that the agent made: close it, it may have started
                 # servers.
-                with suppress(RemoteError):
-                    made = encode({"sessionId": new_session_id(answer)})
+                with suppress(errors.RemoteError):
+                    made = schema.encode({"sessionId": new_session_id(answer)})
                     closing = self._close_at_agent("new", made)
                     self._undoing.start(closing, "undo new session")
                 raise
         self._readiness.signed_in = True
-        return conversation, splice(answer, {"sessionId": encode(conversation.id)})
+        return conversation, splice(answer, {"sessionId": schema.encode(conversation.id)})
 
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:
-            raise SessionExistsError(f"session {session_id!r} is open already")
+            raise errors.SessionExistsError(f"session {session_id!r} is open already")
         new = NewSession(
             session_id,
             self.agent.key,
@@ -350,10 +335,10 @@ class Hub:
                 await self._readiness.wait(restoring)
                 await attachment.replay(session.last_seq)
                 session.require_owned()
-            except (LeaseLostError, ConnectionLostError) as exc:
+            except (errors.LeaseLostError, errors.ConnectionLostError) as exc:
                 if session.is_lost and attachment.cursor:  # in part: only the client can restart
                     why = f"another acphold process has taken session {session_id!r}; load it again"
-                    raise ConnectionLostError(why) from exc
+                    raise errors.ConnectionLostError(why) from exc
                 session.require_owned()
                 raise
         return conversation, attachment
@@ -414,9 +399,9 @@ class Hub:
             return
         listed = await self.sessions.look_up(session_id)
         if listed is None:
-            raise UnknownSessionError(session_id)
+            raise errors.UnknownSessionError(session_id)
         cwd = listed.info.cwd
-        params = encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
+        params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
         await self._opened(session_id, Setup(cwd, (), params), None)
         await self.close(session_id)
 
@@ -434,14 +419,14 @@ class Hub:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it
                 # there.
                 await self._ownership.require_free(session_id, over)
-                raise OtherAgentError(session_id, row.agent)
+                raise errors.OtherAgentError(session_id, row.agent)
             lease = await self._ownership.acquire(session_id, over)
             conversation = await self._ownership.enter(lease, setup)
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)
             try:
                 await conversation.turns.record_failure()
-            except AcpholdError as exc:  # the next prompt tries again and reports it
+            except errors.AcpholdError as exc:  # the next prompt tries again and reports it
                 log.warning("session %s: %s", conversation.id, exc)
             conversation.side.open_with(setup)
         await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
@@ -481,8 +466,8 @@ class Hub:
         if params is None or self.agent.capabilities.session_capabilities.close is None:
             return
         try:
-            await ask(self.agent, CLOSE_SESSION.name, params, CLOSE_SECONDS)
-        except AcpholdError as exc:
+            await ask(self.agent, schema.CLOSE_SESSION.name, params, CLOSE_SECONDS)
+        except errors.AcpholdError as exc:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
     async def _close_live(self, conversation: Conversation) -> None:
@@ -524,16 +509,16 @@ class Hub:
         if self.agent.capabilities.session_capabilities.delete is None:
             return
         try:
-            params = encode({"sessionId": known})
-            await ask(self.agent, DELETE_SESSION.name, params, CLOSE_SECONDS)
-        except AcpholdError as exc:
+            params = schema.encode({"sessionId": known})
+            await ask(self.agent, schema.DELETE_SESSION.name, params, CLOSE_SECONDS)
+        except errors.AcpholdError as exc:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
 
     async def _known_at_agent(self, session_id: str) -> str | None:
         """Return the agent's id of a session, ours or its own; None if it has no such session."""
         try:
             known = (await self._journal.session(session_id)).downstream_id or session_id
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             is_ours = await session_of(self._journal, self.agent.key, session_id) is not None
             return None if is_ours else session_id
         # The agent may have given the id to another session since, or never had this one.

@@ -20,18 +20,8 @@ from contextlib import asynccontextmanager, suppress
 
 from msgspec import UNSET
 
+from acphold import errors
 from acphold.agents import HubAgent
-from acphold.errors import (
-    AUTH_REQUIRED,
-    AcpholdError,
-    FolderElsewhereError,
-    HeldElsewhereError,
-    HeldOutsideError,
-    LeaseLostError,
-    RemoteError,
-    SessionExistsError,
-    UnknownSessionError,
-)
 from acphold.history.entries import now_ms
 from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, notice, without_context
@@ -125,20 +115,20 @@ class Readiness:
             await restoration.ready()
             # While the agent works in the session, it is not asked to open it.
             self.signed_in = self.signed_in or conversation.side.is_open
-        except RemoteError as exc:
+        except errors.RemoteError as exc:
             # An agent of the library raises in our process: its error is the answer.
-            if exc.code == AUTH_REQUIRED or self._agent.reads_journal:
+            if exc.code == errors.AUTH_REQUIRED or self._agent.reads_journal:
                 raise
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
-        except HeldOutsideError as exc:
+        except errors.HeldOutsideError as exc:
             told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
             await conversation.session.publish("update", [told])
             log.warning("session %s: %s", conversation.id, exc)
-        except FolderElsewhereError as exc:
+        except errors.FolderElsewhereError as exc:
             told = notice(FOLDER_ELSEWHERE, str(exc), "warning")
             await conversation.session.publish("update", [told])
             log.warning("session %s: %s", conversation.id, exc)
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             # The history is shown all the same; the next prompt tries again and reports.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
 
@@ -176,7 +166,7 @@ class Adoption:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
         try:
             row = await self._journal.session(session_id)
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             return False
         if row.prompted or row.downstream_id is not None:
             return True
@@ -210,7 +200,7 @@ class Adoption:
                     task.exception()  # mark it as retrieved, also if nobody waits any more
 
             adopting.add_done_callback(over)
-        with suppress(SessionExistsError):  # another process has adopted it meanwhile
+        with suppress(errors.SessionExistsError):  # another process has adopted it meanwhile
             await asyncio.shield(adopting)
 
     async def adopt(self, session_id: str, setup: Setup) -> Conversation:
@@ -223,16 +213,18 @@ class Adoption:
         """
         can = self._agent.capabilities
         if self._agent.reads_journal:  # the journal has all of its sessions
-            raise UnknownSessionError(session_id)
+            raise errors.UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
-            raise UnknownSessionError(session_id)
+            raise errors.UnknownSessionError(session_id)
         if await is_forgotten(self._journal, self._agent.key, session_id):
-            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
         known = await session_of(self._journal, self._agent.key, session_id)
         if known == session_id:
-            raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+            raise errors.SessionExistsError(
+                f"session {session_id!r} was adopted by another process"
+            )
         if known is not None:
-            raise UnknownSessionError(session_id)  # one of ours, under another id
+            raise errors.UnknownSessionError(session_id)  # one of ours, under another id
         if (listed := await self._list.look_up(session_id)) is not None:
             check_folder(listed.info.cwd, setup.cwd)
         method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
@@ -252,8 +244,8 @@ class Adoption:
         except BaseException as exc:
             self._ownership.abandon(conversation)
             await self._undo(lease)
-            if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
-                raise UnknownSessionError(
+            if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
+                raise errors.UnknownSessionError(
                     session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
                 ) from exc
             raise
@@ -266,16 +258,18 @@ class Adoption:
         for _ in range(ATTEMPTS):
             try:
                 return await self._journal.create(new)
-            except SessionExistsError:
+            except errors.SessionExistsError:
                 # Remove what is there once no process adopts it, unless another one is quicker.
-                with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
+                with suppress(
+                    errors.UnknownSessionError, errors.HeldElsewhereError, errors.LeaseLostError
+                ):
                     seen = await self._until_nobody_is_at_it(session_id)
                     lease = await self._journal.acquire(session_id, seen=seen)
                     if await self.is_known(session_id):  # the other process has finished
                         await self._journal.release(lease)
                     else:
                         await self._journal.delete(lease)
-        raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
+        raise errors.SessionExistsError(f"session {session_id!r} is adopted by others all the time")
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for a running process that adopts it; return the epoch of the last adopter.
@@ -290,7 +284,7 @@ class Adoption:
             if late or other_owner(whose) is None:
                 return whose.epoch
             await asyncio.sleep(LOOK_SECONDS)
-        raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+        raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")
 
     async def _description(self, session: HubSession) -> RowChange:
         """Return what the list shows of it: from the agent's list, else from the replay."""
@@ -307,5 +301,5 @@ class Adoption:
         try:
             if (await self._journal.session(lease.session_id)).downstream_id is None:
                 await self._journal.delete(lease)
-        except (LeaseLostError, UnknownSessionError):
+        except (errors.LeaseLostError, errors.UnknownSessionError):
             log.info("session %s: another process adopts it", lease.session_id)

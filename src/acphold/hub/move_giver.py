@@ -13,12 +13,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.errors import (
-    ConnectionLostError,
-    LeaseLostError,
-    MoveRefusedError,
-    WorkspaceError,
-)
+from acphold import errors
 from acphold.history.entries import MOVED
 from acphold.hub.kept_files import snapshot_at, stores_of
 from acphold.hub.moves import (
@@ -90,21 +85,23 @@ async def give(
             refuse_moved(row)
         asked = await line.receive(Ask)
         if asked.version != VERSION:
-            raise MoveRefusedError(
+            raise errors.MoveRefusedError(
                 "the two machines have incompatible releases of acphold; update both"
             )
         if asked.journal is not None and asked.journal == await identity(journal):
-            raise MoveRefusedError("both machines use the same journal: resume the session there")
+            raise errors.MoveRefusedError(
+                "both machines use the same journal: resume the session there"
+            )
         to = to or asked.name
         if not is_name(to):
-            raise MoveRefusedError("the other machine does not say its name")
+            raise errors.MoveRefusedError("the other machine does not say its name")
         lease = await leased(journal, session_id)
         try:
             return await _give(
                 *(journal, line, lease, to, giver or socket.gethostname()),
                 *(why_no_files, has_gone),
             )
-        except LeaseLostError:
+        except errors.LeaseLostError:
             if (mark := mark_of(await journal.session(session_id))).to:
                 raise _gone(mark) from None
             raise
@@ -112,8 +109,8 @@ async def give(
             await journal.release(lease)
 
 
-def _gone(mark: MoveMark) -> MoveRefusedError:
-    return MoveRefusedError(
+def _gone(mark: MoveMark) -> errors.MoveRefusedError:
+    return errors.MoveRefusedError(
         f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
     )
 
@@ -133,11 +130,11 @@ async def _give(
     if mark.taking:  # since the lease
         refuse_moved(row)
     if row.queued:
-        raise MoveRefusedError(
+        raise errors.MoveRefusedError(
             "prompts wait in this session; `acphold queue` sends or removes them first"
         )
     if not row.prompted or row.is_unread:
-        raise MoveRefusedError("nothing was said in this session yet")
+        raise errors.MoveRefusedError("nothing was said in this session yet")
     last = row.last_seq - 1 if mark.id else row.last_seq
     checkout = await in_thread(partial(checkout_of, row.cwd))
     found, no_files = await _snapshot(journal, row)
@@ -149,21 +146,23 @@ async def _give(
     have = await line.receive(Have, AlreadyTaken)
     if isinstance(have, AlreadyTaken):
         if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
-            raise MoveRefusedError("the other machine has another conversation with this id")
+            raise errors.MoveRefusedError("the other machine has another conversation with this id")
         return MovedSession(row.session_id, have.done, was_done=True)
     if not is_name(have.taking):
-        raise MoveRefusedError("the other machine does not name its move")
+        raise errors.MoveRefusedError("the other machine does not name its move")
     if mark.id and mark.id != have.taking:
         raise _gone(mark)
     if have.last > last or have.digest != await digest_of(journal, row.session_id, have.last):
         if not have.is_new:
-            raise MoveRefusedError("the conversation there is a different one; nothing is merged")
+            raise errors.MoveRefusedError(
+                "the conversation there is a different one; nothing is merged"
+            )
         await line.send(Again())
         have = await line.receive(Have)
     if have.wants_files and found is not None:
         store = (await stores_of(journal)).find(found.store)
         if store is None:
-            raise MoveRefusedError("the files of this session are not on this machine")
+            raise errors.MoveRefusedError("the files of this session are not on this machine")
         work = partial(packed, store, found.tree, project=found.root, base=have.base)
         with await in_thread(work) as pack:
             while data := pack.read(PACK_PIECE):
@@ -187,8 +186,8 @@ async def _give(
         await line.send(Marked(piece[0]))
     try:
         done = await line.receive(Done)
-    except MoveRefusedError as error:
-        raise ConnectionLostError(f"{error}; the session has left this machine") from error
+    except errors.MoveRefusedError as error:
+        raise errors.ConnectionLostError(f"{error}; the session has left this machine") from error
     left_out = () if found is None else tuple(path for path, _ in found.left_out[:3])
     count = 0 if found is None else found.left_out_count
     return MovedSession(row.session_id, done, no_files, count, left_out)
@@ -198,7 +197,7 @@ async def _snapshot(journal: Journal, row: SessionRow) -> tuple[TurnSnapshot | N
     """The files at the end of the last turn; None, and why, if they are not here."""
     try:
         found = await snapshot_at(journal, row, None)
-    except WorkspaceError as error:
+    except errors.WorkspaceError as error:
         return None, str(error)
     if (await stores_of(journal)).find(found.store) is None:
         return None, "the files of this session are not on this machine"

@@ -42,12 +42,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, overload
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    LeaseLostError,
-    MoveRefusedError,
-)
+from acphold import errors
 from acphold.history.entries import (
     ANSWER,
     AUTHOR,
@@ -255,7 +250,7 @@ class MoveLine:
             async with asyncio.timeout(WORK_SECONDS):
                 await self._transport.drain()
         except TimeoutError:
-            raise ConnectionLostError("the other machine no longer reads") from None
+            raise errors.ConnectionLostError("the other machine no longer reads") from None
 
     @overload
     async def receive(self, kind: type[F], /, *, seconds: float = ...) -> F: ...
@@ -284,26 +279,28 @@ class MoveLine:
             async with asyncio.timeout(seconds):
                 while not self._arrived:
                     if not (data := await self._transport.receive()):
-                        raise ConnectionLostError("the connection to the other machine broke")
+                        raise errors.ConnectionLostError(
+                            "the connection to the other machine broke"
+                        )
                     self._arrived = self._lines.feed(data)
         except TimeoutError:
-            raise ConnectionLostError("the other machine does not answer") from None
+            raise errors.ConnectionLostError("the other machine does not answer") from None
         line = self._arrived.pop(0)
         if isinstance(line, Oversize):
-            raise MoveRefusedError("the other machine sent a line that is too long")
+            raise errors.MoveRefusedError("the other machine sent a line that is too long")
         try:
             frame = _decode(line)
         except msgspec.MsgspecError:
-            raise MoveRefusedError("the other machine sent something unexpected") from None
+            raise errors.MoveRefusedError("the other machine sent something unexpected") from None
         if isinstance(frame, kinds):
             return frame
         if isinstance(frame, MoveRefused):
-            raise MoveRefusedError(frame.why)
-        raise MoveRefusedError("the other machine sent something unexpected")
+            raise errors.MoveRefusedError(frame.why)
+        raise errors.MoveRefusedError("the other machine sent something unexpected")
 
     async def refuse(self, why: str) -> None:
         """Tell the other side why this one stops; it may be gone."""
-        with suppress(ConnectionLostError):  # it learns of that by itself
+        with suppress(errors.ConnectionLostError):  # it learns of that by itself
             await self.send(MoveRefused(why))
 
 
@@ -383,12 +380,12 @@ async def telling(line: MoveLine) -> AsyncIterator[None]:
     """Tell the other side of an error of this one that ends the move."""
     try:
         yield
-    except ConnectionLostError:
+    except errors.ConnectionLostError:
         raise
-    except LeaseLostError as error:
+    except errors.LeaseLostError as error:
         why = "somebody has opened the session meanwhile, or moves it; this move took nothing"
         await line.refuse(why)
-        raise MoveRefusedError(why) from error
-    except AcpholdError as error:
+        raise errors.MoveRefusedError(why) from error
+    except errors.AcpholdError as error:
         await line.refuse(str(error))
         raise

@@ -21,13 +21,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, Protocol
 
-from acphold.errors import (
-    AcpholdError,
-    JournalError,
-    JournalUnavailableError,
-    LeaseLostError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history.decisions import closed_question
 from acphold.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, sent_id
 from acphold.hub.agent_session import Setup
@@ -69,7 +63,7 @@ class Whereabouts:
         """Return the same; a session in no journal has no owner."""
         try:
             return await self._journal.owner(session_id)
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             return Free(0)
 
     async def can_be_followed(self, session_id: str) -> bool:
@@ -219,7 +213,7 @@ class Ownership:
         live = {**self._live}
         try:
             lost = await self._journal.renew([item.session.lease for item in live.values()])
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             log.warning("that sessions are live here was not noted: %s", exc)
             return False
         except Exception:  # nobody awaits this task, and it has to go on
@@ -235,7 +229,7 @@ class Ownership:
                 since = _clock()
             try:
                 await conversation.title.look()
-            except AcpholdError as exc:
+            except errors.AcpholdError as exc:
                 log.warning("the title of session %s is not known: %s", conversation.id, exc)
         return True
 
@@ -249,7 +243,7 @@ class Ownership:
             news = await self._journal.changes(seen)
             if news.more:
                 seen, news = None, await self._journal.changes(None)
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             log.warning("the titles of sessions are not known: %s", exc)
             return []
         self._seen = news.last
@@ -265,7 +259,9 @@ class Ownership:
         for conversation in tuple(self._live.values()):
             if conversation.turns.running is not None:
                 await conversation.failed(
-                    JournalUnavailableError(f"session {conversation.id!r} is left alone: {why}")
+                    errors.JournalUnavailableError(
+                        f"session {conversation.id!r} is left alone: {why}"
+                    )
                 )
 
     async def confirm(self, conversation: Conversation) -> None:
@@ -273,19 +269,19 @@ class Ownership:
         again."""
         try:
             await conversation.session.verify()
-        except LeaseLostError as exc:
+        except errors.LeaseLostError as exc:
             log.info("%s; it is taken back", exc)
-        except JournalError as exc:  # a full disk, say: the session can be read all the same
+        except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
             log.warning("whose session %s is is not known: %s", conversation.id, exc)
 
-    def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
+    def _lost(self, session_id: str) -> Callable[[errors.LeaseLostError], None]:
         """Return the callback for the loss of this session: it leaves at once.
 
         A session that was closed here, and only now found lost, has left already; its id may belong
         to one loaded since.
         """
 
-        def leave(error: LeaseLostError) -> None:
+        def leave(error: errors.LeaseLostError) -> None:
             conversation = self._live.get(session_id)
             if conversation is not None and conversation.session.is_lost:
                 if error.deleted:
@@ -297,9 +293,9 @@ class Ownership:
     def abandon(self, conversation: Conversation) -> None:
         """Drop a session whose making failed half-way: no client has it, and its lease is not
         renewed."""
-        self._leave(conversation, LeaseLostError(conversation.id, deleted=True))
+        self._leave(conversation, errors.LeaseLostError(conversation.id, deleted=True))
 
-    def _leave(self, conversation: Conversation, error: LeaseLostError) -> None:
+    def _leave(self, conversation: Conversation, error: errors.LeaseLostError) -> None:
         if self._live.get(conversation.id) is conversation:
             del self._live[conversation.id]
         conversation.lose(error)

@@ -27,16 +27,8 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from acphold import errors, schema
 from acphold.agents import AgentRequest
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    InvalidParamsError,
-    JournalError,
-    MethodNotFoundError,
-    PeerError,
-    RemoteError,
-)
 from acphold.history.decisions import (
     AskedQuestion,
     Outcome,
@@ -55,14 +47,6 @@ from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import Considered, StandingAnswers
 from acphold.hub.tool_calls import added_by_request, close_refused
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.schema import (
-    CREATE_ELICITATION,
-    READ_TEXT_FILE,
-    REQUEST_PERMISSION,
-    WRITE_TEXT_FILE,
-    ClientCapabilities,
-    encode,
-)
 from acphold.schema.initialize import ElicitationCapabilities
 from acphold.schema.splice import in_meta, members, splice, with_meta, without_meta
 from acphold.schema.updates import CHILD
@@ -71,7 +55,7 @@ from acphold.tasks import end
 
 log = logging.getLogger(__name__)
 
-DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
+DECISIONS = frozenset({schema.REQUEST_PERMISSION.name, schema.CREATE_ELICITATION.name})
 """Requests that a person decides: every attached client may answer."""
 
 QUESTION_KEY = "acphold/question"
@@ -95,7 +79,7 @@ class Reply(Struct, frozen=True):
 
     outcome: Outcome = "answered"
     result: bytes = b""
-    error: AcpholdError | None = None
+    error: errors.AcpholdError | None = None
     client: Client | None = None
     sent_id: str = ""
     who: str = ""
@@ -152,13 +136,13 @@ class ClientRequest:
                 await client.drain()  # a client that reads nothing gets no more questions
             params = self.asked.params
             if self.asked.child and CHILD in client.offer.withheld:  # it knows only the session
-                params = splice(params, {"sessionId": encode(attachment.session_id)})
+                params = splice(params, {"sessionId": schema.encode(attachment.session_id)})
             if self.known_as and client.offer.positions:
-                params = with_meta(params, QUESTION_KEY, encode(self.known_as))
+                params = with_meta(params, QUESTION_KEY, schema.encode(self.known_as))
             result = await client.ask(self.asked.method, params)
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             return  # it left without an answer; another may give one
-        except RemoteError as exc:
+        except errors.RemoteError as exc:
             # An error of one client is the answer only if no other is being asked.
             self._tasks.pop(client, None)
             if not self._due and all(it is None or it.done() for it in self._tasks.values()):
@@ -177,7 +161,7 @@ class ClientRequest:
         if task is not None:
             task.cancel()
         if client is self._only:
-            self.end(Reply(error=ConnectionLostError("the client that was asked has gone")))
+            self.end(Reply(error=errors.ConnectionLostError("the client that was asked has gone")))
 
     def end(self, reply: Reply) -> None:
         """End it with this reply, unless it has one already."""
@@ -213,16 +197,16 @@ def can_answer(client: Client, asked: AgentRequest, session_id: str = "") -> boo
     return not client.only_watches(session_id) and covers(client.offer.capabilities, asked)
 
 
-def covers(can: ClientCapabilities, asked: AgentRequest) -> bool:
+def covers(can: schema.ClientCapabilities, asked: AgentRequest) -> bool:
     """Return True if these capabilities allow an agent to ask this."""
     method = asked.method
-    if method == READ_TEXT_FILE.name:
+    if method == schema.READ_TEXT_FILE.name:
         return can.fs.read_text_file
-    if method == WRITE_TEXT_FILE.name:
+    if method == schema.WRITE_TEXT_FILE.name:
         return can.fs.write_text_file
     if method.startswith(TERMINAL_METHODS):
         return can.terminal
-    if method == CREATE_ELICITATION.name:
+    if method == schema.CREATE_ELICITATION.name:
         mode = members(asked.params).get("mode", FORM)  # MCP leaves it out for a form
         shown = can.elicitation or ElicitationCapabilities()
         shows_form, shows_page = shown.form is not None, shown.url is not None
@@ -230,15 +214,21 @@ def covers(can: ClientCapabilities, asked: AgentRequest) -> bool:
     return True
 
 
-def unanswerable(asked: AgentRequest, clients: Iterable[ClientCapabilities]) -> PeerError:
+def unanswerable(
+    asked: AgentRequest, clients: Iterable[schema.ClientCapabilities]
+) -> errors.PeerError:
     """Return the error for the agent if no client with these capabilities can be asked.
 
     Source: spec v1, elicitation, "URL completion": a mode that was not advertised is -32602.
     """
     method = asked.method
-    if method == CREATE_ELICITATION.name and any(can.elicitation is not None for can in clients):
-        return InvalidParamsError("mode: no client here has advertised this one", field="mode")
-    return MethodNotFoundError(method)
+    if method == schema.CREATE_ELICITATION.name and any(
+        can.elicitation is not None for can in clients
+    ):
+        return errors.InvalidParamsError(
+            "mode: no client here has advertised this one", field="mode"
+        )
+    return errors.MethodNotFoundError(method)
 
 
 CLOSE_SECONDS = 2.0
@@ -382,7 +372,7 @@ class Questions:
             gone = not self._side.agent.alive
             await self._close(question, Reply("interrupted" if gone else "withdrawn"))
             raise
-        except JournalError as exc:  # clients that cannot show it could not be told
+        except errors.JournalError as exc:  # clients that cannot show it could not be told
             reply = Reply("interrupted", error=exc)
         finally:
             if timer is not None:
@@ -424,7 +414,7 @@ class Questions:
                 question.entry.id,
                 reply.outcome,
                 result=reply.result,
-                client=encode({"name": reply.who}) if reply.who else client_info,
+                client=schema.encode({"name": reply.who}) if reply.who else client_info,
                 sent_id=reply.sent_id,
                 message=None if reply.error is None else str(reply.error),
                 rule=reply.rule,
@@ -479,7 +469,9 @@ class Questions:
             told = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
             try:
                 await self._session.publish("update", [told])
-            except JournalError as exc:  # a full disk, say: the session can be read all the same
+            except (
+                errors.JournalError
+            ) as exc:  # a full disk, say: the session can be read all the same
                 log.warning("session %s: %s", self._session.id, exc)
                 self._missed = missed
                 return
@@ -492,7 +484,7 @@ class Questions:
         for question in self._questions:
             question.end(Reply("cancelled", refusal(question.asked, "cancelled")))
 
-    def abandon(self, error: AcpholdError) -> None:
+    def abandon(self, error: errors.AcpholdError) -> None:
         """End all requests: the agent has ended and waits for no answers."""
         for request in self._open:
             request.end(Reply("interrupted", error=error))
@@ -500,7 +492,7 @@ class Questions:
     def close(self) -> None:
         """End all requests: the session is closed."""
         self.cancel()
-        self.abandon(ConnectionLostError("the session was closed"))
+        self.abandon(errors.ConnectionLostError("the session was closed"))
 
     async def aclose(self) -> None:
         """Close, and wait until the outcomes of all questions are journalled."""
@@ -549,7 +541,7 @@ def refusal(asked: AgentRequest, outcome: Outcome) -> bytes:
 
     Sources: spec v1, tool calls, "Requesting Permission"; schema, `CreateElicitationResponse`.
     """
-    if asked.method != REQUEST_PERMISSION.name:
+    if asked.method != schema.REQUEST_PERMISSION.name:
         return b'{"action":"decline"}' if outcome == "rejected" else b'{"action":"cancel"}'
     option = None if outcome == "cancelled" else rejecting_option(asked.params)
     if option is None:

@@ -44,15 +44,8 @@ from typing import Literal
 
 import msgspec
 
+from acphold import errors, schema
 from acphold.agents import AgentExchange
-from acphold.errors import (
-    AUTH_REQUIRED,
-    AgentExitedError,
-    AgentTimeoutError,
-    FolderElsewhereError,
-    HeldOutsideError,
-    RemoteError,
-)
 from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
@@ -61,14 +54,6 @@ from acphold.hub.handover import cut_off_turn, earlier_conversation, missing_tur
 from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import close_children
 from acphold.journal import Journal, Origin, RowChange, Sessions, session_of
-from acphold.schema import (
-    LOAD_SESSION,
-    NEW_SESSION,
-    RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    encode,
-)
 from acphold.schema.methods import FORK_SESSION
 from acphold.schema.splice import array, items, members, splice
 from acphold.transports.addresses import is_node
@@ -293,9 +278,9 @@ class Restoration:
         """Reopen it by the agent's own means; return None if it has none, or they failed."""
         can = self._side.agent.capabilities
         # Some agents go on replaying behind the answer to session/load.
-        load = (LOAD_SESSION.name, Voice.STALE) if can.load_session else None
+        load = (schema.LOAD_SESSION.name, Voice.STALE) if can.load_session else None
         resumes = can.session_capabilities.resume is not None
-        resume = (RESUME_SESSION.name, Voice.COUNTS) if resumes else None
+        resume = (schema.RESUME_SESSION.name, Voice.COUNTS) if resumes else None
         for way in (load, resume) if self.went_on else (resume, load):
             if way is not None:
                 method, voice = way
@@ -323,16 +308,16 @@ class Restoration:
         side, session_id = self._side, self._session.id
         try:
             return await opening
-        except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED or side.agent.reads_journal:
+        except errors.RemoteError as exc:
+            if exc.code == errors.AUTH_REQUIRED or side.agent.reads_journal:
                 raise  # its memory is the journal: no other way is left
             if method != FORK_SESSION.name and HELD.search(exc.message):
                 # Not lost: a new session would diverge from the conversation going on there.
-                raise HeldOutsideError(session_id, exc.message) from exc
+                raise errors.HeldOutsideError(session_id, exc.message) from exc
             log.warning("session %s: the agent refused %s: %s", session_id, method, exc)
-        except AgentTimeoutError as exc:
+        except errors.AgentTimeoutError as exc:
             log.warning("session %s: %s", session_id, exc)
-        except AgentExitedError as exc:
+        except errors.AgentExitedError as exc:
             log.warning("session %s: %s during %s", session_id, exc, method)
             await side.agent.ensure()
         side.close()
@@ -342,7 +327,7 @@ class Restoration:
         """Have the agent open the session that it knows by this id."""
         side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
-        if self.went_on and method == LOAD_SESSION.name:
+        if self.went_on and method == schema.LOAD_SESSION.name:
             side.begin_capture()
         side.bind(known)
         async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
@@ -364,7 +349,7 @@ class Restoration:
 
     async def _open_by_fork(self, source: str) -> bytes:
         side, setup = self._side, self._side.setup
-        params = splice(setup.params, {"sessionId": encode(source)})
+        params = splice(setup.params, {"sessionId": schema.encode(source)})
         async with AgentExchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
             forked = new_session_id(answer)
             await self._take(forked)  # some replay what they have forked
@@ -380,7 +365,9 @@ class Restoration:
         """
         side, setup = self._side, self._side.setup
         params = splice(setup.params, {"sessionId": None})
-        async with AgentExchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
+        async with AgentExchange(
+            side.agent, schema.NEW_SESSION.name, params, OPEN_SECONDS
+        ) as answer:
             agent_session = new_session_id(answer)
             await self._journal.links.link(None, side.agent.key, agent_session)
             self._unlinked = agent_session
@@ -404,8 +391,8 @@ class Restoration:
         modes = parts.get("modes", b"null")
         if (mode := wanted.current_mode_id) is not None:
             is_told = modes.startswith(b"{")
-            if not is_told or members(modes).get("currentModeId") != encode(mode):
-                answer = await self._set(SET_SESSION_MODE.name, {"modeId": mode})
+            if not is_told or members(modes).get("currentModeId") != schema.encode(mode):
+                answer = await self._set(schema.SET_SESSION_MODE.name, {"modeId": mode})
                 if is_told and answer is not None:
                     modes = with_mode(modes, mode)
         remembered = option_list(wanted.config_options or b"[]")
@@ -418,7 +405,7 @@ class Restoration:
             params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
             if is_boolean(options, option_id):
                 params["type"] = "boolean"
-            answer = await self._set(SET_SESSION_CONFIG_OPTION.name, params)
+            answer = await self._set(schema.SET_SESSION_CONFIG_OPTION.name, params)
             if answer is not None:
                 options = option_list(members(answer).get("configOptions", b"null")) or options
         now: dict[str, bytes] = {}
@@ -432,9 +419,11 @@ class Restoration:
 
     async def _set(self, method: str, params: Mapping[str, object]) -> bytes | None:
         try:
-            async with self._side.exchange(method, encode(params), SETTING_SECONDS) as answer:
+            async with self._side.exchange(
+                method, schema.encode(params), SETTING_SECONDS
+            ) as answer:
                 return answer
-        except (RemoteError, AgentTimeoutError) as exc:
+        except (errors.RemoteError, errors.AgentTimeoutError) as exc:
             log.warning("session %s: %s after restoring: %s", self._session.id, method, exc)
             return None
 
@@ -443,4 +432,4 @@ def _require_folder(session_id: str, folder: str) -> None:
     """Raise FolderElsewhereError if there are several machines and the folder is not on this
     one."""
     if is_node() and not os.path.isdir(folder):
-        raise FolderElsewhereError(session_id, folder, socket.gethostname())
+        raise errors.FolderElsewhereError(session_id, folder, socket.gethostname())

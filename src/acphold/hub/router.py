@@ -24,6 +24,7 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
+from acphold import errors
 from acphold.agents import (
     AgentCall,
     AgentExchange,
@@ -34,12 +35,6 @@ from acphold.agents import (
     Notified,
     Unheard,
     Updates,
-)
-from acphold.errors import (
-    ConnectionLostError,
-    InvalidParamsError,
-    JournalError,
-    UnknownSessionError,
 )
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
@@ -190,7 +185,7 @@ class Router:
         for conversation in tuple(self._conversations.values()):
             session = conversation.session
             if any(each.client in clients for each in session.attachments):
-                with suppress(JournalError):
+                with suppress(errors.JournalError):
                     await session.come_behind()
 
     def _lagging(self, client: Client) -> list[tuple[Attachment, int]]:
@@ -224,7 +219,7 @@ class Router:
                     await client.drain()
             except TimeoutError:
                 self._stuck.add(client)
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 pass  # it has gone, and is told nothing
 
     # -- what clients say to the agent itself ---------------------------------------------
@@ -260,7 +255,7 @@ class Router:
                 return
         try:
             params_there = await self._under_agents_id(params, session_id)
-        except UnknownSessionError as exc:
+        except errors.UnknownSessionError as exc:
             log.info("%s was dropped: %s", method, exc)
             return
         await self._agent.tell(method, params_there)
@@ -281,12 +276,12 @@ class Router:
             return conversation.side.under_its_id(params)
         try:
             known = (await self._journal.session(session_id)).downstream_id
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             return params  # the agent's own
         if known and await session_of(self._journal, self._agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
         reason = f"session {session_id!r} is not open; call session/load or session/resume first"
-        raise UnknownSessionError(session_id, reason)
+        raise errors.UnknownSessionError(session_id, reason)
 
     # -- what the agent asks ------------------------------------------------------------------
 
@@ -295,14 +290,18 @@ class Router:
         is_mcp = asked.method == MCP_MESSAGE
         if is_mcp and (server_id := _named(asked.params).serverId) is not None:
             if (provider := self.providers.get(server_id)) is None:
-                raise ConnectionLostError(f"no client here provides MCP server {server_id!r}")
+                raise errors.ConnectionLostError(
+                    f"no client here provides MCP server {server_id!r}"
+                )
             return await provider.ask(asked.method, asked.params)
         agent_session = session_id_in(asked.params)
         conversation = self._find(agent_session)
         if conversation is not None:
             return await conversation.answer(asked)
         if self._routes.is_closed(agent_session):
-            raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
+            raise errors.InvalidParamsError(
+                f"session {agent_session!r} is closed", field="sessionId"
+            )
         return await self._ask_outside(asked)
 
     async def _ask_outside(self, asked: AgentRequest) -> bytes:
@@ -325,7 +324,7 @@ class Router:
             raise unanswerable(asked, (known.offer.capabilities for known in clients))
         try:
             return await self._put_to(client, asked.method, params)
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             if not is_decision(asked):
                 raise
             return refusal(asked, "cancelled")

@@ -20,14 +20,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from acphold import errors, schema
 from acphold.agents import AgentRequest
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    JournalError,
-    MethodNotFoundError,
-    UnknownTerminalError,
-)
 from acphold.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
 from acphold.history.entries import TERMINAL
 from acphold.history.raw_update import encode_text, items, members, string, tool_id, update_kind
@@ -35,17 +29,6 @@ from acphold.history.timeline import terminal_entry
 from acphold.hub.attachment import Client
 from acphold.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
 from acphold.hub.session import HubSession
-from acphold.schema import (
-    CREATE_TERMINAL,
-    KILL_TERMINAL,
-    READ_TEXT_FILE,
-    RELEASE_TERMINAL,
-    TERMINAL_OUTPUT,
-    WAIT_FOR_TERMINAL_EXIT,
-    WRITE_TEXT_FILE,
-    ClientCapabilities,
-    encode,
-)
 
 if TYPE_CHECKING:
     from acphold.workspace.workspace import Workspace
@@ -100,16 +83,16 @@ class TerminalTexts:
         """Return the answer to a terminal request, of `client` or ours; raises as `ask`,
         JournalError."""
         terminal = self.find(asked)
-        if asked.method == RELEASE_TERMINAL.name and terminal is not None:
+        if asked.method == schema.RELEASE_TERMINAL.name and terminal is not None:
             await self._look_again(terminal_id(asked.params), terminal, ask)
             await self.write()
             terminal.is_released = True
         answer = await ask(asked.method, asked.params)
-        if asked.method == CREATE_TERMINAL.name and (made := terminal_id(answer)):
+        if asked.method == schema.CREATE_TERMINAL.name and (made := terminal_id(answer)):
             self._terminals[made] = TerminalText(client)
             if len(self._terminals) > TERMINALS:
                 del self._terminals[next(iter(self._terminals))]
-        elif asked.method == TERMINAL_OUTPUT.name and terminal is not None:
+        elif asked.method == schema.TERMINAL_OUTPUT.name and terminal is not None:
             self._showed(terminal_id(asked.params), terminal, answer)
         return answer
 
@@ -122,11 +105,11 @@ class TerminalTexts:
     async def _look_again(self, id_: str, terminal: TerminalText, ask: Ask) -> None:
         if terminal.has_ended or terminal.is_released:
             return
-        params = encode({"sessionId": self._session.id, "terminalId": id_})
+        params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
         try:
             async with asyncio.timeout(LAST_LOOK_SECONDS):
-                self._showed(id_, terminal, await ask(TERMINAL_OUTPUT.name, params))
-        except (AcpholdError, TimeoutError) as exc:
+                self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
+        except (errors.AcpholdError, TimeoutError) as exc:
             log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
 
     def _showed(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
@@ -186,7 +169,7 @@ class TerminalTexts:
                 author = None if owner is None or others else self._session.attachments.find(owner)
                 try:
                     await self._session.publish(TERMINAL, [entry], author)
-                except JournalError:
+                except errors.JournalError:
                     self._unwritten.add(call)  # a full disk, say: with the end of the next turn
                     raise
 
@@ -222,13 +205,13 @@ def _end_of(text: str, room: int) -> str:
 SERVED = frozenset(
     method.name
     for method in (
-        READ_TEXT_FILE,
-        WRITE_TEXT_FILE,
-        CREATE_TERMINAL,
-        TERMINAL_OUTPUT,
-        WAIT_FOR_TERMINAL_EXIT,
-        KILL_TERMINAL,
-        RELEASE_TERMINAL,
+        schema.READ_TEXT_FILE,
+        schema.WRITE_TEXT_FILE,
+        schema.CREATE_TERMINAL,
+        schema.TERMINAL_OUTPUT,
+        schema.WAIT_FOR_TERMINAL_EXIT,
+        schema.KILL_TERMINAL,
+        schema.RELEASE_TERMINAL,
     )
 )
 """Methods that `acphold.workspace` answers."""
@@ -245,7 +228,7 @@ class Services:
         session: HubSession,
         questions: Questions,
         texts: TerminalTexts,
-        offered: Callable[[], ClientCapabilities],
+        offered: Callable[[], schema.ClientCapabilities],
     ) -> None:
         self._session = session
         self._questions = questions
@@ -266,7 +249,7 @@ class Services:
             by = self._who_serves(asked, prompting)
             try:
                 return await self._ask(asked, by)
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 if by is None:
                     raise
                 # The client has gone: ask another one. Reading or writing a file twice does no
@@ -278,7 +261,9 @@ class Services:
             by = terminal.client
             if by is not None and self._session.attachments.find(by) is None:
                 return await self._gone(asked)
-        elif asked.method != CREATE_TERMINAL.name and self._stand_in.has(terminal_id(asked.params)):
+        elif asked.method != schema.CREATE_TERMINAL.name and self._stand_in.has(
+            terminal_id(asked.params)
+        ):
             by = None
         else:
             by = self._who_serves(asked, prompting)
@@ -288,21 +273,21 @@ class Services:
 
         try:
             answer = await self._texts.pass_on(asked, by, ask)
-            if asked.method == CREATE_TERMINAL.name:
+            if asked.method == schema.CREATE_TERMINAL.name:
                 self._session.attachments.made_terminal(terminal_id(answer), by)
             return answer
-        except ConnectionLostError:
-            if by is None or asked.method == CREATE_TERMINAL.name:
+        except errors.ConnectionLostError:
+            if by is None or asked.method == schema.CREATE_TERMINAL.name:
                 raise
             return await self._gone(asked)
 
     async def _gone(self, asked: AgentRequest) -> bytes:
         """Answer for a terminal that went with its client: it can only be released."""
-        if asked.method == RELEASE_TERMINAL.name:
+        if asked.method == schema.RELEASE_TERMINAL.name:
             await self._texts.let_go(asked)
             return b"{}"
         id_ = terminal_id(asked.params)
-        raise UnknownTerminalError(id_, GONE.format(id_))
+        raise errors.UnknownTerminalError(id_, GONE.format(id_))
 
     def _who_serves(self, asked: AgentRequest, prompting: Client | None) -> Client | None:
         """Return the client that is to do this; None for acphold itself."""
@@ -313,7 +298,7 @@ class Services:
             if can_answer(client, asked, self._session.id):
                 return client
         if asked.method not in SERVED or not covers(self._offered(), asked):
-            raise MethodNotFoundError(asked.method)
+            raise errors.MethodNotFoundError(asked.method)
         return None
 
     async def _ask(self, asked: AgentRequest, by: Client | None) -> bytes:
@@ -355,7 +340,7 @@ class StandIn:
             # In a thread: it resolves the folders in the file system.
             roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
             if self._closed:
-                raise ConnectionLostError("the session was closed")
+                raise errors.ConnectionLostError("the session was closed")
             self._workspaces.setdefault(folders, Workspace(roots))
         return await self._workspaces[folders].answer(asked.method, asked.params)
 

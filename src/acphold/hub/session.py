@@ -20,12 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from acphold.errors import (
-    InvalidParamsError,
-    JournalError,
-    LeaseLostError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history import Entry, Segment, SessionState
 from acphold.history import entries as entries_of
 from acphold.history.attributes import Attributes
@@ -84,7 +79,7 @@ class HubSession:
         row: SessionRow,
         attributes: Attributes,
         queue: PromptQueue,
-        on_lost: Callable[[LeaseLostError], None],
+        on_lost: Callable[[errors.LeaseLostError], None],
         settling: asyncio.Semaphore,
     ) -> None:
         self.id = row.session_id
@@ -104,7 +99,7 @@ class HubSession:
         self._journal = journal
         self.lease = lease
         self._on_lost = on_lost
-        self._lost: LeaseLostError | None = None
+        self._lost: errors.LeaseLostError | None = None
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
@@ -248,7 +243,7 @@ class HubSession:
     def put_off(self, prepared: Prepared, why: BaseException) -> None:
         """Hold again what was held: appending failed."""
         self._held = prepared.held + self._held
-        if isinstance(why, LeaseLostError):
+        if isinstance(why, errors.LeaseLostError):
             self.lose(why)
 
     def committed(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
@@ -267,7 +262,7 @@ class HubSession:
             page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
-            raise self._lost or LeaseLostError(self.id, deleted=True)
+            raise self._lost or errors.LeaseLostError(self.id, deleted=True)
         return page
 
     async def segments(self, after: int) -> AsyncIterator[Segment]:
@@ -309,7 +304,7 @@ class HubSession:
 
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
-        with suppress(UnknownSessionError):
+        with suppress(errors.UnknownSessionError):
             if (await self._journal.owner(self.id)).epoch == self.lease.epoch:
                 return
         for lost in await self._journal.renew([self.lease]):  # tells how it was lost
@@ -321,7 +316,7 @@ class HubSession:
         """True if the journal is a database: then a look at it takes as long as a commit."""
         return self._journal.file is None
 
-    def lose(self, error: LeaseLostError) -> None:
+    def lose(self, error: errors.LeaseLostError) -> None:
         """Note that another process has taken the session over, or deleted it."""
         if self._lost is None:
             self._lost = error
@@ -344,10 +339,10 @@ class HubSession:
             return
         try:
             await self.row.change(change)
-        except LeaseLostError as exc:
+        except errors.LeaseLostError as exc:
             self.lose(exc)
             raise
-        except JournalError:
+        except errors.JournalError:
             log.warning("session %s: positions are not kept", self.id, exc_info=True)
 
     async def require_exact(self, position: int, lineage: str | None) -> None:
@@ -365,7 +360,7 @@ class HubSession:
             why = "what came behind it was put together since"
         else:
             return
-        raise InvalidParamsError(
+        raise errors.InvalidParamsError(
             f"acphold/after: nobody can go on behind {position}: {why}; load the session",
             field="_meta.acphold/after",
         )
@@ -396,9 +391,9 @@ class HubSession:
             # A client may have come, and lost its connection, while words were indexed.
             if self._followed_by < self.row.followers:
                 await self.row.change(self.row.followers_change(self._followed_by))
-        except LeaseLostError as exc:
+        except errors.LeaseLostError as exc:
             self.lose(exc)
-        except JournalError as exc:
+        except errors.JournalError as exc:
             log.warning("session %s could not be compacted: %s", self.id, exc)
             return False
         return True
@@ -416,7 +411,7 @@ class HubSession:
             return
         try:
             await self.release()
-        except JournalError as exc:
+        except errors.JournalError as exc:
             log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
         # A long history is compacted another time: a client that closes does not wait for that.
         await self.rest.aclose(CLOSE_SETTLE)
@@ -425,7 +420,7 @@ class HubSession:
 
 async def publish_together(
     journal: Entries, said: Sequence[tuple[HubSession, Publication | None]]
-) -> list[JournalError | None]:
+) -> list[errors.JournalError | None]:
     """Publish what each of these sessions of `journal` holds, and its publication; no session
     twice.
 
@@ -444,21 +439,21 @@ async def publish_together(
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
                 session.put_off(each, exc)
-            if isinstance(exc, JournalError):
+            if isinstance(exc, errors.JournalError):
                 return [exc] * len(sessions)
             raise
         published = [*zip(sessions, prepared, done, strict=True)]
         # Note all of them before any delivery: whatever a delivery causes, these are in the
         # journal.
         for session, each, segments in published:
-            if isinstance(segments, LeaseLostError):
+            if isinstance(segments, errors.LeaseLostError):
                 session.put_off(each, segments)
             else:
                 session.committed(each, segments)
-        failed: list[JournalError | None] = []
+        failed: list[errors.JournalError | None] = []
         rounds: dict[Client, list[list[bytes]]] = {}
         for session, each, segments in published:
-            if isinstance(segments, LeaseLostError):
+            if isinstance(segments, errors.LeaseLostError):
                 failed.append(segments)
                 continue
             failed.append(None)

@@ -35,16 +35,8 @@ from time import monotonic
 
 from msgspec import Struct
 
+from acphold import errors
 from acphold.agents import HubAgent
-from acphold.errors import (
-    AcpholdError,
-    AgentBusyError,
-    AgentError,
-    AgentExitedError,
-    JournalError,
-    LeaseLostError,
-    StoppedError,
-)
 from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
 from acphold.hub.agent_session import AgentSession, Routes, Voice
@@ -134,7 +126,7 @@ class Turns:
         self._last_sent: PromptTurn | None = None
         self._runs = TaskSet()
         self._winding_down = TaskSet()
-        self._unrecorded: AcpholdError | None = None
+        self._unrecorded: errors.AcpholdError | None = None
         self._ends_with_process = False
 
     @property
@@ -156,7 +148,7 @@ class Turns:
         if self._ends_with_process:
             turn.conclude()
             if turn.client is None or not turn.client.offer.is_line:
-                turn.reply(StoppedError())
+                turn.reply(errors.StoppedError())
             return
         self._queue.append(turn)
         self.story("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
@@ -195,7 +187,7 @@ class Turns:
             turn.began = self._session.last_seq
             if not turn.may_begin():
                 turn.is_started = True
-                self._conclude(turn, AgentBusyError("it has to wait on"))
+                self._conclude(turn, errors.AgentBusyError("it has to wait on"))
                 return
             if turn.stage is TurnStage.QUEUED:
                 turn.stage = TurnStage.STARTING
@@ -216,13 +208,13 @@ class Turns:
                         break
                     try:
                         await self._send(turn)
-                    except AgentExitedError as exc:
+                    except errors.AgentExitedError as exc:
                         if is_last:
                             raise
                         log.info("session %s: %s before it got a prompt", self._session.id, exc)
                         await self._record(turn)
                         await self._make_ready(turn)
-            except AcpholdError as exc:
+            except errors.AcpholdError as exc:
                 await self._end(turn, exc)
             if turn.is_cancelled and not turn.is_at_agent:
                 await self._end(turn, CANCELLED)
@@ -265,7 +257,7 @@ class Turns:
             try:
                 self.story("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
-            except AcpholdError:
+            except errors.AcpholdError:
                 turn.stage = TurnStage.STARTING
                 self._last_sent, side.voice = before
                 turn.at_agent.set()
@@ -289,7 +281,7 @@ class Turns:
                 await self.record_failure()
             self._hold(turn)
             await self._session.release(first)
-        except JournalError as exc:
+        except errors.JournalError as exc:
             await self.fail(exc)
 
     def _hold(self, turn: PromptTurn) -> None:
@@ -317,7 +309,7 @@ class Turns:
                 await ended.wait()
         except TimeoutError:
             if self._routes.is_at_work_in_another(self._side.id):
-                raise AgentBusyError(
+                raise errors.AgentBusyError(
                     "the agent is still at work on a cancelled turn and serves another session; "
                     "try again later"
                 ) from None
@@ -357,7 +349,7 @@ class Turns:
                     await self.record_failure()
                 self._hold(turn)
                 await self._terminals.turn_over()
-                if isinstance(answer, AgentError):  # its questions and its work end with it
+                if isinstance(answer, errors.AgentError):  # its questions and its work end with it
                     at_agent = turn.at_agent
                     self._restoration.cut_off = at_agent is not None and at_agent.is_set()
                     self._questions.abandon(answer)
@@ -401,14 +393,14 @@ class Turns:
                 )
                 if not turn.is_over:  # the session may have been lost meanwhile
                     self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
-            except JournalError as exc:
+            except errors.JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
 
     def _conclude(self, turn: PromptTurn, error: Exception) -> None:
         """End the turn without an end in the journal."""
         if not turn.is_over:
-            turn.reply(error if isinstance(error, AcpholdError) else incident(error))
+            turn.reply(error if isinstance(error, errors.AcpholdError) else incident(error))
             outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
             self._dequeue(turn, lambda: outcome)
 
@@ -485,7 +477,7 @@ class Turns:
         turn.start_no_more()
         # Those in the queue end when they are first: the journal keeps the order of the prompts.
 
-    async def fail(self, error: AcpholdError) -> None:
+    async def fail(self, error: errors.AcpholdError) -> None:
         """End the running turn with this error, at once: its prompt or updates could not be
         journalled."""
         turn = self.running
@@ -498,7 +490,7 @@ class Turns:
             self._side.voice = Voice.STALE
             await self._stop_agent()
 
-    def lose(self, error: AcpholdError) -> None:
+    def lose(self, error: errors.AcpholdError) -> None:
         """End all turns here: the session is no longer ours."""
         for turn in tuple(self._queue):
             self._conclude(turn, error)
@@ -559,7 +551,7 @@ class Turns:
                 turn.reply = lambda _: None
             is_begun = turn.is_recorded or turn.stage is not TurnStage.QUEUED
             if (goes_on or comes_again) and not is_begun:
-                self._conclude(turn, LeaseLostError(self._session.id))
+                self._conclude(turn, errors.LeaseLostError(self._session.id))
         await self.cancel()
         await self._ends(self._queue)
         for turn in tuple(self._queue):

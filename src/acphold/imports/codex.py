@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from acphold.imports import values
 from acphold.imports.codex_tools import (
     asked_changes,
     command_fields,
@@ -40,17 +41,6 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
 from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import (
-    Missed,
-    Object,
-    from_json,
-    milliseconds,
-    number,
-    obj,
-    objects,
-    strings,
-    text,
-)
 
 NAME: Final = "codex"
 KEY: Final = "codex-acp"
@@ -117,7 +107,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     # What the screen side lacks is told from the model's side, which has inserted texts among the
     # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()
-    for line in lines(path, Missed()):
+    for line in lines(path, values.Missed()):
         if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
             shown.add(event[1].decode())
             if len(shown) == 3:
@@ -140,8 +130,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 def _thread_names(index: Path) -> dict[str, str]:
     """Return the names people gave their threads; a later line renames."""
-    lines = records(index, Missed()) if index.is_file() else ()
-    return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
+    lines = records(index, values.Missed()) if index.is_file() else ()
+    return {values.text(line, "id"): on_title(values.text(line, "thread_name")) for line in lines}
 
 
 class _CodexConverter(AgentConverter):
@@ -156,39 +146,39 @@ class _CodexConverter(AgentConverter):
         super().__init__(writer)
         self._path = path
         self._shown = shown
-        self._waiting: list[Object] = []
+        self._waiting: list[values.Object] = []
         self._thinking = False
         self._turn = ""
         self._policy = ""
         self._prompted_in_task = True
-        self._spent: Object = {}
+        self._spent: values.Object = {}
         self._cwd = ""
         self._seen_meta = False
         self.is_subagent = False
 
-    def take(self, record: Object) -> None:
+    def take(self, record: values.Object) -> None:
         """Take the next record; before autumn 2025 items and the head had no wrapper."""
-        self._writer.clock(milliseconds(record.get("timestamp")))
-        kind, payload = text(record, "type"), obj(record, "payload")
+        self._writer.clock(values.milliseconds(record.get("timestamp")))
+        kind, payload = values.text(record, "type"), values.obj(record, "payload")
         if kind == "session_meta":
             self._head(payload)
         elif kind == "turn_context":
-            self._turn = text(payload, "turn_id") or self._turn
-            self._policy = text(payload, "approval_policy")
-            self._at(text(payload, "cwd"))
+            self._turn = values.text(payload, "turn_id") or self._turn
+            self._policy = values.text(payload, "approval_policy")
+            self._at(values.text(payload, "cwd"))
             if not self._writer.caller:
-                self._writer.model(text(payload, "model"))
+                self._writer.model(values.text(payload, "model"))
         elif kind == "event_msg":
-            self._event(text(payload, "type"), payload)
+            self._event(values.text(payload, "type"), payload)
         elif kind == "response_item":
-            self._item(text(payload, "type"), payload)
+            self._item(values.text(payload, "type"), payload)
         elif kind == "compacted":
             # In a turn without a person's text, by `/compact`.
             if not self._prompted_in_task:
                 self._prompted_in_task = True
                 self._writer.prompt([text_block("/compact")])
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
-            self._writer.compacted(call_id, text(payload, "message"))
+            self._writer.compacted(call_id, values.text(payload, "message"))
         elif "payload" in record:
             if kind not in _PASSED_RECORDS:
                 self._missed.kind("records", kind, record)
@@ -197,13 +187,13 @@ class _CodexConverter(AgentConverter):
         elif "id" in record:
             self._head(record)
 
-    def _head(self, head: Object) -> None:
+    def _head(self, head: values.Object) -> None:
         if self._seen_meta:
             return  # a fork repeats the head of its original
         self._seen_meta = True
-        self.is_subagent = not self._writer.caller and "subagent" in obj(head, "source")
-        self._writer.clock(milliseconds(head.get("timestamp")))
-        self._at(text(head, "cwd"))
+        self.is_subagent = not self._writer.caller and "subagent" in values.obj(head, "source")
+        self._writer.clock(values.milliseconds(head.get("timestamp")))
+        self._at(values.text(head, "cwd"))
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
@@ -212,12 +202,12 @@ class _CodexConverter(AgentConverter):
 
     # -- the screen ------------------------------------------------------------------------
 
-    def _event(self, kind: str, event: Object) -> None:
+    def _event(self, kind: str, event: values.Object) -> None:
         if kind == "patch_apply_end":
-            call_id, changes = text(event, "call_id"), obj(event, "changes")
+            call_id, changes = values.text(event, "call_id"), values.obj(event, "changes")
             if self._calls.pop(call_id, None) is None:
                 return
-            about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
+            about: values.Object = {"call_id": call_id, "turn_id": values.text(event, "turn_id")}
             if self._policy == "untrusted":
                 about["auto_approved"] = False  # under that policy a person is always asked
             fields = edit_fields(done_changes(changes)) if changes else {}
@@ -230,18 +220,20 @@ class _CodexConverter(AgentConverter):
         elif kind == "user_message":
             self._prompted_in_task = True
             blocks = prompt_blocks(self._waiting)
-            if text(event, "message") and not any(text(block, "text") for block in blocks):
-                blocks = prompt_blocks([text_block(text(event, "message"))])
-                blocks += filter(None, map(picture, strings(event, "images")))
-                blocks += map(link, strings(event, "local_images"))
+            if values.text(event, "message") and not any(
+                values.text(block, "text") for block in blocks
+            ):
+                blocks = prompt_blocks([text_block(values.text(event, "message"))])
+                blocks += filter(None, map(picture, values.strings(event, "images")))
+                blocks += map(link, values.strings(event, "local_images"))
             self._waiting = []
             self._writer.prompt(blocks)
         elif kind == "agent_message":
-            self._said(text(event, "message"))
+            self._said(values.text(event, "message"))
         elif kind == "agent_reasoning":
-            self._thought(text(event, "text"))
+            self._thought(values.text(event, "text"))
         elif kind in ("task_started", "turn_started"):
-            self._turn = text(event, "turn_id") or self._turn
+            self._turn = values.text(event, "turn_id") or self._turn
             self._prompted_in_task = False
         elif kind in ("task_complete", "turn_complete"):
             self._writer.done()
@@ -249,19 +241,19 @@ class _CodexConverter(AgentConverter):
         elif kind == "turn_aborted":
             self._writer.end_turn("cancelled")
         elif kind == "error":
-            self._writer.fail_turn(text(event, "message"))
+            self._writer.fail_turn(values.text(event, "message"))
         elif kind == "exited_review_mode":
-            self._said(text(event, "review_output", "overall_explanation"))
+            self._said(values.text(event, "review_output", "overall_explanation"))
         elif kind == "token_count":
-            last = obj(event, "info", "last_token_usage")
-            total = obj(event, "info", "total_token_usage")
+            last = values.obj(event, "info", "last_token_usage")
+            total = values.obj(event, "info", "total_token_usage")
             if not last or total == self._spent:
                 return  # told twice
             self._spent = total
             names = ("input_tokens", "output_tokens", "cached_input_tokens")
             self._writer.tokens(**counted(last, *names, together=True))
-            if size := number(event, "info", "model_context_window"):
-                self._writer.usage(number(last, "total_tokens") or 0, size)
+            if size := values.number(event, "info", "model_context_window"):
+                self._writer.usage(values.number(last, "total_tokens") or 0, size)
         elif kind not in _PASSED_EVENTS:
             self._missed.kind("events", kind, event)
 
@@ -276,39 +268,43 @@ class _CodexConverter(AgentConverter):
 
     # -- the model -------------------------------------------------------------------------
 
-    def _item(self, kind: str, item: Object) -> None:
+    def _item(self, kind: str, item: values.Object) -> None:
         if kind == "message":
-            role, parts = text(item, "role"), objects(item, "content")
+            role, parts = values.text(item, "role"), values.objects(item, "content")
             if role == "user":
                 self._in_persons_place(parts)
             elif role == "assistant" and "agent_message" not in self._shown:
                 self._unseen_prompt()
-                self._said("".join(text(part, "text") for part in parts))
+                self._said("".join(values.text(part, "text") for part in parts))
         elif kind == "reasoning":
             self._unseen_prompt()
-            for part in [] if "agent_reasoning" in self._shown else objects(item, "summary"):
-                self._thought(text(part, "text"))
+            for part in [] if "agent_reasoning" in self._shown else values.objects(item, "summary"):
+                self._thought(values.text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
             self._thinking = False
             self._call(kind, item)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._result(text(item, "call_id"), item.get("output"))
+            self._result(values.text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
-            query = text(item, "action", "query")
-            call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
-            fields: Object = {"title": f"Search {query}" if query else "Web search"}
-            fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
+            query = values.text(item, "action", "query")
+            call_id = values.text(item, "id") or values.text(item, "call_id") or f"search-{query}"
+            fields: values.Object = {"title": f"Search {query}" if query else "Web search"}
+            fields |= {
+                "kind": "fetch",
+                "status": "completed",
+                "rawInput": values.obj(item, "action"),
+            }
             self._writer.call(call_id, fields)
         elif kind == "image_generation_call":
-            if made := text(item, "result"):
+            if made := values.text(item, "result"):
                 self._writer.show(image(made, "image/png"))
         elif kind not in _PASSED_ITEMS:
             self._missed.kind("items", kind, item)
 
-    def _in_persons_place(self, parts: list[Object]) -> None:
+    def _in_persons_place(self, parts: list[values.Object]) -> None:
         """Take texts of the person or the program; an event says if a person typed them."""
-        first = text(parts[0], "text") if parts else ""
+        first = values.text(parts[0], "text") if parts else ""
         if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
             self._at(found[1] or found[2])
         if _BY_PROGRAM.match(first):
@@ -316,8 +312,8 @@ class _CodexConverter(AgentConverter):
         self._unseen_prompt()
         self._waiting = []
         for part in parts:
-            kind, words = text(part, "type"), text(part, "text")
-            url = text(part, "image_url")
+            kind, words = values.text(part, "type"), values.text(part, "text")
+            url = values.text(part, "image_url")
             if kind == "input_image" and (shown := picture(url)):
                 self._waiting.append(shown)
             elif kind == "input_image" and url.startswith(("https://", "http://", "file://")):
@@ -333,19 +329,22 @@ class _CodexConverter(AgentConverter):
             self._writer.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 
-    def _call(self, kind: str, item: Object) -> None:
+    def _call(self, kind: str, item: values.Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
-        call_id, name = text(item, "call_id") or text(item, "id"), text(item, "name")
-        given = from_json(item.get("arguments") or item.get("input"))
+        call_id, name = (
+            values.text(item, "call_id") or values.text(item, "id"),
+            values.text(item, "name"),
+        )
+        given = values.from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
-            name, given = "shell", obj(item, "action")
+            name, given = "shell", values.obj(item, "action")
         if name == "update_plan":
-            self._plan(objects(given, "plan"), "step")
+            self._plan(values.objects(given, "plan"), "step")
             return
-        command = strings(given, "command")
-        script = text(given, "cmd") or text(given, "command")
+        command = values.strings(given, "command")
+        script = values.text(given, "cmd") or values.text(given, "command")
         script = script or (script_of(command) if command else "")
-        patch = given if isinstance(given, str) else text(given, "input") or script
+        patch = given if isinstance(given, str) else values.text(given, "input") or script
         if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
             purpose, fields = "patch", edit_fields(asked_changes(patch, self._cwd))
             fields["rawInput"] = {"call_id": call_id, "input": patch}
@@ -356,10 +355,10 @@ class _CodexConverter(AgentConverter):
             fields["rawInput"] = given
         else:
             purpose, old = "command", name == "shell"
-            cwd, found = text(given, "workdir") or self._cwd, purposes(script)
-            if not old and any(text(part, "type") == "unknown" for part in found):
+            cwd, found = values.text(given, "workdir") or self._cwd, purposes(script)
+            if not old and any(values.text(part, "type") == "unknown" for part in found):
                 found = [{"type": "unknown", "cmd": script}]
-            raw: Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}
+            raw: values.Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}
             raw["command"] = command or ["/bin/bash", "-lc", script]
             if old:
                 raw["is_user_shell_command"] = False
@@ -376,7 +375,7 @@ class _CodexConverter(AgentConverter):
         words, code = printed(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
         failed = refused or code not in (None, 0)
-        ended: Object = {"status": "failed" if failed else "completed"}
+        ended: values.Object = {"status": "failed" if failed else "completed"}
         if purpose == "command" and not refused:
             ended["rawOutput"] = {
                 "call_id": call_id,
@@ -388,10 +387,10 @@ class _CodexConverter(AgentConverter):
                 end = "" if words.endswith("\n") else "\n"
                 ended["content"] = [content(f"```{language(fields)}\n{words}{end}```\n")]
         elif purpose == "other" or refused:
-            ended["rawOutput"] = from_json(output)
+            ended["rawOutput"] = values.from_json(output)
             ended["content"] = contents(words)
         self._writer.update(call_id, ended)
-        agent = text(from_json(output), "agent_id")
+        agent = values.text(values.from_json(output), "agent_id")
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._writer.caller:
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):

@@ -21,13 +21,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from acphold.errors import (
-    HeldElsewhereError,
-    LeaseLostError,
-    SessionExistsError,
-    TranscriptError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, Entry, now_ms
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
@@ -243,7 +237,7 @@ class Intake:
                         return apart, None
                 return found, row
         if source.kept_as:
-            with suppress(UnknownSessionError):
+            with suppress(errors.UnknownSessionError):
                 row = await self._journal.session(source.kept_as)
                 if row.agent == agent and row.last_seq:
                     return source, row
@@ -264,7 +258,12 @@ class Intake:
                 break
             except _OvertakenError:
                 continue
-            except (HeldElsewhereError, LeaseLostError, SessionExistsError, UnknownSessionError):
+            except (
+                errors.HeldElsewhereError,
+                errors.LeaseLostError,
+                errors.SessionExistsError,
+                errors.UnknownSessionError,
+            ):
                 break
         if self._indexes and taken.outcome in ("new", "apart", "grown"):
             await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
@@ -283,7 +282,7 @@ class Intake:
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
                 taken = await self._take_rest(source, row, news)
-        except (OSError, TranscriptError):
+        except (OSError, errors.TranscriptError):
             await self._give_up(row)
             raise
         if taken.outcome in ("empty", "same", "differs"):
@@ -314,7 +313,7 @@ class Intake:
         It may exist already, because an import ended, or still is, right after its beginning.
         """
         session_id, is_begun, agent = source.wanted, False, facts.agent
-        with suppress(UnknownSessionError):
+        with suppress(errors.UnknownSessionError):
             row = await self._journal.session(session_id)
             if row.agent == agent and not _is_only_listed(row):
                 if await session_of(self._journal, agent, source.known_as) is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from acphold.imports import values
 from acphold.imports.content_blocks import (
     content,
     contents,
@@ -32,19 +33,6 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import (
-    Missed,
-    Object,
-    first_text,
-    from_json,
-    looked_up,
-    milliseconds,
-    number,
-    obj,
-    objects,
-    strings,
-    text,
-)
 
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
@@ -141,30 +129,30 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     whole = _logged(path, writer.missed) if path.suffix == ".jsonl" else None
     whole = document(path, writer.missed) if whole is None else whole
     writer.facts.cwd = opened_folder(path.parent.parent)
-    writer.clock(milliseconds(whole.get("creationDate")))
-    for request in objects(whole, "requests"):
+    writer.clock(values.milliseconds(whole.get("creationDate")))
+    for request in values.objects(whole, "requests"):
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
-        if undone and not looked_up(undone, "afterUndoStop"):
+        if undone and not values.looked_up(undone, "afterUndoStop"):
             writer.missed.left(1)
             continue
         _VscodeConverter(writer, request).tell()
         yield
-    writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+    writer.title(values.text(whole, "customTitle") or values.text(whole, "computedTitle"))
 
 
-def _logged(path: Path, missed: Missed) -> Object:
+def _logged(path: Path, missed: values.Missed) -> values.Object:
     """Return the document resulting from a log; a change of something missing is counted."""
-    whole: Object = {}
+    whole: values.Object = {}
     for entry in records(path, missed):
-        kind = number(entry, "kind")
+        kind = values.number(entry, "kind")
         if kind == 0:
-            whole = obj(entry, "v")
+            whole = values.obj(entry, "v")
         elif not _changed(whole, kind, entry):
             missed.kind("changes", str(kind), entry)
     return whole
 
 
-def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
+def _changed(whole: values.Object, kind: int | None, entry: values.Object) -> bool:
     """Apply a change to the document; False if there is nothing to change at its path."""
     keys = entry.get("k")
     if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
@@ -179,7 +167,7 @@ def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
         pushed, into = entry.get("v") or [], _inside(place, last)
         if not isinstance(into, list) or not isinstance(pushed, list):
             return False
-        if (end := number(entry, "i")) is not None and end >= 0:
+        if (end := values.number(entry, "i")) is not None and end >= 0:
             del into[end:]
         into += pushed
         return True
@@ -208,59 +196,66 @@ def _inside(place: object, key: object) -> object:
 class _VscodeConverter(AgentConverter):
     """Converts one request and its answer."""
 
-    def __init__(self, writer: EntryWriter, request: Object) -> None:
+    def __init__(self, writer: EntryWriter, request: values.Object) -> None:
         super().__init__(writer)
         self._request = request
         self._count = 0
-        self._asked: dict[str, Object] = {}
-        self._answers: dict[str, Object] = {}
+        self._asked: dict[str, values.Object] = {}
+        self._answers: dict[str, values.Object] = {}
         self._changed: set[str] = set()
 
     def tell(self) -> None:
         request, writer = self._request, self._writer
-        writer.clock(milliseconds(request.get("timestamp")))
-        about = obj(request, "result", "metadata")
-        for turn in objects(about, "toolCallRounds"):
-            for call in objects(turn, "toolCalls"):
-                self._asked[text(call, "id").partition(_BEHIND_ID)[0]] = call
-        for call_id, answer in obj(about, "toolCallResults").items():
-            self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
+        writer.clock(values.milliseconds(request.get("timestamp")))
+        about = values.obj(request, "result", "metadata")
+        for turn in values.objects(about, "toolCallRounds"):
+            for call in values.objects(turn, "toolCalls"):
+                self._asked[values.text(call, "id").partition(_BEHIND_ID)[0]] = call
+        for call_id, answer in values.obj(about, "toolCallResults").items():
+            self._answers[call_id.partition(_BEHIND_ID)[0]] = values.obj(answer)
         if request.get("isSystemInitiated") is not True:
             writer.prompt(self._prompt())
-        for part in objects(request, "response"):
+        for part in values.objects(request, "response"):
             self._part(part)
-        model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
+        model = (
+            values.text(about, "resolvedModel")
+            or values.text(request, "modelId").rpartition("/")[2]
+        )
         writer.model(model)
-        made = number(about, "outputTokens") or number(request, "completionTokens")
-        writer.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
-        writer.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
-        state = number(request, "modelState", "value")
-        wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
+        made = values.number(about, "outputTokens") or values.number(request, "completionTokens")
+        writer.tokens(inputTokens=values.number(about, "promptTokens"), outputTokens=made)
+        writer.clock(values.milliseconds(values.looked_up(request, "modelState", "completedAt")))
+        state = values.number(request, "modelState", "value")
+        wrong = values.obj(request, "result", "errorDetails") or values.obj(
+            request, "responseErrorDetails"
+        )
         if state == _CANCELLED or request.get("isCanceled") is True:
             writer.end_turn("cancelled")
         elif wrong or state == _FAILED:
-            writer.fail_turn(text(wrong, "message") or "The request failed")
+            writer.fail_turn(values.text(wrong, "message") or "The request failed")
         elif state is not None or request.get("result"):
             writer.done()
 
     # -- the prompt ------------------------------------------------------------------------
 
-    def _prompt(self) -> list[Object]:
-        words = text(self._request, "message") or text(self._request, "message", "text")
+    def _prompt(self) -> list[values.Object]:
+        words = values.text(self._request, "message") or values.text(
+            self._request, "message", "text"
+        )
         blocks = text_blocks(words)
-        for attached in objects(self._request, "variableData", "variables"):
+        for attached in values.objects(self._request, "variableData", "variables"):
             kind, name, value = (
-                text(attached, "kind"),
-                text(attached, "name"),
+                values.text(attached, "kind"),
+                values.text(attached, "name"),
                 attached.get("value"),
             )
-            path = path_of(value) or path_of(looked_up(value, "uri"))
+            path = path_of(value) or path_of(values.looked_up(value, "uri"))
             if kind in _BESIDE_WORDS:
                 continue
             if path:
                 blocks.append(link(path))
             elif kind in ("paste", "string", "terminalCommand"):
-                said = text(attached, "code") or (value if isinstance(value, str) else "")
+                said = values.text(attached, "code") or (value if isinstance(value, str) else "")
                 blocks.append(resource(f"context:{name}", said))
             elif kind in ("", "file", "image", "symbol"):
                 blocks.append(resource_link(name, f"context:{name}"))
@@ -270,24 +265,39 @@ class _VscodeConverter(AgentConverter):
 
     # -- the answer ------------------------------------------------------------------------
 
-    def _part(self, part: Object) -> None:
+    def _part(self, part: values.Object) -> None:
         # Text after a call is another message.
-        kind, said = text(part, "kind"), f"{text(self._request, 'responseId')}-{self._count}"
+        kind, said = (
+            values.text(part, "kind"),
+            f"{values.text(self._request, 'responseId')}-{self._count}",
+        )
         if kind in ("", "markdownContent", "markdownVuln"):
-            words = text(part, "value") or text(part, "content", "value") or text(part, "content")
+            words = (
+                values.text(part, "value")
+                or values.text(part, "content", "value")
+                or values.text(part, "content")
+            )
             # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._writer.say(words, said)
         elif kind == "inlineReference":
             target = part.get("inlineReference")
-            path = path_of(target) or path_of(looked_up(target, "uri"))
-            name = text(part, "name") or text(target, "name") or _last(path) or path or "?"
+            path = path_of(target) or path_of(values.looked_up(target, "uri"))
+            name = (
+                values.text(part, "name")
+                or values.text(target, "name")
+                or _last(path)
+                or path
+                or "?"
+            )
             self._writer.say(f"`{name}`", said)
         elif kind == "thinking":
-            thought = text(part, "value") or "".join(strings(part, "value"))
+            thought = values.text(part, "value") or "".join(values.strings(part, "value"))
             self._writer.think(thought, said)
         elif kind == "warning":
-            self._writer.say(text(part, "content", "value") or text(part, "content"), said)
+            self._writer.say(
+                values.text(part, "content", "value") or values.text(part, "content"), said
+            )
         elif kind == "toolInvocationSerialized":
             self._call(part)
         elif kind in ("textEditGroup", "notebookEditGroup"):
@@ -295,95 +305,109 @@ class _VscodeConverter(AgentConverter):
         elif kind not in _PASSED:
             self._missed.kind("parts", kind, part)
 
-    def _edited(self, part: Object) -> None:
+    def _edited(self, part: values.Object) -> None:
         """Write an edit that had no call."""
         path = path_of(part.get("uri"))
         if not path or path in self._changed:
             return
         pieces = part.get("edits")
-        edits: list[Object] = []
+        edits: list[values.Object] = []
         for group in pieces if isinstance(pieces, list) else []:
-            edits += objects({"all": group}, "all") if isinstance(group, list) else [obj(group)]
-        written = [words for edit in edits if (words := text(edit, "text"))]
-        fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
+            edits += (
+                values.objects({"all": group}, "all")
+                if isinstance(group, list)
+                else [values.obj(group)]
+            )
+        written = [words for edit in edits if (words := values.text(edit, "text"))]
+        fields: values.Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
         fields["locations"] = [{"path": path}]
         if written:
             fields["content"] = [content(words) for words in written]
         self._count += 1
-        call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
+        call_id = f"edit-{values.text(self._request, 'requestId')}-{self._count}"
         self._changed.add(path)
         self._writer.call(call_id, fields)
 
-    def _call(self, part: Object) -> None:
+    def _call(self, part: values.Object) -> None:
         self._count += 1
-        call_id = text(part, "toolCallId").partition(_BEHIND_ID)[0]
-        name = text(part, "toolId").removeprefix("copilot_")
-        about = obj(part, "toolSpecificData")
+        call_id = values.text(part, "toolCallId").partition(_BEHIND_ID)[0]
+        name = values.text(part, "toolId").removeprefix("copilot_")
+        about = values.obj(part, "toolSpecificData")
         details = part.get("resultDetails")
-        given = from_json(text(self._asked.get(call_id), "arguments"))
+        given = values.from_json(values.text(self._asked.get(call_id), "arguments"))
         if not isinstance(given, dict) or not given:
-            given = from_json(text(details, "input")) or obj(about, "rawInput")
-        command = text(about, "commandLine", "toolEdited") or text(about, "commandLine", "original")
-        command = command or text(about, "command") or text(given, "command")
-        shown = text(part, "pastTenseMessage", "value") or text(part, "pastTenseMessage")
-        shown = shown or text(part, "invocationMessage", "value")
-        shown = shown or text(part, "invocationMessage") or name
+            given = values.from_json(values.text(details, "input")) or values.obj(about, "rawInput")
+        command = values.text(about, "commandLine", "toolEdited") or values.text(
+            about, "commandLine", "original"
+        )
+        command = command or values.text(about, "command") or values.text(given, "command")
+        shown = values.text(part, "pastTenseMessage", "value") or values.text(
+            part, "pastTenseMessage"
+        )
+        shown = shown or values.text(part, "invocationMessage", "value")
+        shown = shown or values.text(part, "invocationMessage") or name
         if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
             shown = command.strip() or shown
-        fields: Object = {
+        fields: values.Object = {
             "title": _LINKED.sub(lambda found: found[1] or _last(found[2]), shown),
             "kind": KINDS.get(name, "other"),
             "rawInput": given,
         }
-        if path := text(given, "filePath") or text(given, "path"):
+        if path := values.text(given, "filePath") or values.text(given, "path"):
             fields["locations"] = [{"path": path}]
         writer = self._writer
-        if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
+        if (caller := values.text(part, "subAgentInvocationId")) and caller != call_id:
             writer = SubagentWriter(writer, caller)
         writer.call(call_id, fields)
         if about.get("kind") == "todoList" and not writer.caller:
             writer.plan(
                 [
-                    plan_entry(text(step, "title"), text(step, "status").replace("-", "_"))
-                    for step in objects(about, "todoList")
+                    plan_entry(
+                        values.text(step, "title"), values.text(step, "status").replace("-", "_")
+                    )
+                    for step in values.objects(about, "todoList")
                 ]
             )
         decided = part.get("isConfirmed")
-        refused = decided is False or number(decided, "type") in _DENIED
-        exit_code = number(about, "terminalCommandState", "exitCode")
-        is_wrong = looked_up(details, "isError") is True or bool(exit_code)
+        refused = decided is False or values.number(decided, "type") in _DENIED
+        exit_code = values.number(about, "terminalCommandState", "exitCode")
+        is_wrong = values.looked_up(details, "isError") is True or bool(exit_code)
         failed = refused or is_wrong or part.get("isComplete") is False
         produced = [] if failed else self._changes(name, given)
         produced = produced or contents(self._printed(call_id, about, details))
-        raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
+        raw: values.Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
-    def _changes(self, name: str, given: object) -> list[Object]:
+    def _changes(self, name: str, given: object) -> list[values.Object]:
         """Return the changes of an edit, as far as its arguments contain them."""
         if KINDS.get(name) != "edit":
             return []
-        found: list[Object] = []
-        for one in objects(given, "replacements") or [obj(given)]:
-            path = text(one, "filePath") or text(given, "filePath")
-            new = first_text(one, ("newString", "content", "code"))
+        found: list[values.Object] = []
+        for one in values.objects(given, "replacements") or [values.obj(given)]:
+            path = values.text(one, "filePath") or values.text(given, "filePath")
+            new = values.first_text(one, ("newString", "content", "code"))
             if path and new:
-                found.append(diff(path, text(one, "oldString") or None, new))
+                found.append(diff(path, values.text(one, "oldString") or None, new))
                 self._changed.add(path)
-        if not found and (patch := text(given, "input")):
+        if not found and (patch := values.text(given, "input")):
             found = contents(patch)
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
         return found
 
-    def _printed(self, call_id: str, about: Object, details: object) -> str:
+    def _printed(self, call_id: str, about: values.Object, details: object) -> str:
         """Return the output of a call."""
-        outputs = [text(one, "value") for one in objects(details, "output") if one.get("isText")]
+        outputs = [
+            values.text(one, "value")
+            for one in values.objects(details, "output")
+            if one.get("isText")
+        ]
         outputs = outputs or [
-            text(about, "terminalCommandOutput", "text"),
-            text(about, "result"),
+            values.text(about, "terminalCommandOutput", "text"),
+            values.text(about, "result"),
         ]
         if found := "\n".join(filter(None, outputs)):
             return found
-        parts = objects(self._answers.get(call_id), "content")
+        parts = values.objects(self._answers.get(call_id), "content")
         return "\n".join(filter(None, (_told(part.get("value")) for part in parts)))
 
 
@@ -392,12 +416,12 @@ def _told(value: object) -> str:
     if isinstance(value, str):
         return value
     said: list[str] = []
-    waiting = [obj(value, "node")]
+    waiting = [values.obj(value, "node")]
     while waiting:
         node = waiting.pop()
-        if words := text(node, "text"):
+        if words := values.text(node, "text"):
             said.append("\n" + words if node.get("lineBreakBefore") is True and said else words)
-        waiting += reversed(objects(node, "children"))
+        waiting += reversed(values.objects(node, "children"))
     return "".join(said)
 
 
@@ -412,10 +436,10 @@ def _last(uri: str) -> str:
 def path_of(uri: object) -> str:
     """Return the path of a URI; empty if it is no local file."""
     if isinstance(uri, dict):
-        if external := text(uri, "external"):
+        if external := values.text(uri, "external"):
             return path_of(external)
-        is_file = text(uri, "scheme") in ("", "file")
-        return (text(uri, "fsPath") or text(uri, "path")) if is_file else ""
+        is_file = values.text(uri, "scheme") in ("", "file")
+        return (values.text(uri, "fsPath") or values.text(uri, "path")) if is_file else ""
     if not isinstance(uri, str):
         return ""
     try:
@@ -428,8 +452,8 @@ def path_of(uri: object) -> str:
 def opened_folder(storage: Path) -> str:
     """Return the folder that a `workspaceStorage/*` folder belongs to."""
     path = storage / "workspace.json"
-    told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
-    return path_of(text(told, "folder"))
+    told = document(path, values.Missed(), SMALL_BYTES) if path.exists() else {}
+    return path_of(values.text(told, "folder"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

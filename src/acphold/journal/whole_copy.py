@@ -24,15 +24,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from acphold.errors import (
-    HeldElsewhereError,
-    IllegibleNameError,
-    LeaseLostError,
-    NotAJournalError,
-    RewrittenError,
-    SessionExistsError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history.entries import PROMPT, TURN_END, PastEntry
 from acphold.journal.access import Share
 from acphold.journal.copies import PIECE_BYTES
@@ -119,15 +111,20 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
             if there != await state_of(source, session_id, through):
                 return "differs"
         return "left" if is_open and word != "differs" else word
-    except UnknownSessionError:
+    except errors.UnknownSessionError:
         return None
-    except IllegibleNameError as error:
+    except errors.IllegibleNameError as error:
         log.warning("session %s cannot be kept there: %s", session_id, error)
         return "differs"
-    except NotAJournalError as error:
+    except errors.NotAJournalError as error:
         log.warning("session %s cannot be read: %s", session_id, error)
         return "damaged"
-    except (HeldElsewhereError, LeaseLostError, RewrittenError, SessionExistsError):
+    except (
+        errors.HeldElsewhereError,
+        errors.LeaseLostError,
+        errors.RewrittenError,
+        errors.SessionExistsError,
+    ):
         return "left"
 
 
@@ -148,7 +145,7 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
     session_id = row.session_id
     try:
         there = await target.session(session_id)
-    except UnknownSessionError:
+    except errors.UnknownSessionError:
         return await _create(source, target, row, through)
     if (there.agent, there.created_at) != (row.agent, row.created_at):
         return "differs"
@@ -160,7 +157,7 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
     owner = await target.owner(session_id)
     # A killed copy leaves a lease that yields, of an owner that is gone or soon will be.
     if not isinstance(owner, Free | Here | Gone) and not owner.yields:
-        raise HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
+        raise errors.HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
     try:
         end = there.last_seq
@@ -184,14 +181,16 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
         await target.links.enlist([Listed(new, known_as, row.updated_at, row.unread)])
-        with suppress(UnknownSessionError):  # not enlisted: a session of this id was deleted there
+        with suppress(
+            errors.UnknownSessionError
+        ):  # not enlisted: a session of this id was deleted there
             await target.change(row.session_id, RowChange(archived=row.archived))
             return "new"
         return "differs"
     lease = await target.create(new, yields=True)
     try:
         await _fill(source, target, lease, row, 0, through)
-    except NotAJournalError:
+    except errors.NotAJournalError:
         await target.delete(lease)
         raise
     finally:

@@ -25,6 +25,7 @@ from typing import (
 
 from msgspec.structs import asdict
 
+from acphold import schema
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub.alerts import NO_ALERTS, AlertRules
 from acphold.library.definition import AuthMethod, Definition, SignIn, around_each
@@ -32,12 +33,6 @@ from acphold.library.in_process import InProcessAgent
 from acphold.library.server import Server
 from acphold.library.session import Option
 from acphold.rpc import Transport
-from acphold.schema import (
-    AvailableCommand,
-    SessionConfigSelectOption,
-    SessionMode,
-    UnstructuredCommandInput,
-)
 from acphold.serve_options import AgentOptions
 from acphold.server.alert_commands import alerting
 from acphold.server.service import Service, serve, stop_at_signals
@@ -205,8 +200,8 @@ class Agent:
             raise DeclarationError(f"{name!r}: a command is one word, declared without its slash")
         if name in self._definition.commands:
             raise DeclarationError(f"agent {self.name!r} has a command {name!r} already")
-        wants = None if hint is None else UnstructuredCommandInput(hint=hint)
-        command = AvailableCommand(name=name, description=description, input=wants)
+        wants = None if hint is None else schema.UnstructuredCommandInput(hint=hint)
+        command = schema.AvailableCommand(name=name, description=description, input=wants)
         self._definition.commands[name] = command
 
         def decorate(
@@ -226,7 +221,7 @@ class Agent:
         """
         if any(mode.id == id for mode in self._definition.modes):
             raise DeclarationError(f"agent {self.name!r} has a mode {id!r} already")
-        mode = SessionMode(id=id, name=name or _title(id), description=description)
+        mode = schema.SessionMode(id=id, name=name or _title(id), description=description)
         self._definition.modes.append(mode)
 
     def option(
@@ -246,11 +241,11 @@ class Agent:
         `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
         (spec v1, session config options).
         """
-        known: tuple[SessionConfigSelectOption, ...] | None = None
+        known: tuple[schema.SessionConfigSelectOption, ...] | None = None
         if values is not None:
             told = [(value, value) if isinstance(value, str) else value for value in values]
             known = tuple(
-                SessionConfigSelectOption(
+                schema.SessionConfigSelectOption(
                     value=value, name=name, description=described[0] if described else None
                 )
                 for value, name, *described in told

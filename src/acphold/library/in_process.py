@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold import errors, schema
 from acphold.agents.capabilities import opened_by
 from acphold.agents.interface import AgentRequest, Answered
-from acphold.errors import (
-    AcpholdError,
-    DeclarationError,
-    IncidentError,
-    InvalidParamsError,
-    MethodNotFoundError,
-    UnknownSessionError,
-)
 from acphold.hub.turns import PromptCall
 from acphold.journal import session_of
 from acphold.library.definition import capabilities_of, introduction
@@ -34,26 +27,10 @@ from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.logs import about
+from acphold.mcp import Channel, named_servers
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.wire_errors import as_remote, guarded, incident
-from acphold.schema import (
-    CANCEL,
-    CLOSE_SESSION,
-    NEW_SESSION,
-    PROMPT,
-    RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    CloseSessionRequest,
-    InitializeRequest,
-    NewSessionRequest,
-    PromptRequest,
-    SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
-    decode,
-    encode,
-)
 from acphold.schema.splice import members, splice
 from acphold.tasks import TaskSet
 
@@ -131,8 +108,8 @@ class InProcessAgent:
         self.generation += 1
 
     def send(self, call: AgentCall) -> None:
-        if call.method == PROMPT.name:
-            request = decode(PromptRequest, call.params).value
+        if call.method == schema.PROMPT.name:
+            request = schema.decode(schema.PromptRequest, call.params).value
             opened = self._held(request.session_id)
             number = call.turn if isinstance(call, PromptCall) else 0
             turn = TurnTask(self.definition, opened, request.prompt, number)
@@ -166,11 +143,11 @@ class InProcessAgent:
         opened: AuthorSession | None = None
         answer: Answer
         try:
-            if call.method in (NEW_SESSION.name, RESUME_SESSION.name):
+            if call.method in (schema.NEW_SESSION.name, schema.RESUME_SESSION.name):
                 opened, answer = await self._opened(call.method, call.params)
             else:
                 answer = await self._answer(call.method, call.params)
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             answer = as_remote(exc)
         except Exception as exc:  # whatever went wrong, who asked is answered
             answer = as_remote(incident(exc))
@@ -185,7 +162,7 @@ class InProcessAgent:
             log.exception("the answer to %s could not be handled", call.method)
 
     async def tell(self, method: str, params: bytes) -> None:
-        if method == CANCEL.name:
+        if method == schema.CANCEL.name:
             session_id = msgspec.json.decode(params, type=_SessionParams).session_id
             if (turn := self._turns.get(session_id)) is not None:
                 turn.cancel()
@@ -213,29 +190,29 @@ class InProcessAgent:
 
     async def _answer(self, method: str, params: bytes) -> bytes:
         match method:
-            case CLOSE_SESSION.name:
-                closing = decode(CloseSessionRequest, params).value
+            case schema.CLOSE_SESSION.name:
+                closing = schema.decode(schema.CloseSessionRequest, params).value
                 await self._end_session(self._held(closing.session_id))
                 return b"{}"
-            case SET_SESSION_MODE.name:
-                chosen = decode(SetSessionModeRequest, params).value
+            case schema.SET_SESSION_MODE.name:
+                chosen = schema.decode(schema.SetSessionModeRequest, params).value
                 selection = self._held(chosen.session_id).selection
                 try:
                     selection.choose_mode(chosen.mode_id)
-                except DeclarationError as exc:
-                    raise InvalidParamsError(f"modeId: {exc}", field="modeId") from None
+                except errors.DeclarationError as exc:
+                    raise errors.InvalidParamsError(f"modeId: {exc}", field="modeId") from None
                 return b"{}"
-            case SET_SESSION_CONFIG_OPTION.name:
-                option = decode(SetSessionConfigOptionRequest, params).value
+            case schema.SET_SESSION_CONFIG_OPTION.name:
+                option = schema.decode(schema.SetSessionConfigOptionRequest, params).value
                 selection = self._held(option.session_id).selection
                 field = "value" if option.config_id in selection.values else "configId"
                 try:
                     selection.choose_option(option.config_id, option.value)
-                except DeclarationError as exc:
-                    raise InvalidParamsError(f"{field}: {exc}", field=field) from None
-                return encode({"configOptions": selection.options()})
+                except errors.DeclarationError as exc:
+                    raise errors.InvalidParamsError(f"{field}: {exc}", field=field) from None
+                return schema.encode({"configOptions": selection.options()})
         if (handler := self.definition.methods.get(method)) is None:
-            raise MethodNotFoundError(method)
+            raise errors.MethodNotFoundError(method)
 
         async def answer() -> bytes:
             return msgspec.json.encode(await handler(msgspec.json.decode(params or b"{}")))
@@ -244,14 +221,14 @@ class InProcessAgent:
 
     async def _opened(self, method: str, params: bytes) -> tuple[AuthorSession, bytes]:
         """Open a session, a new one or an old one; returns it and the answer."""
-        if method == NEW_SESSION.name:
+        if method == schema.NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
             opened.session.tenant, _ = opened_by(params)
             answer = await self._open(opened, self.definition.new_hooks)
-            return opened, splice(answer, {"sessionId": encode(opened.id)})
-        session_id = decode(_SessionParams, params).value.session_id
+            return opened, splice(answer, {"sessionId": schema.encode(opened.id)})
+        session_id = schema.decode(_SessionParams, params).value.session_id
         if await session_of(self._journal, self.key, session_id) != session_id:
-            raise UnknownSessionError(session_id)  # the journal is all this agent remembers
+            raise errors.UnknownSessionError(session_id)  # the journal is all this agent remembers
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)
         opened = self._session(session_id, params)
@@ -262,11 +239,11 @@ class InProcessAgent:
     def _session(self, session_id: str, params: bytes) -> AuthorSession:
         """Return a session as the params of session/new or resume describe it; not open yet."""
         # Its servers are decoded elsewhere, by the code that connects to them.
-        setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
+        setup = schema.decode(schema.NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
         definition = self.definition
         # The client that opens it: the client of another session may have other capabilities.
         _, introduction = opened_by(params)
-        client = decode(InitializeRequest, introduction).value
+        client = schema.decode(schema.InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
         opened = AuthorSession(
             ClientSide(
@@ -291,7 +268,6 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers
-        from acphold.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests are told apart by their ids
 
@@ -325,7 +301,7 @@ class InProcessAgent:
             with about(opened.id):
                 for hook in hooks:
                     await guarded(hook(opened.session))
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             await self._leave(opened)
             raise failure(exc) from exc
         except BaseException:
@@ -350,14 +326,14 @@ class InProcessAgent:
             del self.definition.sessions[opened.id]
         try:
             await opened.aclose()
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             log.warning("session %s was not closed well: %s", opened.id, exc)
 
     def _held(self, session_id: str) -> AuthorSession:
         try:
             return self._sessions[session_id]
         except KeyError:
-            raise InvalidParamsError(
+            raise errors.InvalidParamsError(
                 f"sessionId: {session_id!r} is not open", field="sessionId"
             ) from None
 
@@ -370,7 +346,7 @@ async def _logged(work: Awaitable[object]) -> None:
     """Run something that nobody waits for; errors go to the log."""
     try:
         await guarded(work)
-    except IncidentError:
+    except errors.IncidentError:
         pass  # in the log with its traceback
-    except AcpholdError as exc:
+    except errors.AcpholdError as exc:
         log.warning("%s", exc)

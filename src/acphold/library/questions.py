@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from acphold.errors import (
-    INVALID_PARAMS,
-    CapabilityError,
-    DeclarationError,
-    InvalidParamsError,
-    RemoteError,
-)
+from acphold import errors
 from acphold.library.outbox import fresh_id
 from acphold.schema import (
     COMPLETE_ELICITATION,
@@ -116,7 +110,7 @@ def check_options(options: Sequence[PermissionOption] | None) -> None:
     if options is not None:
         ids = {option.option_id for option in options}
         if not ids or len(ids) < len(options):
-            raise DeclarationError(
+            raise errors.DeclarationError(
                 "a permission request offers options, each with an id of its own"
             )
 
@@ -186,16 +180,20 @@ async def ask_form(
     """See `Turn.ask_form`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.form is None:
-        raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
+        raise errors.CapabilityError(
+            "this client shows no forms (clientCapabilities.elicitation.form)"
+        )
     schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
     schema.setdefault("type", "object")
     try:
         form = decode(ElicitationSchema, encode(schema)).value
-    except InvalidParamsError as exc:
-        raise DeclarationError(f"no form can be made of that schema: {exc}") from None
+    except errors.InvalidParamsError as exc:
+        raise errors.DeclarationError(f"no form can be made of that schema: {exc}") from None
     for name, field in form.properties.items():
         if isinstance(field, UnknownPropertySchema):
-            raise DeclarationError(f"{name!r} is of type {field.kind!r}, which no form can show")
+            raise errors.DeclarationError(
+                f"{name!r} is of type {field.kind!r}, which no form can show"
+            )
     request = CreateElicitationRequest(
         session_id=client.session_id,
         mode="form",
@@ -210,7 +208,9 @@ async def ask_form(
     values = answer.content or {}  # checked again here, as the protocol asks
     if bad := misfits(values, form):
         which = ", ".join(sorted(bad))
-        raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
+        raise errors.RemoteError(
+            errors.INVALID_PARAMS, f"the client filled the form in badly: {which}"
+        )
     return FormAnswer(outcome, values)
 
 
@@ -218,9 +218,11 @@ async def ask_page(client: ClientSide, message: str, url: str) -> Visit:
     """See `Turn.ask_page`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.url is None:
-        raise CapabilityError("this client opens no pages (clientCapabilities.elicitation.url)")
+        raise errors.CapabilityError(
+            "this client opens no pages (clientCapabilities.elicitation.url)"
+        )
     if not url.startswith(("https://", "http://")):
-        raise DeclarationError(f"{url!r}: a page begins with https:// or http://")
+        raise errors.DeclarationError(f"{url!r}: a page begins with https:// or http://")
     visit_id = fresh_id("visit")
     request = CreateElicitationRequest(
         session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url

@@ -13,14 +13,7 @@ from functools import partial
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from acphold.errors import (
-    INTERNAL_ERROR,
-    AcpholdError,
-    AuthRequiredError,
-    DeclarationError,
-    InvalidParamsError,
-    RemoteError,
-)
+from acphold import errors
 from acphold.library.definition import STOP_REASONS, StopTurn, entered
 from acphold.library.session import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
@@ -80,7 +73,7 @@ class TurnTask:
         self.task = task
         try:
             check_content(self._definition, self._prompt)
-        except InvalidParamsError as exc:
+        except errors.InvalidParamsError as exc:
             return as_remote(exc)
         scope = self._scope = TurnScope(self._opened, self.cancel)
         with about(self._opened.id, str(self._number)):
@@ -90,7 +83,7 @@ class TurnTask:
             answer = await self._outcome(turn, scope)
             try:
                 await scope.aclose()
-            except AcpholdError as exc:  # an error of the journal: the hub was told
+            except errors.AcpholdError as exc:  # an error of the journal: the hub was told
                 return as_remote(exc)
         self._scope = None  # it holds this task: a cycle is collected late
         if self._cancelled:
@@ -120,7 +113,7 @@ class TurnTask:
             match meant_by(exc):
                 case StopTurn(reason=reason):
                     return stopped(reason)
-                case AcpholdError() as meant:
+                case errors.AcpholdError() as meant:
                     log.warning("a turn failed: %s%s", meant, _raised_at(meant))
                     return failure(meant)
             return as_remote(incident(exc))
@@ -168,7 +161,7 @@ def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> N
             case _:
                 continue
         field = f"prompt[{index}]"
-        raise InvalidParamsError(f"{field}: this agent takes no {name} content", field=field)
+        raise errors.InvalidParamsError(f"{field}: this agent takes no {name} content", field=field)
 
 
 def stopped(reason: str) -> bytes:
@@ -183,29 +176,29 @@ def stop_reason(returned: object) -> StopReason:
     for known in STOP_REASONS:
         if returned == known:
             return known
-    raise DeclarationError(
+    raise errors.DeclarationError(
         f"a turn ends with one of {', '.join(STOP_REASONS)}, not with {returned!r}"
     )
 
 
-def failure(error: AcpholdError) -> RemoteError:
+def failure(error: errors.AcpholdError) -> errors.RemoteError:
     """Return an error of an author's code as the answer to a request of the client's.
 
     Its code is always INTERNAL_ERROR or AUTH_REQUIRED: another would be about the request itself.
     """
-    code = error.code if isinstance(error, AuthRequiredError) else INTERNAL_ERROR
+    code = error.code if isinstance(error, errors.AuthRequiredError) else errors.INTERNAL_ERROR
     wire = wire_error(code, str(error), error.data)
-    return RemoteError(wire.code, wire.message, wire.raw)
+    return errors.RemoteError(wire.code, wire.message, wire.raw)
 
 
-def meant_by(error: BaseException) -> StopTurn | AcpholdError | None:
+def meant_by(error: BaseException) -> StopTurn | errors.AcpholdError | None:
     """Return the intended meaning of an exception; None if it is an accident.
 
     A group, as raised by a TaskGroup, means the same as its first member if all its members are
     intended.
     """
     leaves = [leaf for leaf in _leaves(error) if not isinstance(leaf, asyncio.CancelledError)]
-    meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | AcpholdError)]
+    meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | errors.AcpholdError)]
     return meant[0] if meant and len(meant) == len(leaves) else None
 
 

@@ -16,21 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from acphold import errors
 from acphold.agents.interface import AgentRequest, Notified
-from acphold.errors import (
-    INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND,
-    AcpholdError,
-    ConnectionLostError,
-    FileAccessError,
-    InvalidParamsError,
-    MethodNotFoundError,
-    MissingFileError,
-    RemoteError,
-    TerminalStartError,
-    WorkspaceError,
-)
 from acphold.schema import (
     CREATE_TERMINAL,
     KILL_TERMINAL,
@@ -69,7 +56,7 @@ log = logging.getLogger(__name__)
 P = TypeVar("P")
 R = TypeVar("R")
 
-UNANSWERED = (MethodNotFoundError, ConnectionLostError)
+UNANSWERED = (errors.MethodNotFoundError, errors.ConnectionLostError)
 """Raised by `ask` when no client can answer now: do it yourself then."""
 
 RELEASE_SECONDS = 5.0
@@ -118,18 +105,18 @@ class ClientSide:
         raw = await self.ask_raw(method.name, encode(params))
         try:
             return decode(method.result, b"{}" if raw == b"null" else raw).value
-        except InvalidParamsError as exc:
+        except errors.InvalidParamsError as exc:
             said = f"the client's answer to {method.name} cannot be read: {exc}"
-            raise RemoteError(INTERNAL_ERROR, said) from exc
+            raise errors.RemoteError(errors.INTERNAL_ERROR, said) from exc
 
     async def ask_raw(self, method: str, params: bytes) -> bytes:
         """Like `ask`, with JSON in and out."""
         await self._outbox.leave()
         try:
             return await self._listener.answer(AgentRequest(method, params))
-        except RemoteError as exc:
-            if exc.code == METHOD_NOT_FOUND:
-                raise MethodNotFoundError(method) from exc
+        except errors.RemoteError as exc:
+            if exc.code == errors.METHOD_NOT_FOUND:
+                raise errors.MethodNotFoundError(method) from exc
             raise
 
     async def notify(self, method: str, params: bytes) -> None:
@@ -198,7 +185,7 @@ class SessionFiles:
         """
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
-                raise InvalidParamsError(f"{field} is negative: {value}", field)
+                raise errors.InvalidParamsError(f"{field} is negative: {value}", field)
         if self._client.capabilities.fs.read_text_file:
             request = ReadTextFileRequest(
                 session_id=self._client.session_id,
@@ -210,7 +197,7 @@ class SessionFiles:
                 return (await self._client.ask(READ_TEXT_FILE, request)).content
             except UNANSWERED:
                 pass  # the client that prompted is not the one with that capability
-            except RemoteError as exc:
+            except errors.RemoteError as exc:
                 raise _refusal(path, "read", exc) from exc
         return await self._folders.files.read(path, line=line, limit=limit)
 
@@ -226,7 +213,7 @@ class SessionFiles:
                 await self._client.ask(WRITE_TEXT_FILE, request)
             except UNANSWERED:
                 pass
-            except RemoteError as exc:
+            except errors.RemoteError as exc:
                 raise _refusal(path, "write", exc) from exc
             else:
                 return
@@ -237,10 +224,10 @@ class SessionFiles:
         return await self._folders.folder(path)
 
 
-def _refusal(path: str, verb: str, error: RemoteError) -> WorkspaceError:
-    if error.code == RESOURCE_NOT_FOUND:
-        return MissingFileError(f"there is no file {path!r}: {error}")
-    return FileAccessError(f"the client cannot {verb} {path!r}: {error}")
+def _refusal(path: str, verb: str, error: errors.RemoteError) -> errors.WorkspaceError:
+    if error.code == errors.RESOURCE_NOT_FOUND:
+        return errors.MissingFileError(f"there is no file {path!r}: {error}")
+    return errors.FileAccessError(f"the client cannot {verb} {path!r}: {error}")
 
 
 class CommandExit(Struct, frozen=True):
@@ -360,7 +347,9 @@ class ClientCommand(RunningCommand):
         await self._client.ask(KILL_TERMINAL, request)
 
     async def _release(self) -> None:
-        with suppress(AcpholdError, TimeoutError):  # then the client says it to the release too
+        with suppress(
+            errors.AcpholdError, TimeoutError
+        ):  # then the client says it to the release too
             async with asyncio.timeout(OUTPUT_SECONDS):
                 self._last = await self._output()
         request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
@@ -481,8 +470,10 @@ class TurnCommands:
             created = await self._client.ask(CREATE_TERMINAL, request)
         except UNANSWERED:
             return None  # the client that prompted is not the one that said it can
-        except RemoteError as exc:
-            raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
+        except errors.RemoteError as exc:
+            raise errors.TerminalStartError(
+                f"the client cannot run {command.command!r}: {exc}"
+            ) from exc
         return ClientCommand(created.terminal_id, self._client)
 
     async def aclose(self) -> None:
@@ -499,7 +490,7 @@ class TurnCommands:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await command.release()
-        except (AcpholdError, TimeoutError) as exc:
+        except (errors.AcpholdError, TimeoutError) as exc:
             log.warning("terminal %s was not released: %r", command.id, exc)
 
 

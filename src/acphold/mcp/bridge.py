@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold import schema
 from acphold.errors import InvalidParamsError
 from acphold.processes.own_program import own_command
-from acphold.schema import (
-    EnvVariable,
-    HttpHeader,
-    McpServerHttp,
-    McpServerSse,
-    McpServerStdio,
-    encode,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,28 +25,28 @@ HEADERS = "ACPHOLD_MCP_HEADERS"
 an object; the transport is `http`, which is the default, or `sse`."""
 
 
-def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
+def bridge_server(server: schema.McpServerHttp | schema.McpServerSse) -> bytes:
     """Return an `mcpServers` stdio entry (JSON) for an agent that cannot reach `server` itself."""
     headers = [[header.name, header.value] for header in server.headers]
-    transport = "sse" if isinstance(server, McpServerSse) else "http"
-    env = {URL: server.url, TRANSPORT: transport, HEADERS: encode(headers).decode()}
+    transport = "sse" if isinstance(server, schema.McpServerSse) else "http"
+    env = {URL: server.url, TRANSPORT: transport, HEADERS: schema.encode(headers).decode()}
     program, *words = own_command("mcp-bridge")
-    return encode(
-        McpServerStdio(
+    return schema.encode(
+        schema.McpServerStdio(
             name=server.name,
             command=program,
             args=tuple(words),
-            env=tuple(EnvVariable(name=name, value=value) for name, value in env.items()),
+            env=tuple(schema.EnvVariable(name=name, value=value) for name, value in env.items()),
         )
     )
 
 
-def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
+def bridged_server(env: Mapping[str, str]) -> schema.McpServerHttp | schema.McpServerSse:
     """Return the server for a bridge with this environment; raises InvalidParamsError."""
     url, transport = env.get(URL, ""), env.get(TRANSPORT) or "http"
-    kinds: dict[str, type[McpServerHttp] | type[McpServerSse]] = {
-        "http": McpServerHttp,
-        "sse": McpServerSse,
+    kinds: dict[str, type[schema.McpServerHttp] | type[schema.McpServerSse]] = {
+        "http": schema.McpServerHttp,
+        "sse": schema.McpServerSse,
     }
     if not url:
         raise InvalidParamsError(f"{URL} is not set: it gives the address of the MCP server", URL)
@@ -65,7 +58,7 @@ def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
     except msgspec.MsgspecError:
         raise InvalidParamsError(f"{HEADERS} is no JSON object of texts", HEADERS) from None
     pairs = found.items() if isinstance(found, dict) else found
-    headers = tuple(HttpHeader(name=name, value=value) for name, value in pairs)
+    headers = tuple(schema.HttpHeader(name=name, value=value) for name, value in pairs)
     return kinds[transport](name="bridged", url=url, headers=headers)
 
 

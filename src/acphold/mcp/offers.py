@@ -12,18 +12,10 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from acphold import schema
 from acphold.errors import InvalidParamsError
 from acphold.mcp.faults import BadResultError
 from acphold.mcp.transports import Channel
-from acphold.schema import (
-    BlobResourceContents,
-    ContentBlock,
-    EmbeddedResource,
-    TextContent,
-    TextResourceContents,
-    decode,
-    decode_blocks,
-)
 
 T = TypeVar("T", bound=Struct)
 
@@ -98,7 +90,7 @@ class PromptMessage(Struct, frozen=True):
     """A message of a prompt that was made; `role` is `user` or `assistant`."""
 
     role: str
-    content: ContentBlock
+    content: schema.ContentBlock
 
 
 class MadePrompt(Struct, frozen=True):
@@ -116,7 +108,7 @@ class CallResult(Struct, frozen=True):
     undecoded result.
     """
 
-    content: tuple[ContentBlock, ...]
+    content: tuple[schema.ContentBlock, ...]
     structured: dict[str, object] | None
     failed: bool
     raw: dict[str, object]
@@ -127,9 +119,9 @@ class CallResult(Struct, frozen=True):
         texts = []
         for block in self.content:
             match block:
-                case TextContent(text=text):
+                case schema.TextContent(text=text):
                     texts.append(text)
-                case EmbeddedResource(resource=TextResourceContents(text=text)):
+                case schema.EmbeddedResource(resource=schema.TextResourceContents(text=text)):
                     texts.append(text)
         return "\n".join(texts)
 
@@ -179,7 +171,7 @@ def call_result(raw: dict[str, object]) -> CallResult:
 def refused_call(message: str, code: int) -> CallResult:
     """Return the result of a call that the server answered with a JSON-RPC error."""
     raw: dict[str, object] = {"error": {"code": code, "message": message}}
-    return CallResult((TextContent(text=message),), None, True, raw)
+    return CallResult((schema.TextContent(text=message),), None, True, raw)
 
 
 def made_prompt(raw: dict[str, object]) -> MadePrompt:
@@ -198,28 +190,28 @@ def made_prompt(raw: dict[str, object]) -> MadePrompt:
 
 def resource_contents(
     raw: dict[str, object],
-) -> tuple[TextResourceContents | BlobResourceContents, ...]:
+) -> tuple[schema.TextResourceContents | schema.BlobResourceContents, ...]:
     """Return the result of `resources/read`; raises BadResultError."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
         raise BadResultError("its contents are no array")
-    found: list[TextResourceContents | BlobResourceContents] = []
+    found: list[schema.TextResourceContents | schema.BlobResourceContents] = []
     for item in contents:
         is_blob = isinstance(item, dict) and "blob" in item
         raw_item = msgspec.json.encode(item)
         try:
             if is_blob:
-                found.append(decode(BlobResourceContents, raw_item).value)
+                found.append(schema.decode(schema.BlobResourceContents, raw_item).value)
             else:
-                found.append(decode(TextResourceContents, raw_item).value)
+                found.append(schema.decode(schema.TextResourceContents, raw_item).value)
         except InvalidParamsError as exc:
             raise BadResultError(f"contents: {exc}") from None
     return tuple(found)
 
 
-def _blocks(content: object) -> tuple[ContentBlock, ...]:
+def _blocks(content: object) -> tuple[schema.ContentBlock, ...]:
     try:
-        return decode_blocks(msgspec.json.encode(content)).value
+        return schema.decode_blocks(msgspec.json.encode(content)).value
     except InvalidParamsError as exc:
         raise BadResultError(f"content: {exc}") from None
 

@@ -25,13 +25,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from acphold.errors import (
-    McpAnswerError,
-    McpConnectError,
-    McpError,
-    McpLostError,
-    MissingExtraError,
-)
+from acphold import errors
 from acphold.extras import require
 from acphold.mcp.faults import (
     MAX_REASON,
@@ -129,7 +123,7 @@ class Upkeep:
         """The reason why the server is unusable now, with its name; None if it is fine."""
         match self._state:
             case Failed(error=reason) | Lost(error=reason):
-                return str(McpError(self.name, reason))
+                return str(errors.McpError(self.name, reason))
             case _:
                 return None
 
@@ -168,9 +162,9 @@ class Upkeep:
             case Ready(link=link):
                 return link
             case Failed(error=reason) | Lost(error=reason):
-                raise McpConnectError(self.name, reason)
+                raise errors.McpConnectError(self.name, reason)
             case _:
-                raise McpConnectError(self.name, "it was closed")
+                raise errors.McpConnectError(self.name, "it was closed")
 
     async def request(
         self,
@@ -188,20 +182,20 @@ class Upkeep:
             except UnsentError as exc:
                 self._drop(link, str(exc))
                 if last:
-                    raise McpLostError(self.name, self._words(str(exc))) from None
+                    raise errors.McpLostError(self.name, self._words(str(exc))) from None
             except LostError as exc:
                 self._drop(link, str(exc))
                 reason = f"{self._words(str(exc))}; `{method}` was not answered"
-                raise McpLostError(self.name, reason) from None
+                raise errors.McpLostError(self.name, reason) from None
             except FaultError as exc:
-                raise McpAnswerError(self.name, self._words(str(exc))) from None
+                raise errors.McpAnswerError(self.name, self._words(str(exc))) from None
             except AnswerError as exc:
                 reason = self._redact(exc.message)
-                raise McpAnswerError(self.name, reason, exc.code) from None
+                raise errors.McpAnswerError(self.name, reason, exc.code) from None
             except TimeoutError:
                 waited = "a long time without progress" if seconds is None else f"{seconds:g} s"
                 reason = f"it gave no answer to `{method}` for {waited}"
-                raise McpAnswerError(self.name, reason) from None
+                raise errors.McpAnswerError(self.name, reason) from None
         raise AssertionError("the second turn returns or raises")
 
     async def aclose(self) -> None:
@@ -322,7 +316,7 @@ def _load(done: Future[None]) -> None:
         finally:
             if was_on:
                 gc.enable()
-    except MissingExtraError as exc:
+    except errors.MissingExtraError as exc:
         done.set_exception(FaultError(str(exc)))
     except BaseException as exc:
         done.set_exception(exc)

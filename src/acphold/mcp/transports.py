@@ -25,6 +25,7 @@ from msgspec import UNSET, Struct, UnsetType
 from acphold.errors import METHOD_NOT_FOUND, AcpholdError, AgentStartError, ConnectionLostError
 from acphold.mcp.faults import FaultError, FaultRedaction, LostError
 from acphold.mcp.servers import MCP_MESSAGE
+from acphold.processes.program import launch
 from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.framing import LineBuffer, Oversize
 
@@ -64,7 +65,6 @@ class StdioServer:
 
     def start(self) -> None:
         """Start it, in a process group of its own and guarded; raises FaultError."""
-        from acphold.processes.program import launch
         from acphold.transports.child import ChildProcess
 
         server = self._server

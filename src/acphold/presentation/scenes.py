@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from acphold import schema
 from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import is_the_persons
 from acphold.history.timeline import (
@@ -24,17 +25,6 @@ from acphold.history.timeline import (
 )
 from acphold.presentation.visible_text import local, size, visible
 from acphold.reports.transcript import DecidedQuestion, ModeChanged, Noticed, TurnOpen, reason
-from acphold.schema import (
-    AudioContent,
-    BlobResourceContents,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    UnknownContent,
-    decode_blocks,
-)
 
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
 """Marks of a tool call or a step of a plan, by status."""
@@ -188,27 +178,34 @@ def aside(scene: AsideScene) -> tuple[str, str, str] | None:
             assert_never(scene)
 
 
-def blocks_of(content: Sequence[bytes]) -> Sequence[ContentBlock]:
+def blocks_of(content: Sequence[bytes]) -> Sequence[schema.ContentBlock]:
     """Return raw content blocks decoded; none if they cannot be read."""
     try:
-        return decode_blocks(b"[%b]" % b",".join(content)).value
+        return schema.decode_blocks(b"[%b]" % b",".join(content)).value
     except InvalidParamsError:
         return ()
 
 
-def described(block: ContentBlock) -> str:
+def described(block: schema.ContentBlock) -> str:
     """Return a block in words: its text, or its kind and size."""
     match block:
-        case TextContent(text=text):
+        case schema.TextContent(text=text):
             return text
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+        case (
+            schema.ImageContent(mime_type=kind, data=data)
+            | schema.AudioContent(mime_type=kind, data=data)
+        ):
             return f"[{kind}, {size(len(data) * 3 // 4)}]"
-        case ResourceLink(uri=uri):
+        case schema.ResourceLink(uri=uri):
             return f"[{uri}]"
-        case EmbeddedResource(resource=resource):
-            inside = resource.blob if isinstance(resource, BlobResourceContents) else resource.text
+        case schema.EmbeddedResource(resource=resource):
+            inside = (
+                resource.blob
+                if isinstance(resource, schema.BlobResourceContents)
+                else resource.text
+            )
             return f"[{resource.uri}, {size(len(inside))}]"
-        case UnknownContent(kind=kind):
+        case schema.UnknownContent(kind=kind):
             return f"[{kind}]"
         case _:
             assert_never(block)
@@ -223,12 +220,12 @@ def unfenced(text: str) -> str:
     return text if fenced is None or fenced[1] in fenced[2] else fenced[2]
 
 
-def embedded_text(block: ContentBlock) -> str | None:
+def embedded_text(block: schema.ContentBlock) -> str | None:
     """Return the text of a resource embedded in a message; None for all other blocks."""
-    if not isinstance(block, EmbeddedResource):
+    if not isinstance(block, schema.EmbeddedResource):
         return None
     inside = block.resource
-    return None if isinstance(inside, BlobResourceContents) else inside.text
+    return None if isinstance(inside, schema.BlobResourceContents) else inside.text
 
 
 def indented(raw: bytes) -> str:

@@ -16,15 +16,8 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw, Struct
 
+from acphold import errors
 from acphold.agents.capabilities import QUEUE_METHOD, WATCHES
-from acphold.errors import (
-    AcpholdError,
-    InvalidParamsError,
-    MethodNotFoundError,
-    RemoteError,
-    RuntimeFolderError,
-    SilentPeerError,
-)
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, content_in
 from acphold.journal import Journal, Owner, Owners, Whose
 from acphold.journal.kept_queue import change_queue
@@ -95,7 +88,7 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
     """Return all processes of this user that answer within `seconds`."""
     try:
         paths = sockets()
-    except (RuntimeFolderError, OSError):
+    except (errors.RuntimeFolderError, OSError):
         return []  # then no process can be reached
     asking = [
         asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
@@ -131,7 +124,7 @@ async def live_at_nodes(journal: Owners) -> Live:
     if not is_node():
         return {}
     beside_us: set[str] = set()
-    with suppress(RuntimeFolderError, OSError):
+    with suppress(errors.RuntimeFolderError, OSError):
         beside_us = {unix_address(path) for path in sockets()}
     asking = [
         asyncio.create_task(_presence_at(owner), name="ask node")
@@ -188,7 +181,7 @@ def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
     known = {process.path for process in answered}
     try:
         paths = [path for path in sockets() if is_background(path) and path not in known]
-    except (RuntimeFolderError, OSError):
+    except (errors.RuntimeFolderError, OSError):
         return []
     return [SilentProcess(path, pid_at(path)) for path in paths if is_held(path)]
 
@@ -220,9 +213,9 @@ async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
     """
     try:
         await _ask(addresses, PRESENCE, b"{}", seconds)
-    except SilentPeerError:
+    except errors.SilentPeerError:
         return False
-    except RemoteError:
+    except errors.RemoteError:
         return True  # of another release
     return True
 
@@ -233,7 +226,7 @@ async def _answer_of(
     """Return its answer; None if it is gone, stopped, or of another release."""
     try:
         return await _ask(addresses, method, params, seconds)
-    except AcpholdError:
+    except errors.AcpholdError:
         return None
 
 
@@ -262,7 +255,7 @@ async def let_go(journal: Owners, session_id: str) -> None:
         is_used = live.clients or live.running or live.waiting
         if live.session_id == session_id and not is_used:
             params = encode({"sessionId": session_id})
-            with suppress(AcpholdError):
+            with suppress(errors.AcpholdError):
                 await asked_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
 
 
@@ -295,7 +288,7 @@ class _SilentPeer:
     """A peer that answers nothing: we only ask and tell."""
 
     async def on_request(self, request: Request) -> bytes:
-        raise MethodNotFoundError(request.method)
+        raise errors.MethodNotFoundError(request.method)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         return None
@@ -338,7 +331,7 @@ async def ask_queue(
     prompt = b"[]"
     if read:
         if (waits := queue.find(read)) is None:
-            raise InvalidParamsError(f"read: {read!r} does not wait", field="read")
+            raise errors.InvalidParamsError(f"read: {read!r} does not wait", field="read")
         page = await journal.read(session_id, waits.seq - 1)
         prompt = bytes(content_in(page, waits).prompt)
     return QueueAnswer(queue, "" if change is None else change.id, Raw(prompt), is_live=False)

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold import standing
 from acphold.errors import RuleError
 from acphold.history.decisions import AskedQuestion, Came, asked_question
 from acphold.history.entries import CHILD, now_ms
@@ -28,23 +29,6 @@ from acphold.reading.inbox import (
     call_entries,
     decisions,
     question_of,
-)
-from acphold.standing import (
-    USUAL,
-    Action,
-    Circumstances,
-    EditAction,
-    RuleDecision,
-    RunAction,
-    StandingRule,
-    Unclear,
-    UnreadableLine,
-    allow_once,
-    asked_action,
-    decide,
-    decoded_call,
-    flaw,
-    read_line,
 )
 from acphold.standing.decision import DAY
 from acphold.standing.folders import kept_from_rules, real
@@ -65,7 +49,7 @@ class PastQuestion(Struct, frozen=True):
     id: str
     at: int
     title: str
-    action: Action
+    action: standing.Action
     decided: Literal["allowed", "refused", ""]
     kept: tuple[str, ...] = ()
     rules: tuple[int, ...] = ()
@@ -73,18 +57,18 @@ class PastQuestion(Struct, frozen=True):
 
     def judged(
         self,
-        rules: Iterable[StandingRule],
+        rules: Iterable[standing.StandingRule],
         *,
         now: int | None = None,
         mode: str = "",
         guests: bool = True,
-    ) -> RuleDecision:
+    ) -> standing.RuleDecision:
         """Return what these rules say, at the time of the question or at `now`, in that mode.
 
         Without `guests`, as if nobody else could prompt in the session.
         """
         row = self.row
-        at = Circumstances(
+        at = standing.Circumstances(
             short_name(row.agent),
             row.cwd,
             row.session_id,
@@ -94,9 +78,9 @@ class PastQuestion(Struct, frozen=True):
             kept=self.kept,
             has_guests=guests and any(row.shared_with.values()),
         )
-        return decide(self.action, rules, at)
+        return standing.decide(self.action, rules, at)
 
-    def allowed_by(self, rule: StandingRule) -> bool:
+    def allowed_by(self, rule: standing.StandingRule) -> bool:
         """True if the rule alone would have allowed it, had there been one."""
         return self.judged([replace(rule, number=1, expires_at=0)]).allows
 
@@ -143,12 +127,12 @@ def kept_paths(journal: Journal) -> tuple[str, ...]:
 
 async def action_then(
     journal: Entries, row: SessionRow, question: AskedQuestion, seq: int
-) -> Action:
+) -> standing.Action:
     """Return the action that a question asked for; `seq` is that of its entry."""
     asked = question.tool_call
     told = await call_entries(journal, row.session_id, string(asked.get("toolCallId")) or "", seq)
     if any(entry.kind == CHILD for entry in told):
-        return Unclear("a sub-agent asks")
+        return standing.Unclear("a sub-agent asks")
     draft = ToolDraft("")
     for entry in reversed(told):
         parts = members(entry.update)
@@ -160,14 +144,14 @@ async def action_then(
         )
         if not added:
             draft.patch(update_kind(entry.update), parts)
-    return asked_action(
-        short_name(row.agent), question.method, question.params, decoded_call(draft.fields)
+    return standing.asked_action(
+        short_name(row.agent), question.method, question.params, standing.decoded_call(draft.fields)
     )
 
 
-def is_readable(action: Action) -> bool:
+def is_readable(action: standing.Action) -> bool:
     """True if a rule could be for it."""
-    return not isinstance(action, Unclear)
+    return not isinstance(action, standing.Unclear)
 
 
 # See docs/decisions.md, 35.
@@ -180,7 +164,7 @@ REFUSED_SINCE: Final = 365 * DAY
 class RuleOffer(Struct, frozen=True):
     """Rules that would have allowed a question, and that nobody has made yet."""
 
-    rules: tuple[StandingRule, ...]
+    rules: tuple[standing.StandingRule, ...]
 
     @property
     def text(self) -> str:
@@ -224,7 +208,7 @@ async def rule_offers(
     question = asked_question(entry.raw)
     if closed is not None and not closed.came(question).how.startswith("allow"):
         return []
-    if allow_once(question.params) is None:
+    if standing.allow_once(question.params) is None:
         return []
     now = now_ms()
     rules = [rule for rule in await journal.access.rules(row.tenant) if rule.is_live(now)]
@@ -232,7 +216,7 @@ async def rule_offers(
     if answering and all(rule.is_off for rule in answering):
         return []  # they were switched off
     summary = await journal.summary(session_id)
-    at = Circumstances(
+    at = standing.Circumstances(
         short_name(row.agent),
         row.cwd,
         session_id,
@@ -244,7 +228,7 @@ async def rule_offers(
     action = await action_then(journal, row, question, entry.seq)
     offers: list[RuleOffer] = []
     for reach in _reaches(action, real(row.cwd)):
-        if not all(flaw(rule, is_typed=False) == "" for rule in reach):
+        if not all(standing.flaw(rule, is_typed=False) == "" for rule in reach):
             continue
         made = tuple(
             replace(
@@ -252,7 +236,7 @@ async def rule_offers(
                 folder=real(row.cwd),
                 agent=at.agent,
                 person=row.tenant,
-                expires_at=now + USUAL,
+                expires_at=now + standing.USUAL,
                 made_at=now,
             )
             for rule in reach
@@ -273,7 +257,7 @@ async def accept_offer(
     all_agents: bool = False,
     made_with: str = "",
     although: bool = False,
-) -> list[StandingRule]:
+) -> list[standing.StandingRule]:
     """Make the rules of the offer with that text; return them with their numbers.
 
     Raises RuleError if there is no such offer, and AllowsRefusedError as `add_rules` does.
@@ -287,8 +271,8 @@ async def accept_offer(
 
 
 async def add_rules(
-    journal: Journal, rules: Sequence[StandingRule], *, although: bool = False
-) -> list[StandingRule]:
+    journal: Journal, rules: Sequence[standing.StandingRule], *, although: bool = False
+) -> list[standing.StandingRule]:
     """Add rules of one person; return them with their numbers.
 
     Raises AllowsRefusedError if they would have allowed something that the person refused, unless
@@ -299,7 +283,7 @@ async def add_rules(
     return [await journal.access.add_rule(rule) for rule in rules]
 
 
-async def _refused(journal: Journal, rules: Sequence[StandingRule]) -> list[PastQuestion]:
+async def _refused(journal: Journal, rules: Sequence[standing.StandingRule]) -> list[PastQuestion]:
     """Return the questions that the rules would have allowed, beside those that there are, and
     that their person refused; also where rules rest, or somebody else may prompt, now."""
     person = rules[0].person
@@ -315,43 +299,48 @@ async def _refused(journal: Journal, rules: Sequence[StandingRule]) -> list[Past
     ]
 
 
-def _uses(verdict: RuleDecision, first: int) -> bool:
+def _uses(verdict: standing.RuleDecision, first: int) -> bool:
     """True if it allows by a rule with this number or a higher one."""
     return verdict.allows and any(rule.number >= first for rule in verdict.rules)
 
 
-def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
+def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.StandingRule, ...]]:
     """Yield the rules that may allow it, without their scope; those that allow least first."""
-    if isinstance(action, RunAction):
+    if isinstance(action, standing.RunAction):
         argvs: list[tuple[str, ...]] = []
-        for line in map(read_line, action.lines):
-            if isinstance(line, UnreadableLine):
+        for line in map(standing.read_line, action.lines):
+            if isinstance(line, standing.UnreadableLine):
                 return
             argvs += [command.argv for command in line if command.argv[0] != "cd"]
-        exact = [StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
+        exact = [standing.StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
         yield tuple(exact)
         yield tuple(dict.fromkeys(map(_widened, exact)))
-    elif isinstance(action, EditAction):
+    elif isinstance(action, standing.EditAction):
         places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
         below = os.path.relpath(os.path.commonpath(places), folder)
         for name in dict.fromkeys((below, ".")):
-            yield (StandingRule("allow", "edit", (name,)),)
+            yield (standing.StandingRule("allow", "edit", (name,)),)
 
 
-def _widened(exact: StandingRule) -> StandingRule:
+def _widened(exact: standing.StandingRule) -> standing.StandingRule:
     """The rule for any arguments of its program, if acphold knows it."""
     row = row_of(exact.argv)
     return exact if row is None else replace(exact, argv=row.words, is_prefix=True)
 
 
 def _needed(
-    action: Action, made: Sequence[StandingRule], rules: Sequence[StandingRule], at: Circumstances
-) -> tuple[StandingRule, ...]:
+    action: standing.Action,
+    made: Sequence[standing.StandingRule],
+    rules: Sequence[standing.StandingRule],
+    at: standing.Circumstances,
+) -> tuple[standing.StandingRule, ...]:
     """Return those of the `made` rules that are used beside the person's own; () if they are not
     enough."""
     first = max((rule.number for rule in rules), default=0) + 1
     numbered = [replace(rule, number=first + place) for place, rule in enumerate(made)]
-    verdict = decide(action, [*(rule for rule in rules if not rule.watches), *numbered], at)
+    verdict = standing.decide(
+        action, [*(rule for rule in rules if not rule.watches), *numbered], at
+    )
     if not verdict.allows:
         return ()
     return tuple(replace(rule, number=0) for rule in verdict.rules if rule.number >= first)

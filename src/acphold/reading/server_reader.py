@@ -16,16 +16,7 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
-from acphold.errors import (
-    AmbiguousIdError,
-    ConnectionLostError,
-    RemoteError,
-    RemoteRefusalError,
-    RewrittenError,
-    RuleError,
-    SilentPeerError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history import Entry
 from acphold.history.raw_update import string
 from acphold.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought, Tokens
@@ -102,7 +93,7 @@ LONGEST_WORK: Final = 30.0
 LARGEST: Final = 16 << 20
 """Most bytes of an event: a snapshot has some hundred sessions."""
 
-OnAway = Callable[[ConnectionLostError | None], object]
+OnAway = Callable[[errors.ConnectionLostError | None], object]
 
 
 class ServerReader:
@@ -165,18 +156,18 @@ class ServerReader:
         return SessionPage(found, None if is_over else page.next_cursor)
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
-        with suppress(UnknownSessionError):
+        with suppress(errors.UnknownSessionError):
             if f"{SESSIONS}/{given}" == FEED:
-                raise UnknownSessionError(given)
+                raise errors.UnknownSessionError(given)
             return session_row(await self.get(place_of(given), NoQuery(), RemoteRow))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
         found: list[SessionRow] = []
         async for page in session_pages(self, all_):
             found += [it.row for it in page if it.row.session_id.startswith(given)]
         if not found:
-            raise UnknownSessionError(given, reason=f"no session id begins with {given!r}")
+            raise errors.UnknownSessionError(given, reason=f"no session id begins with {given!r}")
         if len(found) > 1:
-            raise AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
+            raise errors.AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
         return found[0]
 
     async def whole(self, row: SessionRow) -> SessionRow:
@@ -268,7 +259,7 @@ class ServerReader:
         try:
             asked = OffersQuery(session_id, question_id)
             return (await self.get(OFFERS, asked, RemoteOffers)).offers
-        except RemoteRefusalError:  # a token that may make none, or an older server
+        except errors.RemoteRefusalError:  # a token that may make none, or an older server
             return []
 
     async def make_rules(
@@ -284,7 +275,7 @@ class ServerReader:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
         try:
             found = (await self.get(RULES, NoQuery(), RemoteRules)).rules
-        except RemoteRefusalError:  # a token that has none, or an older server
+        except errors.RemoteRefusalError:  # a token that has none, or an older server
             return []
         return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
 
@@ -310,8 +301,8 @@ class ServerReader:
                         if (news := self._news(event, newest)) is not None:
                             has_begun = True
                             yield news
-                raise ConnectionLostError(f"the connection to {self.origin} is lost")
-            except ConnectionLostError as exc:
+                raise errors.ConnectionLostError(f"the connection to {self.origin} is lost")
+            except errors.ConnectionLostError as exc:
                 if not has_begun:
                     raise
                 if not is_away:
@@ -355,9 +346,11 @@ class ServerReader:
         try:
             yield
         except httpx2.TimeoutException:
-            raise SilentPeerError(f"{self.origin} does not answer") from None
+            raise errors.SilentPeerError(f"{self.origin} does not answer") from None
         except httpx2.HTTPError as exc:
-            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+            raise errors.ConnectionLostError(
+                f"{self.origin} cannot be reached: {why(exc)}"
+            ) from None
 
     async def post(self, path: str, said: object, kind: type[T]) -> T:
         """Post `said` as JSON and return the answer. Raises RuleError for a conflict with an
@@ -370,7 +363,9 @@ class ServerReader:
                 where, content=json.encode(said), headers=head, timeout=timeout
             )
         if answer.status_code == 409:
-            raise RuleError(said_in(answer.headers, answer.content) or "this rule cannot be made")
+            raise errors.RuleError(
+                said_in(answer.headers, answer.content) or "this rule cannot be made"
+            )
         if not answer.is_success:
             raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
         return self._read(answer.content, kind)
@@ -381,15 +376,15 @@ class ServerReader:
             answer = await self._http.get(f"{self.origin}{path}", params=to_builtins(asked))
         status, asked_at = answer.status_code, f"{self.origin}{path}"
         if status == 404 and path.count("/") > 1:
-            raise UnknownSessionError(path.split("/")[2])
+            raise errors.UnknownSessionError(path.split("/")[2])
         if status == 409:
-            raise RewrittenError(f"{asked_at}: a turn was put in order meanwhile")
+            raise errors.RewrittenError(f"{asked_at}: a turn was put in order meanwhile")
         if status == 400:
             told = said_in(answer.headers, answer.content)
-            raise RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
+            raise errors.RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
         if status == 404:
             no = "no list of sessions is read there: it is no `acphold serve`"
-            raise RemoteRefusalError(asked_at, status, no)
+            raise errors.RemoteRefusalError(asked_at, status, no)
         if status != 200:
             raise self._route.refused(status, answer.headers, answer.content, asked_at)
         return self._read(answer.content, kind)
@@ -399,4 +394,4 @@ class ServerReader:
             return Decoder(kind).decode(raw)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             told = f"{self.origin} answers what cannot be read ({exc}): is it an `acphold serve`?"
-            raise ConnectionLostError(told) from None
+            raise errors.ConnectionLostError(told) from None

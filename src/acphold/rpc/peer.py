@@ -19,24 +19,9 @@ from typing import TypeVar
 
 import msgspec
 
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    RemoteError,
-    RequestCancelledError,
-    SilentPeerError,
-)
+from acphold import errors
+from acphold.rpc import protocol
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.protocol import (
-    MAX_MESSAGE,
-    CutNotification,
-    Event,
-    MalformedReceived,
-    NotificationReceived,
-    Protocol,
-    RequestReceived,
-    ResponseReceived,
-)
 from acphold.rpc.requests import Answer, OpenRequests, PendingCall, Request
 from acphold.rpc.transport import OfferingTransport, Transport
 from acphold.rpc.wire_errors import to_wire
@@ -97,7 +82,9 @@ class Receiver(Interface):
         becomes the error with its code.
         """
 
-    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
+    def on_notifications(
+        self, batch: list[protocol.NotificationReceived]
+    ) -> Awaitable[None] | None:
         """Handle all consecutive notifications of one read; called in the inbound lane."""
 
 
@@ -110,9 +97,9 @@ class Peer:
         receiver: Receiver,
         *,
         name: str = "peer",
-        limit: int = MAX_MESSAGE,
+        limit: int = protocol.MAX_MESSAGE,
         is_agent: bool = False,
-        on_cut: Callable[[CutNotification], Awaitable[None] | None] = lambda _: None,
+        on_cut: Callable[[protocol.CutNotification], Awaitable[None] | None] = lambda _: None,
     ) -> None:
         """`on_cut` is called, in the inbound lane, for each notification over the limit."""
         self.name = name
@@ -122,7 +109,7 @@ class Peer:
         self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
         self._on_cut = on_cut
-        self._protocol = Protocol(limit)
+        self._protocol = protocol.Protocol(limit)
         # An agent that prints by accident gets no error lines on its stdin (an unreadable request
         # is refused in any case), and it is read even if it does not read itself.
         self._is_agent = is_agent
@@ -170,7 +157,7 @@ class Peer:
             return await call.answer(lambda: self.withdraw(id_), seconds)
         except TimeoutError:
             why = f"the {self.name} did not answer {method} within {seconds or 0:g} s"
-            raise SilentPeerError(why) from None
+            raise errors.SilentPeerError(why) from None
 
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
@@ -183,7 +170,7 @@ class Peer:
             if not self.is_lost:
                 self._calls[id_] = on_answer
                 return id_
-        raise ConnectionLostError(f"the {self.name} has gone")
+        raise errors.ConnectionLostError(f"the {self.name} has gone")
 
     def withdraw(self, id_: int) -> None:
         """Drop a request, and tell the other side if it has not answered."""
@@ -230,7 +217,7 @@ class Peer:
                 if self._is_full and not self._is_agent:
                     await self._transport.drain()
             await self._lane_is_free()
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             pass  # while waiting: the same end
         except Exception:  # nobody awaits this task; the calls below are failed
             log.exception("the connection to the %s is given up", self.name)
@@ -267,13 +254,16 @@ class Peer:
         is given up."""
         return self._transport.buffered > self._full
 
-    def _handled(self, events: list[Event]) -> Iterator[Awaitable[object]]:
+    def _handled(self, events: list[protocol.Event]) -> Iterator[Awaitable[object]]:
         """Handle events in wire order; yield whatever has to be waited for."""
-        batch: list[NotificationReceived] = []
-        garbage: list[MalformedReceived] = []
+        batch: list[protocol.NotificationReceived] = []
+        garbage: list[protocol.MalformedReceived] = []
         begun, since = 0, monotonic()
         for event in events:
-            if isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
+            if (
+                isinstance(event, protocol.NotificationReceived)
+                and event.method != CANCEL_REQUEST.name
+            ):
                 batch.append(event)
                 continue
             if batch:
@@ -281,7 +271,7 @@ class Peer:
                     yield rest
                 batch = []
             match event:
-                case RequestReceived():
+                case protocol.RequestReceived():
                     if self._is_to_hold:
                         yield self._hold()
                     self._start(event)
@@ -289,17 +279,17 @@ class Peer:
                     if begun % AT_ONCE == 0 and monotonic() - since >= AT_ONCE_SECONDS:
                         yield asyncio.sleep(0)  # each may have taken its time
                         since = monotonic()
-                case ResponseReceived(id=id_, result=result, error=error):
+                case protocol.ResponseReceived(id=id_, result=result, error=error):
                     if (on_answer := self._calls.pop(id_, None)) is None:
                         continue  # withdrawn meanwhile
                     answer: Answer = result
                     if error is not None:
-                        answer = RemoteError(error.code, error.message, error.raw)
+                        answer = errors.RemoteError(error.code, error.message, error.raw)
                     if (telling := self._begin_answer(on_answer, answer)) is not None:
                         yield self._to_its_end(telling)
-                case NotificationReceived():
+                case protocol.NotificationReceived():
                     self._cancel(event)
-                case MalformedReceived():
+                case protocol.MalformedReceived():
                     listens = not self._is_agent and self._transport.buffered < HIGH_WATER
                     if event.reply and (event.asked or listens):
                         self._transport.send(event.reply)
@@ -311,7 +301,7 @@ class Peer:
         if garbage:
             self._report(garbage)
 
-    def _report(self, garbage: Sequence[MalformedReceived]) -> None:
+    def _report(self, garbage: Sequence[protocol.MalformedReceived]) -> None:
         """Log unreadable lines: of many, the first ones, then each time their number has
         doubled."""
         before, self._malformed = self._malformed, self._malformed + len(garbage)
@@ -381,10 +371,10 @@ class Peer:
         self._holds = False
         self._open.changed.set()
 
-    def _start(self, received: RequestReceived) -> None:
+    def _start(self, received: protocol.RequestReceived) -> None:
         if self._open.size > UNANSWERED:
             waiting = f"{self._open.size} bytes of earlier requests wait for their answers"
-            error = to_wire(AcpholdError(f"{received.method}: {waiting}; try again later"))
+            error = to_wire(errors.AcpholdError(f"{received.method}: {waiting}; try again later"))
             self._transport.send(self._protocol.error(received.id, error))
             return
         request = Request(received, self.send, self._open)
@@ -420,11 +410,11 @@ class Peer:
                 request.abandon()
                 raise
             # The peer cancelled it; or something that the handler waited for was cancelled.
-            request.refuse(RequestCancelledError("cancelled"))
+            request.refuse(errors.RequestCancelledError("cancelled"))
         except Exception as exc:  # here and in `_start` a handler's failure becomes an answer
             request.refuse(exc)
 
-    def _cancel(self, event: NotificationReceived) -> None:
+    def _cancel(self, event: protocol.NotificationReceived) -> None:
         try:
             request_id = bytes(msgspec.json.decode(event.params, type=_CancelParams).request_id)
         except msgspec.MsgspecError:
@@ -434,7 +424,7 @@ class Peer:
             if request.id != request_id:
                 continue
             if (on_cancel := request.on_cancel) is not None:
-                request.refuse(RequestCancelledError("cancelled"))
+                request.refuse(errors.RequestCancelledError("cancelled"))
                 on_cancel()
             elif request.task is not None and not request.task.done():
                 self._cancelled.add(request.task)
@@ -450,12 +440,12 @@ class Peer:
                 task.cancel()  # nobody needs the agent's requests any more
         while self._calls:  # one at a time: if this is cancelled, `aclose` fails the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
-            lost = ConnectionLostError(f"the {self.name} has gone")
+            lost = errors.ConnectionLostError(f"the {self.name} has gone")
             telling = self._begin_answer(on_answer, lost)
             if telling is not None:
                 await self._to_its_end(telling)
 
-    def refuse_all(self, error: AcpholdError) -> None:
+    def refuse_all(self, error: errors.AcpholdError) -> None:
         """Answer all requests of the other side with this error: they will get no other answer."""
         for request in self._open:
             request.refuse(error)

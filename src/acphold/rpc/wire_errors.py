@@ -17,13 +17,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from acphold.errors import (
-    INTERNAL_ERROR,
-    AcpholdError,
-    IncidentError,
-    InvalidParamsError,
-    RemoteError,
-)
+from acphold import errors
 from acphold.schema.splice import members, splice
 
 T = TypeVar("T")
@@ -80,10 +74,10 @@ def read_error(raw: bytes) -> WireError:
         return WireError(error.code, error.message, raw)
     try:
         parts = members(raw)
-    except InvalidParamsError:
-        return wire_error(INTERNAL_ERROR, _read(raw, str) or UNEXPLAINED)
+    except errors.InvalidParamsError:
+        return wire_error(errors.INTERNAL_ERROR, _read(raw, str) or UNEXPLAINED)
     code, message = _read(parts.get("code"), Code), _read(parts.get("message"), str)
-    whole = wire_error(INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
+    whole = wire_error(errors.INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
     known = {"code": b"%d" % whole.code, "message": _encode(whole.message)}
     return WireError(whole.code, whole.message, splice(raw, known))
 
@@ -100,9 +94,9 @@ def _read(raw: bytes | None, kind: type[T]) -> T | None:
 
 def to_wire(error: Exception) -> WireError:
     """Return the error object for an exception: ours are shown; others are logged and hidden."""
-    if isinstance(error, RemoteError) and error.raw:
+    if isinstance(error, errors.RemoteError) and error.raw:
         return WireError(error.code, error.message, error.raw)
-    if not isinstance(error, AcpholdError):
+    if not isinstance(error, errors.AcpholdError):
         error = incident(error)
     return wire_error(error.code, str(error), error.data)
 
@@ -114,7 +108,7 @@ async def guarded(work: Awaitable[T]) -> T:
     """
     try:
         return await work
-    except AcpholdError:
+    except errors.AcpholdError:
         raise
     except BaseException as exc:
         task = asyncio.current_task()
@@ -123,15 +117,15 @@ async def guarded(work: Awaitable[T]) -> T:
         raise incident(exc) from exc
 
 
-def incident(error: BaseException) -> AcpholdError:
+def incident(error: BaseException) -> errors.AcpholdError:
     """Return the error that stands for `error`, whose details go to the log alone.
 
     If descriptors run out, anything may fail, anywhere: that the person is told.
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("%s", error)
-        return AcpholdError(TOO_MANY_FILES)
-    made = IncidentError(os.urandom(4).hex())
+        return errors.AcpholdError(TOO_MANY_FILES)
+    made = errors.IncidentError(os.urandom(4).hex())
     if (tell := on_incident.get()) is not None:
         tell(made.incident, error)
     log.error(
@@ -143,9 +137,9 @@ def incident(error: BaseException) -> AcpholdError:
     return made
 
 
-def as_remote(error: AcpholdError) -> RemoteError:
+def as_remote(error: errors.AcpholdError) -> errors.RemoteError:
     """Return the error as it would have come over a wire."""
-    if isinstance(error, RemoteError):
+    if isinstance(error, errors.RemoteError):
         return error
     wire = wire_error(error.code, str(error), error.data)
-    return RemoteError(wire.code, wire.message, wire.raw)
+    return errors.RemoteError(wire.code, wire.message, wire.raw)

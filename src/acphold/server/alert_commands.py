@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
+from acphold.history.prompt_queue import held_prompts
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.known_agents import short_name
+from acphold.processes.program import launch
 from acphold.schema import encode
 from acphold.tasks import TaskSet, beside
 
@@ -116,8 +118,6 @@ class AlertCommands:
     async def _launched(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
         """Launch it in a thread, which takes milliseconds; end it again if the caller is
         cancelled."""
-        from acphold.processes.program import launch
-
         starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
         try:
             return await asyncio.shield(starting)
@@ -198,8 +198,6 @@ def stdin_json(alert: Alert, url: str = "") -> bytes:
 def _of_hold(alert: Alert) -> str:
     if not alert.held:
         return ""
-    from acphold.history.prompt_queue import held_prompts  # late: an editor waits for our imports
-
     return held_prompts(alert.queued, alert.held, alert.until)
 
 

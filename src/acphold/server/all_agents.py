@@ -26,37 +26,14 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from acphold.agents.capabilities import (
-    ALL_AGENTS,
-    INTRODUCTION,
-    in_version_1,
-    offer_of,
-    told_client,
-)
-from acphold.errors import (
-    AUTH_REQUIRED,
-    AcpholdError,
-    ConnectionLostError,
-    InvalidParamsError,
-    InvalidRequestError,
-    OtherAgentError,
-    RemoteError,
-    StoppedError,
-    UnknownSessionError,
-)
+from acphold import errors, schema
+from acphold.agents import capabilities
 from acphold.hub.attachment import LAG
 from acphold.hub.session_list import AGENT
 from acphold.lines.line import OpenSessions
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Answer, Request, hand_on
 from acphold.rpc.transport import OfferingTransport
-from acphold.schema import (
-    INITIALIZE,
-    LIST_SESSIONS,
-    InitializeRequest,
-    decode,
-    encode,
-)
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acphold.server.checked_params import named_agent, with_agent
@@ -104,10 +81,10 @@ async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
             break
         arrived += chunk
     asks = False
-    with suppress(InvalidParamsError):
+    with suppress(errors.InvalidParamsError):
         first = members(arrived.partition(b"\n")[0])
         can = members(members(first.get("params", b"")).get("clientCapabilities", b""))
-        asks = members(can.get("_meta", b"")).get(ALL_AGENTS) == b"true"
+        asks = members(can.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
     if isinstance(transport, OfferingTransport):
         return _BegunOffering(transport, arrived), asks
     return _Begun(transport, arrived), asks
@@ -156,7 +133,7 @@ async def attend_all(
                 await asyncio.wait({pump})
             finally:
                 if not pump.done():  # this process ends, and the client stays
-                    connection.peer.refuse_all(StoppedError())
+                    connection.peer.refuse_all(errors.StoppedError())
     finally:
         await connection.aclose()
 
@@ -187,12 +164,14 @@ class AllAgents:
     # -- what the client asks and tells ---------------------------------------------------
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
-        if request.method == INITIALIZE.name:
+        if request.method == schema.INITIALIZE.name:
             return self._initialize(request)
         if not self._introduction:
-            raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+            raise errors.InvalidRequestError(
+                f"{request.method} before initialize; initialize first"
+            )
         self._principal.check(request.method, request.params)  # before an agent is started for it
-        if request.method == LIST_SESSIONS.name:
+        if request.method == schema.LIST_SESSIONS.name:
             return self._agents.page(self._principal, request.params or b"{}")
         forwarded = Forwarded(request.method, request.params or b"{}", request)
         session_id = session_id_in(forwarded.params)
@@ -216,14 +195,14 @@ class AllAgents:
 
     async def _initialize(self, request: Request) -> bytes:
         if self._lines:
-            raise InvalidRequestError("initialize was answered already; it is sent once")
-        params = in_version_1(request.params)
-        offer = offer_of(decode(InitializeRequest, params).value, params)
+            raise errors.InvalidRequestError("initialize was answered already; it is sent once")
+        params = capabilities.in_version_1(request.params)
+        offer = capabilities.offer_of(schema.decode(schema.InitializeRequest, params).value, params)
         self._introduction = params
         self._watches = offer.watches
         info = {"name": "acphold", "title": "acphold", "version": __version__}
-        told = encode({"agentInfo": info, "authMethods": []})
-        told = told_client(
+        told = schema.encode({"agentInfo": info, "authMethods": []})
+        told = capabilities.told_client(
             told,
             unstable=True,
             begun=offer.begun,
@@ -231,14 +210,18 @@ class AllAgents:
             queue=offer.queue,
         )
         served = [self._default, *(it for it in self._agents.names if it != self._default)]
-        can = with_meta(members(told)["agentCapabilities"], ALL_AGENTS, encode(served))
+        can = with_meta(
+            members(told)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(served)
+        )
         return splice(told, {"agentCapabilities": can})
 
     def _served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
         if name not in self._agents.names:
             names = ", ".join(self._agents.names)
-            raise InvalidParamsError(f"{AGENT}: one of {names} is required", f"_meta.{AGENT}")
+            raise errors.InvalidParamsError(
+                f"{AGENT}: one of {names} is required", f"_meta.{AGENT}"
+            )
         return name
 
     def _to_agent_of(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
@@ -254,7 +237,7 @@ class AllAgents:
         return None
 
     async def _seek(self, session_id: str) -> None:
-        problem: AcpholdError | None = StoppedError()
+        problem: errors.AcpholdError | None = errors.StoppedError()
         name: str | None = None
         held_with: str | None = None
         try:
@@ -262,7 +245,7 @@ class AllAgents:
             if name is None and not self._watches:
                 held_with = await self._agents.held_with(session_id, self._principal)
             problem = None
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             problem = exc
         finally:
             for forwarded in self._sought.pop(session_id):
@@ -270,7 +253,7 @@ class AllAgents:
                     if problem is not None:
                         raise problem
                     self._send_to(name, held_with, session_id, forwarded)
-                except AcpholdError as exc:
+                except errors.AcpholdError as exc:
                     forwarded.refuse(exc)
 
     def _send_to(
@@ -286,14 +269,14 @@ class AllAgents:
             if name is None and named is not None:
                 name = self._served(named)
             elif name is None and held_with is not None:
-                raise OtherAgentError(session_id, held_with, tuple(self._agents.names))
+                raise errors.OtherAgentError(session_id, held_with, tuple(self._agents.names))
             forwarded.params = with_agent(forwarded.params, name)
         forwarded.joins = name is None
         name = name or self._default
         # A notification starts no agent: the session is not open there.
         line = self._line(name) if forwarded.is_asked else self._lines.get(name)
         if line is None:
-            raise UnknownSessionError(session_id)
+            raise errors.UnknownSessionError(session_id)
         line.send(forwarded)
 
     # -- lines ----------------------------------------------------------------------------
@@ -349,7 +332,7 @@ class Forwarded:
         """True if it has to be answered."""
         return self.request is not None
 
-    def refuse(self, error: AcpholdError) -> None:
+    def refuse(self, error: errors.AcpholdError) -> None:
         """Refuse it: it cannot be sent."""
         if self.request is not None:
             self.request.refuse(error)
@@ -390,10 +373,10 @@ class AgentLine:
         self._client.look_at(self)
 
     async def _introduce(self, params: bytes) -> None:
-        refusal: AcpholdError | None = None
+        refusal: errors.AcpholdError | None = None
         try:
-            self._introduction = await self._peer.call_raw(INITIALIZE.name, params)
-        except AcpholdError as exc:
+            self._introduction = await self._peer.call_raw(schema.INITIALIZE.name, params)
+        except errors.AcpholdError as exc:
             refusal, self.is_over = exc, True
         waiting, self._waiting = self._waiting or [], None
         for forwarded in waiting:
@@ -433,7 +416,7 @@ class AgentLine:
 
         try:
             id_ = self._peer.begin(forwarded.method, forwarded.params, take)
-        except ConnectionLostError as exc:
+        except errors.ConnectionLostError as exc:
             request.refuse(exc)
             return
         self.awaited += 1
@@ -448,21 +431,21 @@ class AgentLine:
             opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
         if isinstance(answer, bytes) and opened is not None:
             self._client.opened(opened, self)
-            if forwarded.joins and in_meta(answer, INTRODUCTION) is not None:
+            if forwarded.joins and in_meta(answer, capabilities.INTRODUCTION) is not None:
                 return answer  # its owner has said so
-            answer = with_meta(answer, AGENT, encode(self.name))
-            return with_meta(answer, INTRODUCTION, self._introduction)
-        if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
+            answer = with_meta(answer, AGENT, schema.encode(self.name))
+            return with_meta(answer, capabilities.INTRODUCTION, self._introduction)
+        if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
             # The agent's answer to `initialize` names the ways to sign in; the client has not seen
             # it.
             methods = members(self._introduction).get("authMethods", b"[]")
             data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
             if data == b"null" or data.startswith(b"{"):
-                named = {AGENT: encode(self.name), "authMethods": methods}
+                named = {AGENT: schema.encode(self.name), "authMethods": methods}
                 data = splice(b"{}" if data == b"null" else data, named)
                 error = {"code": answer.code, "message": answer.message}
-                raw = splice(answer.raw or encode(error), {"data": data})
-                return RemoteError(answer.code, answer.message, raw)
+                raw = splice(answer.raw or schema.encode(error), {"data": data})
+                return errors.RemoteError(answer.code, answer.message, raw)
         return answer
 
     # -- what the agent asks and tells --------------------------------------------------------
@@ -478,7 +461,7 @@ class AgentLine:
         return self._room() if client.buffered > LAG else None
 
     async def _room(self) -> None:
-        with suppress(ConnectionLostError):
+        with suppress(errors.ConnectionLostError):
             await self._client.peer.drain()
 
     async def aclose(self) -> None:

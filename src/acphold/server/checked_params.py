@@ -11,6 +11,7 @@ import os
 import msgspec
 from msgspec import Raw, Struct
 
+from acphold import schema
 from acphold.agents.capabilities import EVERY_TRANSPORT
 from acphold.errors import InvalidParamsError
 from acphold.extras import require
@@ -18,13 +19,6 @@ from acphold.history.prompt_queue import QueueChange
 from acphold.hub import Setup
 from acphold.hub.session_list import AGENT
 from acphold.mcp.servers import checked_server
-from acphold.schema import (
-    AgentCapabilities,
-    McpServerHttp,
-    McpServerSse,
-    decode,
-    encode,
-)
 from acphold.schema.session_requests import (
     ListSessionsRequest,
     LoadSessionRequest,
@@ -45,7 +39,7 @@ from acphold.schema.splice import (
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
 
-def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:
+def checked_setup(kind: type[OpenRequest], params: bytes, can: schema.AgentCapabilities) -> Setup:
     """Return the setup in the params of session/new, load or resume; raises InvalidParamsError.
 
     No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
@@ -55,7 +49,7 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
     given = members(params).get("mcpServers", b"null")
     # Servers are checked one by one, so that a refusal can name the server.
     rest = splice(params, {"mcpServers": b"[]"}) if given.startswith(b"[") else params
-    request = decode(kind, rest).value
+    request = schema.decode(kind, rest).value
     _absolute(request.cwd, "cwd")
     roots = request.additional_directories
     for index, root in enumerate(roots):
@@ -93,12 +87,12 @@ def named_agent(params: bytes) -> tuple[str | None, bytes]:
 def with_agent(params: bytes, name: str | None) -> bytes:
     """Return the params with this agent named in their `_meta`, or none."""
     _, params = named_agent(params)
-    return params if name is None else with_meta(params, AGENT, encode(name))
+    return params if name is None else with_meta(params, AGENT, schema.encode(name))
 
 
 def checked_list(params: bytes) -> ListSessionsRequest:
     """Return the params of session/list; raises InvalidParamsError."""
-    asked = decode(ListSessionsRequest, params).value
+    asked = schema.decode(ListSessionsRequest, params).value
     if asked.cwd is not None and not asked.cwd.startswith("/"):
         raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
     return asked
@@ -111,23 +105,23 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
 
-def _checked_server(raw: bytes, index: int, can: AgentCapabilities) -> bytes:
+def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities) -> bytes:
     """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
     server."""
     entry = checked_server(raw, index, EVERY_TRANSPORT)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
-    type_: type[McpServerHttp | McpServerSse]
+    type_: type[schema.McpServerHttp | schema.McpServerSse]
     if kind == b'"http"' and not mcp.http:
-        type_ = McpServerHttp
+        type_ = schema.McpServerHttp
     elif kind == b'"sse"' and not mcp.sse:
-        type_ = McpServerSse
+        type_ = schema.McpServerSse
     else:
         return entry
     require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
     from acphold.mcp.bridge import bridge_server  # late: few agents need one
 
-    return bridge_server(decode(type_, entry).value)
+    return bridge_server(schema.decode(type_, entry).value)
 
 
 class _PromptParams(Struct, gc=False):

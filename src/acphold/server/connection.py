@@ -16,25 +16,9 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from acphold.agents.capabilities import (
-    GUEST,
-    QUEUE_METHOD,
-    TENANT,
-    ClientOffer,
-    in_version_1,
-    offer_of,
-    told_client,
-    told_owner,
-)
+from acphold import errors, schema
+from acphold.agents import capabilities
 from acphold.agents.extensions import FORK_METHOD
-from acphold.errors import (
-    AcpholdError,
-    AgentError,
-    InvalidRequestError,
-    JournalError,
-    MethodNotFoundError,
-    StoppedError,
-)
 from acphold.hub import Hub
 from acphold.hub.questions import DECISIONS
 from acphold.mcp.servers import MCP_MESSAGE, ProvidedServers
@@ -42,28 +26,6 @@ from acphold.reading import neighbours
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Request
-from acphold.schema import (
-    AUTHENTICATE,
-    CANCEL,
-    CLOSE_SESSION,
-    COMPLETE_ELICITATION,
-    CREATE_ELICITATION,
-    DELETE_SESSION,
-    INITIALIZE,
-    LIST_SESSIONS,
-    LOAD_SESSION,
-    LOGOUT,
-    NEW_SESSION,
-    PROMPT,
-    PROTOCOL_VERSION,
-    RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    InitializeRequest,
-    ResumeSessionRequest,
-    decode,
-    encode,
-)
 from acphold.schema.methods import FORK_SESSION
 from acphold.schema.splice import session_id_in
 from acphold.server.checked_params import (
@@ -98,7 +60,7 @@ class ClientConnection:
         headers: Mapping[str, str] | None = None,
         stays: bool = False,
     ) -> None:
-        self.offer = ClientOffer()
+        self.offer = capabilities.ClientOffer()
         self.info = b""
         self.known_prompts: set[str] = set()
         self.peer = Peer(transport, self, name="client", limit=limit)
@@ -118,30 +80,33 @@ class ClientConnection:
         self._opening, self._remote, self._requests = opening, remote, requests
         self._own = OwnSessions(hub, entrance, remote, openings)
         self._handlers: dict[str, Handler] = {
-            INITIALIZE.name: self._initialize,
+            schema.INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
             SIGNED_IN: self._signed_in,
-            NEW_SESSION.name: opening.while_theirs(opening.new),
-            LOAD_SESSION.name: opening.while_theirs(opening.load),
-            RESUME_SESSION.name: opening.while_theirs(opening.resume),
-            LIST_SESSIONS.name: self._list,
-            PROMPT.name: requests.prompt,
-            CLOSE_SESSION.name: requests.answer,
-            DELETE_SESSION.name: requests.answer,
-            SET_SESSION_MODE.name: requests.answer,
-            SET_SESSION_CONFIG_OPTION.name: requests.answer,
-            QUEUE_METHOD: requests.answer,
+            schema.NEW_SESSION.name: opening.while_theirs(opening.new),
+            schema.LOAD_SESSION.name: opening.while_theirs(opening.load),
+            schema.RESUME_SESSION.name: opening.while_theirs(opening.resume),
+            schema.LIST_SESSIONS.name: self._list,
+            schema.PROMPT.name: requests.prompt,
+            schema.CLOSE_SESSION.name: requests.answer,
+            schema.DELETE_SESSION.name: requests.answer,
+            schema.SET_SESSION_MODE.name: requests.answer,
+            schema.SET_SESSION_CONFIG_OPTION.name: requests.answer,
+            capabilities.QUEUE_METHOD: requests.answer,
             FORK_METHOD: lambda request: copied(hub, self.principal, request.params),
         }
         self._unstable = unstable
-        setup = partial(opening.setup, ResumeSessionRequest)
+        setup = partial(opening.setup, schema.ResumeSessionRequest)
         methods = UnstableMethods(hub, self, self._remote, setup, opening.opened, principal.note)
         self._fork = opening.while_theirs(methods.fork)
         if unstable:
             self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
         if door is not None:
-            self._handlers |= {AUTHENTICATE.name: self._authenticate, LOGOUT.name: self._log_out}
+            self._handlers |= {
+                schema.AUTHENTICATE.name: self._authenticate,
+                schema.LOGOUT.name: self._log_out,
+            }
             if not principal.vouches:  # no process of ours, whatever it says
                 for method in NEIGHBOURS:
                     del self._handlers[method]
@@ -168,7 +133,7 @@ class ClientConnection:
         return self.peer.buffered
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        if method == CREATE_ELICITATION.name:
+        if method == schema.CREATE_ELICITATION.name:
             self._pages.see(params)
         elif method == MCP_MESSAGE:
             params = self._provided.for_client(params)
@@ -178,7 +143,7 @@ class ClientConnection:
         return answer
 
     def tell(self, method: str, params: bytes) -> None:
-        if method == COMPLETE_ELICITATION.name and not self._pages.is_done(params):
+        if method == schema.COMPLETE_ELICITATION.name and not self._pages.is_done(params):
             return  # another client was asked
         if method == MCP_MESSAGE:
             params = self._provided.for_client(params)
@@ -193,7 +158,9 @@ class ClientConnection:
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
         if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
             if self._introduction == "awaited":
-                raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+                raise errors.InvalidRequestError(
+                    f"{request.method} before initialize; initialize first"
+                )
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
         is_free = request.method in BEFORE_ENTRY and request.method in self._handlers
@@ -210,7 +177,7 @@ class ClientConnection:
 
     def _handle(self, request: Request) -> Awaitable[bytes | None] | None:
         handler = self._handlers.get(request.method)
-        if request.method != INITIALIZE.name:
+        if request.method != schema.INITIALIZE.name:
             self._principal.does(request.method, request.params)
         if handler is None:  # an extension's method, or one newer than this release
             return self._requests.answer(request)
@@ -231,13 +198,13 @@ class ClientConnection:
                 self._principal.does(method, params)
                 if method == MCP_MESSAGE:
                     params = self._provided.named(params)
-                if method == CANCEL.name:
+                if method == schema.CANCEL.name:
                     await self._requests.cancel(params)
                 else:
                     await self._requests.home(session_id_in(params)).tell(method, params)
-            except JournalError as exc:
+            except errors.JournalError as exc:
                 log.error("%s is not in the journal: %s", method, exc)
-            except AcpholdError as exc:
+            except errors.AcpholdError as exc:
                 log.warning("%s was ignored: %s", method, exc)
 
     async def _initialize(self, request: Request) -> bytes:
@@ -247,33 +214,33 @@ class ClientConnection:
         start again with a version that both speak: then it may introduce itself differently.
         """
         if self._introduction == "over":
-            raise InvalidRequestError("initialize was answered already; it is sent once")
+            raise errors.InvalidRequestError("initialize was answered already; it is sent once")
         anew = self._introduction == "answered in another version"
-        params = self._principal.introduced(in_version_1(request.params))
-        introduction = decode(InitializeRequest, params).value
-        self.offer = offer_of(introduction, params)
+        params = self._principal.introduced(capabilities.in_version_1(request.params))
+        introduction = schema.decode(schema.InitializeRequest, params).value
+        self.offer = capabilities.offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
             said = {"name": info.name[:NAME_LENGTH], "version": info.version[:NAME_LENGTH]}
-            self.info = encode(said)
+            self.info = schema.encode(said)
         try:
             answer = await self._hub.initialize(params, anew=anew)
-        except AgentError as exc:
+        except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
         self._opening.introduction = params
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         meta = introduction.client_capabilities.meta or {}
-        vouched = meta.get(TENANT, UNSET)
+        vouched = meta.get(capabilities.TENANT, UNSET)
         if self._principal.vouches and isinstance(vouched, str | None):
             self._entrance.let_in(vouched)  # that process has authenticated the client
-            self._is_guest = meta.get(GUEST) is True
+            self._is_guest = meta.get(capabilities.GUEST) is True
         if self._entrance.is_in:
             self._entered()
         if self._hub.agent.can_fork:
             self._handlers[FORK_SESSION.name] = self._fork
-        is_same = introduction.protocol_version == PROTOCOL_VERSION
+        is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
-        told = told_client(
+        told = capabilities.told_client(
             answer,
             unstable=self._unstable,
             begun=self.offer.begun,
@@ -318,7 +285,7 @@ class ClientConnection:
     def _entered(self) -> None:
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
-        self._remote.introduction = told_owner(
+        self._remote.introduction = capabilities.told_owner(
             self._opening.introduction, self._entrance.tenant, guest=self._is_guest
         )
 
@@ -337,7 +304,7 @@ class ClientConnection:
 
     async def _signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
-            raise MethodNotFoundError(request.method)  # they may not restart the agent
+            raise errors.MethodNotFoundError(request.method)  # they may not restart the agent
         await self._hub.signed_in_outside()
         return b"{}"
 
@@ -364,7 +331,7 @@ class ClientConnection:
 
     async def _look_at(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        await self._own.require(LOAD_SESSION.name, request.params)
+        await self._own.require(schema.LOAD_SESSION.name, request.params)
         await self._hub.look_at(session_id)
         return b"{}"
 
@@ -390,9 +357,9 @@ class ClientConnection:
         Not for a line: it looks for the next owner of its sessions with its unanswered requests.
         """
         if not self.offer.is_line:
-            self.refuse(StoppedError())
+            self.refuse(errors.StoppedError())
 
-    def refuse(self, error: AcpholdError) -> None:
+    def refuse(self, error: errors.AcpholdError) -> None:
         """Answer the client's open requests with this error, and detach it: it has to go."""
         self.detach()
         self.peer.refuse_all(error)
@@ -417,10 +384,10 @@ Introduction = Literal["awaited", "answered in another version", "over"]
 NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN)
 """Methods that other processes of ours call."""
 
-BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
+BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED})
 """Methods that are answered before `initialize`; the last two are for other processes of ours."""
 
-BEFORE_ENTRY = BEFORE_INITIALIZE | {AUTHENTICATE.name, SIGNED_IN}
+BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
 """Methods that are answered to a client that has not been let in."""
 
 

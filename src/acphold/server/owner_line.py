@@ -18,14 +18,8 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct, field
 
+from acphold import errors
 from acphold.agents.interface import session_of
-from acphold.errors import (
-    ConnectionLostError,
-    HeldElsewhereError,
-    OwnerLostError,
-    RemoteError,
-    SilentPeerError,
-)
 from acphold.history.replay import Replayed
 from acphold.hub import Client, Setup
 from acphold.hub.annotations import left_out
@@ -103,8 +97,10 @@ class OwnerLine:
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
             await self.peer.call_raw(INITIALIZE.name, introduction, seconds=REACH_SECONDS)
-        except SilentPeerError:
-            raise SilentPeerError("the process that has the session does not answer") from None
+        except errors.SilentPeerError:
+            raise errors.SilentPeerError(
+                "the process that has the session does not answer"
+            ) from None
 
     async def _run(self) -> None:
         try:
@@ -122,13 +118,13 @@ class OwnerLine:
 
         def take(answer: Answer) -> None:
             self._due.pop(id_, None)
-            lost = isinstance(answer, ConnectionLostError)
-            reply(OwnerLostError(method) if lost else answer)
+            lost = isinstance(answer, errors.ConnectionLostError)
+            reply(errors.OwnerLostError(method) if lost else answer)
 
         try:
             id_ = self.peer.begin(method, params, take)
-        except ConnectionLostError:
-            raise OwnerLostError(method) from None
+        except errors.ConnectionLostError:
+            raise errors.OwnerLostError(method) from None
         if method != PROMPT.name:  # a turn takes as long as it takes
             self.expect(id_)
         return id_
@@ -166,8 +162,8 @@ class OwnerLine:
         id_ = self.ask(method, params, call.take)
         try:
             await call.answer(lambda: self.withdraw(id_))
-        except RemoteError as error:
-            raise (OwnerLostError(method) if is_not_owner(error) else error) from None
+        except errors.RemoteError as error:
+            raise (errors.OwnerLostError(method) if is_not_owner(error) else error) from None
 
     async def forward(
         self,
@@ -186,8 +182,10 @@ class OwnerLine:
             if isinstance(answer, bytes):
                 on_result(answer)
                 request.answer(answer)
-            elif may_ask_anew() and (isinstance(answer, OwnerLostError) or is_not_owner(answer)):
-                answer = OwnerLostError(request.method)
+            elif may_ask_anew() and (
+                isinstance(answer, errors.OwnerLostError) or is_not_owner(answer)
+            ):
+                answer = errors.OwnerLostError(request.method)
             else:
                 request.refuse(answer)
                 answer = b""  # the client has it
@@ -199,7 +197,7 @@ class OwnerLine:
     async def says_something(self, seconds: float) -> bool:
         """Return True if anything has come since the last call, or comes within `seconds`."""
         if not self._heard:
-            with suppress(ConnectionLostError, RemoteError):
+            with suppress(errors.ConnectionLostError, errors.RemoteError):
                 await self.peer.call_raw(PRESENCE, b"{}", seconds=seconds)
                 self._heard = True
         heard, self._heard = self._heard, False
@@ -211,9 +209,9 @@ class OwnerLine:
         try:
             params = encode({"sessionId": session_id})
             await self.peer.call_raw(CHANGED, params, seconds=REACH_SECONDS)
-        except ConnectionLostError:
+        except errors.ConnectionLostError:
             return False
-        except RemoteError:
+        except errors.RemoteError:
             pass  # it has closed the session
         return True
 
@@ -256,7 +254,7 @@ class OwnerLine:
             opened.told(position)
 
     async def _room(self) -> None:
-        with suppress(ConnectionLostError):
+        with suppress(errors.ConnectionLostError):
             await self._client.drain()
 
     async def aclose(self) -> None:
@@ -292,7 +290,7 @@ def session_of_update(params: bytes) -> str:
 
 
 async def line_to(
-    held: HeldElsewhereError,
+    held: errors.HeldElsewhereError,
     introduction: bytes,
     client: Client,
     limit: int,

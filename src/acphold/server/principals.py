@@ -36,39 +36,26 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold import schema
 from acphold.agents.capabilities import QUEUE_METHOD, permitted
 from acphold.agents.extensions import FORK_METHOD, STEERING
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
-from acphold.schema import (
-    CANCEL,
-    CLOSE_SESSION,
-    INITIALIZE,
-    LIST_SESSIONS,
-    LOAD_SESSION,
-    PROMPT,
-    RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    AuthenticateRequest,
-    Implementation,
-    decode,
-)
 from acphold.schema.methods import MAKING
 from acphold.schema.splice import members, session_id_in
 
 NEEDED: Final[dict[str, Scope]] = {
-    LIST_SESSIONS.name: "watch",
-    LOAD_SESSION.name: "watch",
-    RESUME_SESSION.name: "watch",
-    PROMPT.name: "prompt",
-    CANCEL.name: "prompt",
-    CLOSE_SESSION.name: "prompt",
+    schema.LIST_SESSIONS.name: "watch",
+    schema.LOAD_SESSION.name: "watch",
+    schema.RESUME_SESSION.name: "watch",
+    schema.PROMPT.name: "prompt",
+    schema.CANCEL.name: "prompt",
+    schema.CLOSE_SESSION.name: "prompt",
     QUEUE_METHOD: "prompt",
     STEERING: "prompt",
-    SET_SESSION_MODE.name: "answer",
-    SET_SESSION_CONFIG_OPTION.name: "answer",
+    schema.SET_SESSION_MODE.name: "answer",
+    schema.SET_SESSION_CONFIG_OPTION.name: "answer",
 }
 """The scope that each method needs; any other method, also an agent's own, needs manage."""
 
@@ -152,7 +139,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
-        if self is THIS_USER or self.vouches or method == INITIALIZE.name:
+        if self is THIS_USER or self.vouches or method == schema.INITIALIZE.name:
             return
         try:
             if self.session_id is not None:
@@ -160,7 +147,10 @@ class Principal(Struct, frozen=True, kw_only=True):
                 if session_id not in (None, self.session_id):
                     raise UnknownSessionError(session_id)
             self._need(needed(method, params), method)
-            if "manage" not in self.scopes and method in (LOAD_SESSION.name, RESUME_SESSION.name):
+            if "manage" not in self.scopes and method in (
+                schema.LOAD_SESSION.name,
+                schema.RESUME_SESSION.name,
+            ):
                 named = members(params)
                 for name in STARTS:
                     if named.get(name, b"null").strip() not in (b"null", b"[]"):
@@ -227,7 +217,7 @@ class Visitor(Struct, frozen=True, kw_only=True):
     """
 
     principal: Principal
-    client: Implementation | None = None
+    client: schema.Implementation | None = None
     headers: Mapping[str, str] = {}
     meta: Mapping[str, Any] = {}
 
@@ -283,7 +273,7 @@ class Entrance:
     async def sign_in(self, params: bytes) -> None:
         """Answer `authenticate`; raises the door's refusal."""
         assert self._door is not None
-        asked = decode(AuthenticateRequest, params).value
+        asked = schema.decode(schema.AuthenticateRequest, params).value
         visitor = replace(self.visitor, meta=asked.meta or {})
         self.let_in(await self._door.sign_in(visitor, asked.method_id))
 

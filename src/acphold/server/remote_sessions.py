@@ -25,20 +25,7 @@ from contextlib import contextmanager
 from typing import Literal
 from weakref import WeakSet
 
-from acphold.errors import (
-    AUTH_REQUIRED,
-    INVALID_PARAMS,
-    RESOURCE_NOT_FOUND,
-    AcpholdError,
-    ConnectionLostError,
-    EndedPeerError,
-    HeldElsewhereError,
-    LeaseLostError,
-    OwnerLostError,
-    SilentPeerError,
-    UnknownSessionError,
-    UnreachableOwnerError,
-)
+from acphold import errors
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
@@ -106,7 +93,7 @@ NOT_OPEN_HOW = (
     "load the session again."
 )
 
-FINAL = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, AUTH_REQUIRED})
+FINAL = frozenset({errors.INVALID_PARAMS, errors.RESOURCE_NOT_FOUND, errors.AUTH_REQUIRED})
 """The codes of errors that further tries would not change."""
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -194,7 +181,7 @@ OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 
 
 def next_step(
-    held: HeldElsewhereError, problem: AcpholdError
+    held: errors.HeldElsewhereError, problem: errors.AcpholdError
 ) -> Literal["look again", "take over", "wait"]:
     """Return what to do about an owner that could not open a session for `problem`.
 
@@ -203,12 +190,12 @@ def next_step(
     ended. On this machine an owner without an answer hangs; elsewhere it may be the network's
     fault, and the journal knows.
     """
-    if isinstance(problem, OwnerLostError):
+    if isinstance(problem, errors.OwnerLostError):
         return "look again"
-    is_mute = isinstance(problem, SilentPeerError)
+    is_mute = isinstance(problem, errors.SilentPeerError)
     if is_mute and are_here(held.addresses):
         return "take over"
-    has_ended = isinstance(problem, EndedPeerError) or (
+    has_ended = isinstance(problem, errors.EndedPeerError) or (
         held.is_gone and not is_mute and can_be_tried(held.addresses)
     )
     return "take over" if held.is_silent or has_ended else "wait"
@@ -264,25 +251,27 @@ class RemoteSessions:
                 await here(over)
                 self._opened_at(None, session_id)
                 return
-            except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
+            except (
+                errors.LeaseLostError
+            ) as exc:  # while it was opened; the client has seen nothing of it
                 if exc.deleted:
                     raise
                 log.info("%s; its new owner is looked for", exc)
                 continue
-            except HeldElsewhereError as exc:
+            except errors.HeldElsewhereError as exc:
                 if self._client.offer.is_line:
                     raise
                 held = exc
-            problem: AcpholdError
+            problem: errors.AcpholdError
             try:
                 line = await self._reach(held)
-            except ConnectionLostError as exc:
+            except errors.ConnectionLostError as exc:
                 problem = exc
             else:
                 try:
                     await there(line, held.epoch)
                     return
-                except OwnerLostError as exc:  # it ended, or fell silent
+                except errors.OwnerLostError as exc:  # it ended, or fell silent
                     problem = exc
             match next_step(held, problem):
                 case "take over":
@@ -300,9 +289,9 @@ class RemoteSessions:
                         log.info("session %s: %s", session_id, why)
                     await asyncio.sleep(wait)
                     wait = min(WAIT_SECONDS, wait * 2 or 0.01)
-        raise UnreachableOwnerError(session_id, why)
+        raise errors.UnreachableOwnerError(session_id, why)
 
-    async def _reach(self, held: HeldElsewhereError) -> OwnerLine:
+    async def _reach(self, held: errors.HeldElsewhereError) -> OwnerLine:
         """Return a line to the owner. Raises SilentPeerError if it does not answer,
         ConnectionLostError if it listens nowhere."""
         async with self._reaching:
@@ -313,7 +302,7 @@ class RemoteSessions:
                 and await self._is_silent(held.owner_id, held.session_id, held.addresses)
             ):
                 self._lost(line)  # the client's other sessions there are taken over, too
-                raise SilentPeerError("the process that has the session does not answer")
+                raise errors.SilentPeerError("the process that has the session does not answer")
             if line is None or line.peer.is_lost:
                 line = await line_to(held, self.introduction, self._client, self._limit, self._lost)
                 self._lines[held.owner_id] = line
@@ -326,7 +315,9 @@ class RemoteSessions:
         """Return True if the owner of a session neither answers nor has ended."""
         try:
             return not await is_answering(addresses, owner_line.REACH_SECONDS)
-        except ConnectionLostError:  # it listens nowhere just now; its next address will be asked
+        except (
+            errors.ConnectionLostError
+        ):  # it listens nowhere just now; its next address will be asked
             whose = await self._hub.whereabouts.owner(session_id)
             return isinstance(whose, Silent) and whose.owner.id == owner_id
 
@@ -346,7 +337,7 @@ class RemoteSessions:
     async def _go_there(self, session_id: str, opened: Opened) -> None:
         try:
             followable = await self._hub.whereabouts.can_be_followed(session_id)
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             log.warning("who owns session %s is not known: %s", session_id, exc)
             return
         if followable:  # else each of the two would take it from the other, for ever
@@ -409,7 +400,7 @@ class RemoteSessions:
                 owner = other_owner(whose)
                 if owner is not None and owner.id == owner_id:
                     return await self._is_silent(owner_id, session_id, owner.addresses)
-            except AcpholdError as exc:
+            except errors.AcpholdError as exc:
                 log.info("who owns session %s is not known: %s", session_id, exc)
         return False
 
@@ -423,13 +414,13 @@ class RemoteSessions:
         try:
             if (await self._hub.whereabouts.owner(session_id)).epoch != epoch:  # acquired since
                 self._move(owner_id, line, session_id)
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             # It was deleted. Its owner tells all its clients, if it can.
             is_told = await line.tell_of_change(session_id)
             self._hub.was_deleted(session_id)
             if line.opened.pop(session_id, None) is not None and not is_told:
                 self._tell(session_id, DELETED_NOTICE)
-        except AcpholdError as exc:
+        except errors.AcpholdError as exc:
             log.info("who owns session %s is not known: %s", session_id, exc)
         except Exception:  # nobody awaits this task, and it has to go on
             log.exception("session %s was not looked at", session_id)
@@ -498,8 +489,8 @@ class RemoteSessions:
         try:
             try:
                 await self._open_again(session_id, opened)
-            except AcpholdError as exc:
-                if exc.code != INVALID_PARAMS:
+            except errors.AcpholdError as exc:
+                if exc.code != errors.INVALID_PARAMS:
                     raise
                 # Another process had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
@@ -510,7 +501,7 @@ class RemoteSessions:
             if is_away.is_set():
                 self._tell(session_id, notice(BACK, BACK_HOW))
         except Exception as exc:  # nobody awaits this task; the client is told
-            why = exc if isinstance(exc, AcpholdError) else incident(exc)
+            why = exc if isinstance(exc, errors.AcpholdError) else incident(exc)
             log.warning("session %s is not open any more: %s", session_id, why)
             self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
         finally:
@@ -551,9 +542,13 @@ class RemoteSessions:
             for pause in PAUSES:
                 try:
                     return await self.open(session_id, here, there)
-                except AcpholdError as exc:
-                    is_deleted = isinstance(exc, LeaseLostError) and exc.deleted
-                    if is_deleted or exc.code in FINAL or isinstance(exc, UnreachableOwnerError):
+                except errors.AcpholdError as exc:
+                    is_deleted = isinstance(exc, errors.LeaseLostError) and exc.deleted
+                    if (
+                        is_deleted
+                        or exc.code in FINAL
+                        or isinstance(exc, errors.UnreachableOwnerError)
+                    ):
                         raise  # its owner was waited for already
                     log.info("session %s is not open again yet: %s", session_id, exc)
                 await asyncio.sleep(pause)

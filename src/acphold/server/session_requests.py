@@ -17,15 +17,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
+from acphold import errors, schema
 from acphold.agents.capabilities import QUEUE_METHOD
-from acphold.errors import (
-    AUTH_REQUIRED,
-    AcpholdError,
-    InterruptedTurnError,
-    OwnerLostError,
-    RemoteError,
-    UnknownSessionError,
-)
 from acphold.history.timeline import answer_in
 from acphold.hub import Client, Conversation, Hub
 from acphold.hub.prompt_turn import CANCELLED, PromptTurn
@@ -33,17 +26,6 @@ from acphold.hub.router import Asker
 from acphold.reading.neighbours import tell_owner
 from acphold.rpc import Peer
 from acphold.rpc.requests import Request
-from acphold.schema import (
-    AUTHENTICATE,
-    CANCEL,
-    CLOSE_SESSION,
-    DELETE_SESSION,
-    LOGOUT,
-    PROMPT,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    encode,
-)
 from acphold.schema.methods import LEAVING, REPEATABLE
 from acphold.schema.splice import session_id_in
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
@@ -52,7 +34,7 @@ from acphold.server.positions import Sent, SentPrompt, sent_in, with_sent, witho
 from acphold.server.principals import Entrance
 from acphold.server.remote_sessions import Openings, RemoteSessions
 
-SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
+SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
 
 UNKNOWN_OUTCOME = (
@@ -109,7 +91,9 @@ class LocalHome:
         sent = sent_in(request.params)
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.sent(sent.id) is not None:
-                raise OwnerLostError(PROMPT.name)  # a repeated prompt that arrived before this one
+                raise errors.OwnerLostError(
+                    schema.PROMPT.name
+                )  # a repeated prompt that arrived before this one
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._joined(conversation, request, sent):
             again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -128,7 +112,7 @@ class LocalHome:
         params = request.params if sent is None else without_position(request.params)
 
         def reply(answer: bytes | Exception) -> None:
-            if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
+            if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
                 self._sign_in_lost()
             request.reply(answer)
 
@@ -187,19 +171,19 @@ class LocalHome:
 
     async def answer(self, request: Request) -> None:
         session_id, client, method = self._session_id or "", self._client, request.method
-        if method == CLOSE_SESSION.name:
+        if method == schema.CLOSE_SESSION.name:
             await self._hub.close(session_id, client)
             request.answer(b"{}")
-        elif method == DELETE_SESSION.name:
+        elif method == schema.DELETE_SESSION.name:
             whose = await self._hub.whereabouts.owner_if_kept(session_id)
             await self._hub.delete(session_id, client)
             await tell_owner(whose, session_id)  # it tells the clients there
             request.answer(b"{}")
-        elif method == SET_SESSION_MODE.name:
+        elif method == schema.SET_SESSION_MODE.name:
             conversation = self._hub.held(session_id)
             author = conversation.session.attachments.of(client)
             await conversation.set_mode(request.params, author, request.answer)
-        elif method == SET_SESSION_CONFIG_OPTION.name:
+        elif method == schema.SET_SESSION_CONFIG_OPTION.name:
             conversation = self._hub.held(session_id)
             author = conversation.session.attachments.of(client)
             await conversation.set_config_option(
@@ -223,7 +207,7 @@ class LocalHome:
             )
         if asked.read:
             told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
-        request.answer(encode({"queue": conversation.session.queue, **told}))
+        request.answer(schema.encode({"queue": conversation.session.queue, **told}))
 
     def _answered_by_agent(self, request: Request, result: bytes) -> None:
         if request.method in SIGN_IN:
@@ -260,8 +244,8 @@ class RemoteHome:
     def go_on(self, before: SentPrompt) -> None:
         """Send a prompt again that was sent over another line, whether it arrived there or not."""
         if before.is_cancelled:
-            params = encode({"sessionId": self._session_id})
-            self._line.peer.tell(CANCEL.name, with_sent(params, Sent(before.id)))
+            params = schema.encode({"sessionId": self._session_id})
+            self._line.peer.tell(schema.CANCEL.name, with_sent(params, Sent(before.id)))
         else:
             self._send(before.request, before.prompt, before)
 
@@ -281,7 +265,7 @@ class RemoteHome:
         sent.send()
 
     async def cancel(self, params: bytes) -> None:
-        self._line.peer.tell(CANCEL.name, params)
+        self._line.peer.tell(schema.CANCEL.name, params)
 
     async def answer(self, request: Request) -> None:
         def answered(_: bytes) -> None:
@@ -345,7 +329,7 @@ class OwnSessions:
         principal = self._entrance.principal
         try:
             row = await self._hub.whereabouts.row(session_id)
-        except UnknownSessionError:
+        except errors.UnknownSessionError:
             if self._hub.agent.reads_journal or not principal.owns(""):
                 raise
             return  # the agent's own
@@ -422,14 +406,14 @@ class SessionRequests:
         if sent.is_cancelled:
             return
         if line is None and not self._hub.holds(session_id):
-            raise AcpholdError(UNKNOWN_OUTCOME)
+            raise errors.AcpholdError(UNKNOWN_OUTCOME)
         # One at a time: a database answers in any order, but they must go on in theirs.
         async with sent.line.prompts.looking:
             has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
                 session_id, sent.prompt, sent.after
             )
         if has_begun:
-            raise InterruptedTurnError
+            raise errors.InterruptedTurnError
         if sent.refusal is not None and self._remote.line(session_id) is sent.line:
             raise sent.refusal  # no other process has it
         await self._prompt_when_open(request, session_id, sent.prompt)
@@ -470,7 +454,7 @@ class SessionRequests:
         elif session_id is not None:
             await self._openings.over(session_id)
         for _ in range(HOMES - 1):
-            with suppress(OwnerLostError):
+            with suppress(errors.OwnerLostError):
                 await self.home(session_id).answer(request)
                 return
             if session_id is not None:  # its next home is being opened

@@ -20,12 +20,7 @@ from functools import cache
 from typing import Final
 from zlib import crc32
 
-from acphold.errors import (
-    ConnectionLostError,
-    EndedPeerError,
-    RemoteRefusalError,
-    SilentPeerError,
-)
+from acphold import errors
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.transports import unix
 
@@ -111,19 +106,21 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     bytes.
     """
     addresses = tuple(addresses)
-    why: ConnectionLostError | None = None
+    why: errors.ConnectionLostError | None = None
     for path in _here(addresses):
         try:
             return await unix.connect(path, seconds)
-        except ConnectionLostError as exc:
-            why = why if isinstance(why, SilentPeerError) else exc
+        except errors.ConnectionLostError as exc:
+            why = why if isinstance(why, errors.SilentPeerError) else exc
     token = os.environ.get(NODE_TOKEN)
     for url in _nodes(addresses) if token else ():
         try:
             return await _node(url, token or "", seconds, limit)
-        except ConnectionLostError as exc:
-            why = why if isinstance(why, SilentPeerError) else exc
-    raise why or ConnectionLostError("it has no address at which it can be reached from here")
+        except errors.ConnectionLostError as exc:
+            why = why if isinstance(why, errors.SilentPeerError) else exc
+    raise why or errors.ConnectionLostError(
+        "it has no address at which it can be reached from here"
+    )
 
 
 def _nodes(addresses: Iterable[str]) -> list[str]:
@@ -142,7 +139,7 @@ async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
     try:
         return await websocket.connect(route)
     except websocket.NoUpgradeError as exc:
-        kind = EndedPeerError if exc.status == ENDED else ConnectionLostError
+        kind = errors.EndedPeerError if exc.status == ENDED else errors.ConnectionLostError
         raise kind(str(exc)) from None
-    except RemoteRefusalError as exc:
-        raise ConnectionLostError(str(exc)) from None
+    except errors.RemoteRefusalError as exc:
+        raise errors.ConnectionLostError(str(exc)) from None

@@ -13,7 +13,13 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
-from msgspec import MsgspecError, Struct, ValidationError, convert
+from msgspec import (
+    MsgspecError,
+    Struct,
+    ValidationError,
+    convert,
+    inspect,  # late: for mistakes alone
+)
 from msgspec.json import decode, encode
 
 from acphold.rpc.eager_tasks import EagerTasks
@@ -407,8 +413,6 @@ class HttpExchange:
 
 def _wanted(kind: type[Struct], name: str) -> str:
     """Return what a parameter of this query may be, in words."""
-    from msgspec import inspect  # late: for mistakes alone
-
     (found,) = [it for it in inspect.type_info(kind).fields if it.encode_name == name]  # type: ignore[attr-defined]
     words: list[str] = []
     for each in found.type.types if isinstance(found.type, inspect.UnionType) else [found.type]:

@@ -32,16 +32,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import (
-    AcpholdError,
-    CursorError,
-    ForbiddenError,
-    IllegibleNameError,
-    JournalError,
-    RewrittenError,
-    RuleError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history.entries import now_ms
 from acphold.journal.access import (
     BROWSER,
@@ -103,7 +94,7 @@ FOREIGN_COOKIE: Final = (
 )
 
 
-class RefusedError(AcpholdError):
+class RefusedError(errors.AcpholdError):
     """A request is refused with HTTP status `status`.
 
     The message says no more than a stranger may know. `realm` names what a token is required for,
@@ -130,13 +121,13 @@ class RefusedError(AcpholdError):
 
 
 STATUSES: Final = (
-    (ForbiddenError, 403),
-    (UnknownSessionError, 404),
-    (CursorError, 400),
-    (IllegibleNameError, 400),
-    (RewrittenError, 409),
-    (RuleError, 409),
-    (JournalError, 503),
+    (errors.ForbiddenError, 403),
+    (errors.UnknownSessionError, 404),
+    (errors.CursorError, 400),
+    (errors.IllegibleNameError, 400),
+    (errors.RewrittenError, 409),
+    (errors.RuleError, 409),
+    (errors.JournalError, 503),
 )
 """The HTTP status for each error of a request; the first match counts."""
 
@@ -146,7 +137,7 @@ def refusing() -> Iterator[None]:
     """Raise RefusedError in place of one of these errors in the block."""
     try:
         yield
-    except AcpholdError as exc:
+    except errors.AcpholdError as exc:
         for kind, status in STATUSES:
             if isinstance(exc, kind):
                 told = "there is no such session" if status == 404 else str(exc)
@@ -460,7 +451,7 @@ class Gate:
             await self._look()
             is_parted = any(token.tenant is not None for token in self._tokens.values())
             self._shares = frozenset(await self._access.shares() if is_parted else ())
-        except JournalError as exc:
+        except errors.JournalError as exc:
             log.warning("tokens cannot be looked at: %s", exc)
             return
         now = now_ms()
@@ -483,7 +474,7 @@ class Gate:
         if is_old or (id_ not in self._tokens and not self._wrong.are_too_many(peer)):
             try:
                 await self._look()
-            except JournalError as exc:
+            except errors.JournalError as exc:
                 log.warning("tokens cannot be looked at: %s", exc)
                 told = "who you are cannot be looked up just now; try again"
                 raise RefusedError(503, told) from None
@@ -504,7 +495,7 @@ class Gate:
             return
         try:
             await self._access.keep_token(replace(token, used_at=now))
-        except JournalError as exc:  # the note is only informative
+        except errors.JournalError as exc:  # the note is only informative
             log.info("the use of a token was not noted: %s", exc)
 
 

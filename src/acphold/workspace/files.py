@@ -20,13 +20,7 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from acphold.errors import (
-    FileAccessError,
-    FileTooLargeError,
-    InvalidParamsError,
-    MissingFileError,
-    NotTextError,
-)
+from acphold import errors
 from acphold.workspace.regular_files import KINDS
 from acphold.workspace.threads import Threads
 
@@ -196,7 +190,7 @@ class Files:
         """
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
-                raise InvalidParamsError(f"{field} is negative: {value}", field)
+                raise errors.InvalidParamsError(f"{field} is negative: {value}", field)
         first = max(line or 1, 1)
 
         def read(checkpoint: Checkpoint) -> str:
@@ -228,7 +222,7 @@ class Files:
         try:
             data = content.encode()
         except UnicodeEncodeError:
-            raise InvalidParamsError(
+            raise errors.InvalidParamsError(
                 f"content for {path!r} has a lone surrogate, which UTF-8 cannot hold", "content"
             ) from None
 
@@ -236,7 +230,7 @@ class Files:
             contents = data
             with _explained("write", path), self.roots.walk(path) as way:
                 if path.endswith("/"):
-                    raise NotTextError(f"{path!r} is the name of a folder, not of a file")
+                    raise errors.NotTextError(f"{path!r} is the name of a folder, not of a file")
                 way.make_folders()
                 with _to_be_replaced(way, path) as old:
                     if old is not None and b"\n" in contents:
@@ -249,8 +243,8 @@ class Files:
         await self._threads.run(write)
 
 
-def _too_large(path: str, fact: str) -> FileTooLargeError:
-    return FileTooLargeError(
+def _too_large(path: str, fact: str) -> errors.FileTooLargeError:
+    return errors.FileTooLargeError(
         f"{path!r} {fact}, and at most {MAX_READ} bytes are read at once: "
         "ask for fewer lines with line and limit"
     )
@@ -279,7 +273,7 @@ def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
 def _opened(way: Walk, path: str) -> Iterator[int]:
     """Yield a descriptor to read the regular file at the end of `way`."""
     if _status(way, path) is None:
-        raise MissingFileError(f"there is no file {path!r}")
+        raise errors.MissingFileError(f"there is no file {path!r}")
     fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
     try:
         _refuse_special(os.fstat(fd), path)  # again: it may be another by now
@@ -291,7 +285,7 @@ def _opened(way: Walk, path: str) -> Iterator[int]:
 def _status(way: Walk, path: str) -> os.stat_result | None:
     """Return the status of the regular file at the end of `way`, or None; raises NotTextError."""
     if not way.rest:
-        raise NotTextError(f"{path!r} is a folder, not a file")
+        raise errors.NotTextError(f"{path!r} is a folder, not a file")
     if len(way.rest) > 1:
         return None
     try:
@@ -307,7 +301,9 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it became a link meanwhile")
     if not stat.S_ISREG(status.st_mode):
-        raise NotTextError(f"{path!r} is {KINDS.get(stat.S_IFMT(status.st_mode))}, not a file")
+        raise errors.NotTextError(
+            f"{path!r} is {KINDS.get(stat.S_IFMT(status.st_mode))}, not a file"
+        )
 
 
 @contextmanager
@@ -316,9 +312,9 @@ def _explained(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise MissingFileError(f"there is no file {path!r} any more") from error
+        raise errors.MissingFileError(f"there is no file {path!r} any more") from error
     except OSError as error:
-        raise FileAccessError(f"cannot {verb} {path!r}: {error.strerror}") from error
+        raise errors.FileAccessError(f"cannot {verb} {path!r}: {error.strerror}") from error
 
 
 class LineWindow:
@@ -367,7 +363,7 @@ def decoded(data: bytes, first: int, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = first + data.count(b"\n", 0, error.start)
-        raise NotTextError(
+        raise errors.NotTextError(
             f"{path!r} is not text in UTF-8: byte 0x{data[error.start]:02x} in line {line}"
         ) from None
 
@@ -375,9 +371,9 @@ def decoded(data: bytes, first: int, path: str) -> str:
 def refuse_binary(beginning: bytes, path: str) -> None:
     """Raise NotTextError if a file with this beginning is not text."""
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise NotTextError(f"{path!r} is not text in UTF-8: it looks like UTF-16")
+        raise errors.NotTextError(f"{path!r} is not text in UTF-8: it looks like UTF-16")
     if b"\0" in beginning[:PROBE_BYTES]:
-        raise NotTextError(f"{path!r} is a binary file, not text")
+        raise errors.NotTextError(f"{path!r} is a binary file, not text")
 
 
 def has_crlf(text: bytes) -> bool:

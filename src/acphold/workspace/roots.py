@@ -15,13 +15,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from acphold.errors import (
-    FileAccessError,
-    InvalidParamsError,
-    MissingFileError,
-    NotTextError,
-    OutsideRootsError,
-)
+from acphold import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,8 +91,8 @@ class Roots:
             if len(way.rest) == 1:
                 with suppress(OSError):
                     os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
-                    raise NotTextError(f"{path!r} is not a folder")
-            raise MissingFileError(f"there is no folder {path!r}")
+                    raise errors.NotTextError(f"{path!r} is not a folder")
+            raise errors.MissingFileError(f"there is no folder {path!r}")
 
     @contextmanager
     def walk(self, path: str) -> Iterator[Walk]:
@@ -123,14 +117,16 @@ class Roots:
                 way.follow(os.path.join(self._real[0], path))
             except OSError as error:
                 if way.passes(roots):
-                    raise FileAccessError(f"cannot reach {path!r}: {error.strerror}") from error
-                raise OutsideRootsError(path, path, self.paths) from None
+                    raise errors.FileAccessError(
+                        f"cannot reach {path!r}: {error.strerror}"
+                    ) from error
+                raise errors.OutsideRootsError(path, path, self.paths) from None
             if not way.passes(roots):
                 for root in self._real:
                     if root not in there and f"{way.path}/".startswith(f"{root}/"):
                         why = f"{root!r}, a folder of this session, does not exist"
-                        raise MissingFileError(why)
-                raise OutsideRootsError(path, way.path, self.paths)
+                        raise errors.MissingFileError(why)
+                raise errors.OutsideRootsError(path, way.path, self.paths)
             yield way
 
 
@@ -249,7 +245,7 @@ class Walk:
 def _absolute(path: str, field: str) -> str:
     _check(path, field)
     if not path.startswith("/"):
-        raise InvalidParamsError(f"{field} is not an absolute path: {path!r}", field)
+        raise errors.InvalidParamsError(f"{field} is not an absolute path: {path!r}", field)
     return path
 
 
@@ -258,13 +254,13 @@ def _check(path: str, field: str) -> None:
     try:
         raw = os.fsencode(path)
     except UnicodeEncodeError:
-        raise InvalidParamsError(
+        raise errors.InvalidParamsError(
             f"{field} is no path, it is not Unicode: {path!r}", field
         ) from None
     if b"\0" in raw:
-        raise InvalidParamsError(f"{field} is no path, it has a NUL in it: {path!r}", field)
+        raise errors.InvalidParamsError(f"{field} is no path, it has a NUL in it: {path!r}", field)
     if len(raw) > MAX_PATH:
-        raise InvalidParamsError(f"{field} is longer than {MAX_PATH} bytes", field)
+        raise errors.InvalidParamsError(f"{field} is longer than {MAX_PATH} bytes", field)
 
 
 def _identity(fd: int) -> Identity:

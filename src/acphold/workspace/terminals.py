@@ -11,12 +11,7 @@ import os
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING
 
-from acphold.errors import (
-    AgentStartError,
-    InvalidParamsError,
-    TerminalStartError,
-    UnknownTerminalError,
-)
+from acphold import errors
 from acphold.processes.exit_status import ExitWatch, signal_name
 from acphold.processes.output import OutputReader
 from acphold.processes.program import GRACE_SECONDS, Program, launch
@@ -79,7 +74,7 @@ class Terminals:
         try:
             return self._kept[terminal_id]
         except KeyError:
-            raise UnknownTerminalError(terminal_id) from None
+            raise errors.UnknownTerminalError(terminal_id) from None
 
     async def create(
         self,
@@ -98,7 +93,7 @@ class Terminals:
         """
         _check(command, args, env or {})
         if self._closed or len(self._kept) + len(self._starting) >= MAX_TERMINALS:
-            raise TerminalStartError(
+            raise errors.TerminalStartError(
                 "the session is closed"
                 if self._closed
                 else f"{MAX_TERMINALS} terminals are kept already; release some"
@@ -117,11 +112,11 @@ class Terminals:
         async def start() -> TerminalCommand:
             try:
                 program = await self._threads.run(launched)
-            except AgentStartError as exc:
-                raise TerminalStartError(str(exc)) from exc
+            except errors.AgentStartError as exc:
+                raise errors.TerminalStartError(str(exc)) from exc
             if self._closed:
                 await self._threads.run(lambda _: program.abandon())
-                raise TerminalStartError("the session is closed")
+                raise errors.TerminalStartError("the session is closed")
             terminal = TerminalCommand(program, min(limit, MAX_OUTPUT), self._threads)
             self._kept[terminal.id] = terminal
             return terminal
@@ -344,13 +339,15 @@ class OutputTail:
 def _check(command: str, args: Sequence[str], env: Mapping[str, str]) -> None:
     """Raise InvalidParamsError for impossible arguments of a program, without repeating values."""
     if not command:
-        raise InvalidParamsError("command is empty", "command")
+        raise errors.InvalidParamsError("command is empty", "command")
     for field, words in (("command", (command,)), ("args", args), ("env", env.values())):
         if any(not _is_passable(word) for word in words):
-            raise InvalidParamsError(f"{field} holds a NUL, or is not Unicode", field)
+            raise errors.InvalidParamsError(f"{field} holds a NUL, or is not Unicode", field)
     for name in env:
         if not name or "=" in name or not _is_passable(name):
-            raise InvalidParamsError(f"no environment variable can be called {name!r}", "env")
+            raise errors.InvalidParamsError(
+                f"no environment variable can be called {name!r}", "env"
+            )
 
 
 def _is_passable(word: str) -> bool:

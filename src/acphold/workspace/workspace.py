@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acphold import schema
 from acphold.errors import MethodNotFoundError
-from acphold.schema import (
-    CREATE_TERMINAL,
-    KILL_TERMINAL,
-    READ_TEXT_FILE,
-    RELEASE_TERMINAL,
-    TERMINAL_OUTPUT,
-    WAIT_FOR_TERMINAL_EXIT,
-    WRITE_TEXT_FILE,
-    CreateTerminalResponse,
-    KillTerminalResponse,
-    ReadTextFileResponse,
-    ReleaseTerminalResponse,
-    WaitForTerminalExitResponse,
-    WriteTextFileResponse,
-    decode,
-    encode,
-)
 from acphold.workspace.files import Files
 from acphold.workspace.terminals import Terminals
 
@@ -33,13 +17,13 @@ if TYPE_CHECKING:
 SERVED = frozenset(
     method.name
     for method in (
-        READ_TEXT_FILE,
-        WRITE_TEXT_FILE,
-        CREATE_TERMINAL,
-        TERMINAL_OUTPUT,
-        WAIT_FOR_TERMINAL_EXIT,
-        KILL_TERMINAL,
-        RELEASE_TERMINAL,
+        schema.READ_TEXT_FILE,
+        schema.WRITE_TEXT_FILE,
+        schema.CREATE_TERMINAL,
+        schema.TERMINAL_OUTPUT,
+        schema.WAIT_FOR_TERMINAL_EXIT,
+        schema.KILL_TERMINAL,
+        schema.RELEASE_TERMINAL,
     )
 )
 """The methods that `Workspace.answer` supports."""
@@ -66,7 +50,7 @@ class Workspace:
 
         Cancelling it leaves a file either unchanged or written, and no unknown terminal.
         """
-        return encode(await self._answer(method, params))
+        return schema.encode(await self._answer(method, params))
 
     async def aclose(self) -> None:
         """End the running commands; may be called again."""
@@ -74,16 +58,16 @@ class Workspace:
 
     async def _answer(self, method: str, params: bytes) -> Struct:
         files, terminals = self.files, self.terminals
-        if method == READ_TEXT_FILE.name:
-            read = decode(READ_TEXT_FILE.params, params).value
+        if method == schema.READ_TEXT_FILE.name:
+            read = schema.decode(schema.READ_TEXT_FILE.params, params).value
             words = await files.read(read.path, line=read.line, limit=read.limit)
-            return ReadTextFileResponse(content=words)
-        if method == WRITE_TEXT_FILE.name:
-            write = decode(WRITE_TEXT_FILE.params, params).value
+            return schema.ReadTextFileResponse(content=words)
+        if method == schema.WRITE_TEXT_FILE.name:
+            write = schema.decode(schema.WRITE_TEXT_FILE.params, params).value
             await files.write(write.path, write.content)
-            return WriteTextFileResponse()
-        if method == CREATE_TERMINAL.name:
-            create = decode(CREATE_TERMINAL.params, params).value
+            return schema.WriteTextFileResponse()
+        if method == schema.CREATE_TERMINAL.name:
+            create = schema.decode(schema.CREATE_TERMINAL.params, params).value
             terminal = await terminals.create(
                 create.command,
                 create.args,
@@ -91,17 +75,25 @@ class Workspace:
                 cwd=create.cwd,
                 output_byte_limit=create.output_byte_limit,
             )
-            return CreateTerminalResponse(terminal_id=terminal.id)
-        if method == TERMINAL_OUTPUT.name:
-            return terminals[decode(TERMINAL_OUTPUT.params, params).value.terminal_id].output()
-        if method == WAIT_FOR_TERMINAL_EXIT.name:
-            wait = decode(WAIT_FOR_TERMINAL_EXIT.params, params).value
+            return schema.CreateTerminalResponse(terminal_id=terminal.id)
+        if method == schema.TERMINAL_OUTPUT.name:
+            return terminals[
+                schema.decode(schema.TERMINAL_OUTPUT.params, params).value.terminal_id
+            ].output()
+        if method == schema.WAIT_FOR_TERMINAL_EXIT.name:
+            wait = schema.decode(schema.WAIT_FOR_TERMINAL_EXIT.params, params).value
             status = await terminals[wait.terminal_id].wait()
-            return WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
-        if method == KILL_TERMINAL.name:
-            await terminals[decode(KILL_TERMINAL.params, params).value.terminal_id].kill()
-            return KillTerminalResponse()
-        if method == RELEASE_TERMINAL.name:
-            await terminals.release(decode(RELEASE_TERMINAL.params, params).value.terminal_id)
-            return ReleaseTerminalResponse()
+            return schema.WaitForTerminalExitResponse(
+                exit_code=status.exit_code, signal=status.signal
+            )
+        if method == schema.KILL_TERMINAL.name:
+            await terminals[
+                schema.decode(schema.KILL_TERMINAL.params, params).value.terminal_id
+            ].kill()
+            return schema.KillTerminalResponse()
+        if method == schema.RELEASE_TERMINAL.name:
+            await terminals.release(
+                schema.decode(schema.RELEASE_TERMINAL.params, params).value.terminal_id
+            )
+            return schema.ReleaseTerminalResponse()
         raise MethodNotFoundError(method)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from acphold import errors
+from acphold.conformance import verdicts
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AgentGone, AnswerLine, Silence
 from acphold.conformance.grammar import odd_kind
@@ -19,36 +21,19 @@ from acphold.conformance.record import (
 )
 from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import Stage, introduce
-from acphold.conformance.verdicts import (
-    NotObservable,
-    Reach,
-    RuleSource,
-    Signal,
-    SignInNeeded,
-    Violation,
-)
-from acphold.errors import (
-    AUTH_REQUIRED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    REQUEST_CANCELLED,
-)
 
 RULES = Rules()
 
-STDIO = RuleSource("Transports", "stdio")
-ENCODING = RuleSource("Transports", "")
-OVERVIEW = RuleSource("Overview", "Communication Model")
-ERRORS = RuleSource("Overview", "Error Handling")
-CUSTOM = RuleSource("Extensibility", "Custom Requests")
+STDIO = verdicts.RuleSource("Transports", "stdio")
+ENCODING = verdicts.RuleSource("Transports", "")
+OVERVIEW = verdicts.RuleSource("Overview", "Communication Model")
+ERRORS = verdicts.RuleSource("Overview", "Error Handling")
+CUSTOM = verdicts.RuleSource("Extensibility", "Custom Requests")
 
 
-def json_rpc(section: str) -> RuleSource:
+def json_rpc(section: str) -> verdicts.RuleSource:
     """Return a section of the JSON-RPC specification as a source."""
-    return RuleSource("JSON-RPC 2.0", section)
+    return verdicts.RuleSource("JSON-RPC 2.0", section)
 
 
 RESPONSE = json_rpc("5 Response object")
@@ -59,7 +44,7 @@ ALWAYS = "the agent said nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer("stdio.utf-8", MUST, ENCODING, unless=ALWAYS, only=Reach.PROGRAM)
+@RULES.observer("stdio.utf-8", MUST, ENCODING, unless=ALWAYS, only=verdicts.Reach.PROGRAM)
 def utf_8(record: Record, witness: Witness) -> None:
     """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
@@ -196,12 +181,12 @@ def error_message(record: Record, witness: Witness) -> None:
 BASELINE = ("initialize", "session/new", "session/prompt")
 
 KNOWN_CODES = {
-    PARSE_ERROR,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    INVALID_PARAMS,
-    INTERNAL_ERROR,
-    REQUEST_CANCELLED,
+    errors.PARSE_ERROR,
+    errors.INVALID_REQUEST,
+    errors.METHOD_NOT_FOUND,
+    errors.INVALID_PARAMS,
+    errors.INTERNAL_ERROR,
+    errors.REQUEST_CANCELLED,
 }
 
 
@@ -212,7 +197,7 @@ def error_codes(record: Record, witness: Witness) -> None:
     """Error codes that JSON-RPC reserves are used as they are defined."""
     for exchange in record.exchanges("client", *BASELINE):
         code = exchange.error.get("code")
-        if code in (METHOD_NOT_FOUND, PARSE_ERROR):
+        if code in (errors.METHOD_NOT_FOUND, errors.PARSE_ERROR):
             why = f"{code} for {exchange.request.method}, which every agent has"
             witness.accuse(why, *exchange.lines)
     for line, error in _errors(record):
@@ -241,7 +226,7 @@ async def _echoed(stage: Stage, id: int | str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.answered(dialogue.begin("check/no_such_method", {}, id=id))
     if id_of(answer.line) != id_of(answer.asked):
-        raise Violation("the id came back as another", *answer.lines)
+        raise verdicts.Violation("the id came back as another", *answer.lines)
 
 
 STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "null", "")
@@ -281,9 +266,9 @@ async def unknown_request(stage: Stage) -> AnswerLine:
 async def unknown_method(stage: Stage) -> None:
     """A method that does not exist is answered with -32601."""
     answer = await stage.judge(unknown_request)
-    if answer.code != METHOD_NOT_FOUND:
+    if answer.code != errors.METHOD_NOT_FOUND:
         said = "a result" if answer.error is None else f"the code {answer.code}"
-        raise Violation(f"it was answered with {said}", *answer.lines)
+        raise verdicts.Violation(f"it was answered with {said}", *answer.lines)
 
 
 async def misfits(stage: Stage) -> list[AnswerLine]:
@@ -295,7 +280,7 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
     ]
     try:
         session = await stage.given(plain_session)
-    except Signal:  # the other requests need one
+    except verdicts.Signal:  # the other requests need one
         pass
     else:
         hello = [{"type": "text", "text": "Hello"}]
@@ -319,11 +304,11 @@ async def invalid_params_code(stage: Stage) -> None:
     """The code for parameters that do not fit is -32602."""
     for answer in await stage.given(misfits):
         if answer.error is None:
-            raise NotObservable("they were answered with a result")
-        if answer.code == AUTH_REQUIRED:
-            raise SignInNeeded("it was answered: sign in first", *answer.lines)
-        if answer.code != INVALID_PARAMS:
-            raise Violation(f"the code is {answer.code}", *answer.lines)
+            raise verdicts.NotObservable("they were answered with a result")
+        if answer.code == errors.AUTH_REQUIRED:
+            raise verdicts.SignInNeeded("it was answered: sign in first", *answer.lines)
+        if answer.code != errors.INVALID_PARAMS:
+            raise verdicts.Violation(f"the code is {answer.code}", *answer.lines)
 
 
 @RULES.case("json-rpc.no-answer-to-notifications", MUST, ERRORS)
@@ -335,7 +320,7 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("a notification was answered", told, unasked[0])
+        raise verdicts.Violation("a notification was answered", told, unasked[0])
 
 
 @RULES.case("json-rpc.after-errors", EXPECTED, ERRORS)
@@ -362,7 +347,7 @@ async def many_at_once(stage: Stage) -> None:
 # -- framing ----------------------------------------------------------------------------------
 
 
-@RULES.case("stdio.pieces", EXPECTED, STDIO, only=Reach.PROGRAM)
+@RULES.case("stdio.pieces", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def pieces(stage: Stage) -> None:
     """A message may come in pieces, and several in one piece."""
     await stage.given(unknown_request)
@@ -423,7 +408,9 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireL
         try:
             await dialogue.ask("check/no_such_method", {})
         except (AgentGone, Silence) as violation:
-            raise Violation(f"after it, {violation.why}", garbage, *violation.lines) from None
+            raise verdicts.Violation(
+                f"after it, {violation.why}", garbage, *violation.lines
+            ) from None
         await dialogue.hush_briefly()
         return garbage, dialogue.record.unasked(before)
 
@@ -448,7 +435,7 @@ async def parse_error(stage: Stage) -> None:
 async def parse_error_reply(stage: Stage) -> None:
     """A line that is not JSON, if it is answered at all, gets -32700 and the id null."""
     garbage, replies = await stage.given(broken_json)
-    _judge_replies(garbage, replies, PARSE_ERROR)
+    _judge_replies(garbage, replies, errors.PARSE_ERROR)
 
 
 @RULES.case("json-rpc.invalid-request", EXPECTED, ERROR_OBJECT)
@@ -461,7 +448,7 @@ async def invalid_request(stage: Stage) -> None:
 async def invalid_request_reply(stage: Stage) -> None:
     """JSON that is not a request, if it is answered at all, gets -32600 and the id null."""
     garbage, replies = await stage.given(no_request)
-    _judge_replies(garbage, replies, INVALID_REQUEST)
+    _judge_replies(garbage, replies, errors.INVALID_REQUEST)
 
 
 @RULES.case("json-rpc.array", EXPECTED, OVERVIEW)
@@ -472,12 +459,12 @@ async def array(stage: Stage) -> None:
 
 def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> None:
     if not replies:
-        raise NotObservable("it was not answered, which is the agent's to choose", garbage)
+        raise verdicts.NotObservable("it was not answered, which is the agent's to choose", garbage)
     for line in replies:
         if line.message.get("id", "none") is not None:
-            raise Violation("the id of the answer is not null", garbage, line)
+            raise verdicts.Violation("the id of the answer is not null", garbage, line)
         if line.error.get("code") != code:
-            raise Violation(f"the code is not {code}", garbage, line)
+            raise verdicts.Violation(f"the code is not {code}", garbage, line)
 
 
 # -- the end --------------------------------------------------------------------------------
@@ -495,20 +482,20 @@ async def left(stage: Stage) -> str | None:
     return how
 
 
-@RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=Reach.PROGRAM)
+@RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def ends_with_stdin(stage: Stage) -> None:
     """The agent ends by itself when its stdin does."""
     if await stage.judge(left) is None:
         seconds = stage.settings.timeout
-        raise Violation(f"it still ran {seconds:g} s after its stdin had ended")
+        raise verdicts.Violation(f"it still ran {seconds:g} s after its stdin had ended")
 
 
-@RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=Reach.PROGRAM)
+@RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
     """When the agent has ended, nothing that it started is still running."""
     if await stage.given(left) is None:
-        raise NotObservable("the agent did not end by itself")
+        raise verdicts.NotObservable("the agent did not end by itself")
     if stage.leftovers is None:
-        raise NotObservable("the agent is no program of its own")
+        raise verdicts.NotObservable("the agent is no program of its own")
     if stage.leftovers:
-        raise Violation("a process that it started still runs 2 s after its end")
+        raise verdicts.Violation("a process that it started still runs 2 s after its end")

@@ -31,14 +31,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
-from acphold.errors import (
-    IllegibleNameError,
-    JournalBusyError,
-    JournalError,
-    JournalUnavailableError,
-    NotAJournalError,
-    ReadOnlyJournalError,
-)
+from acphold import errors
 from acphold.journal.location import NAMED_BY
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Answer, Pipelines
@@ -237,7 +230,7 @@ class _Threads:
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
         if self._is_closed:  # nobody would close a connection that is opened now
-            raise JournalUnavailableError(f"the journal in {self._database.name} is closed")
+            raise errors.JournalUnavailableError(f"the journal in {self._database.name} is closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "acphold journal")
         return self._executor.submit(self._do, work)
@@ -350,7 +343,7 @@ def shown(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         # The message of libpq contains the URL, so it is not shown.
-        raise JournalUnavailableError(
+        raise errors.JournalUnavailableError(
             "the URL of the journal is none that PostgreSQL understands; give "
             "postgresql://USER@HOST/DATABASE"
         ) from error
@@ -373,22 +366,26 @@ def is_passing(error: Fault) -> bool:
     return "FATAL:" not in told or any(words in told for words in _PASSING_WORDS)
 
 
-def failure(error: Fault, name: str) -> JournalError:
+def failure(error: Fault, name: str) -> errors.JournalError:
     """Turn an error into one for people: which journal, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
-        return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
+        return errors.IllegibleNameError(
+            f"{error.object!r} is not text that can be kept; correct it"
+        )
     if isinstance(error, psycopg.DataError) and "NUL" in str(error):
-        return IllegibleNameError("a name with a NUL is not text that can be kept; correct it")
+        return errors.IllegibleNameError(
+            "a name with a NUL is not text that can be kept; correct it"
+        )
     if isinstance(error, DamagedRowError | UnicodeError):
-        return NotAJournalError(
+        return errors.NotAJournalError(
             f"the journal in {name} is damaged ({error}); it was left as it is. Restore a backup, "
             f"or name another journal ({NAMED_BY})"
         )
     assert isinstance(error, psycopg.Error)
-    kind, advice = JournalUnavailableError, f"name another journal ({NAMED_BY})"
+    kind, advice = errors.JournalUnavailableError, f"name another journal ({NAMED_BY})"
     code = error.sqlstate or ""
     if code in _PASSING or code.startswith("08"):
-        kind, advice = JournalBusyError, "try again"
+        kind, advice = errors.JournalBusyError, "try again"
     elif code in ("25006", "53100", "53200") or code.startswith("42501"):
         kind, advice = _ADVICE.get(code, (kind, advice))
     elif not code:
@@ -408,9 +405,9 @@ _REFUSED: Final = {
 }
 """Advice for messages of a server that refuses a connection."""
 
-_ADVICE: Final[dict[str, tuple[type[JournalUnavailableError], str]]] = {
-    "25006": (ReadOnlyJournalError, "name the server that takes writes"),
-    "42501": (JournalUnavailableError, "give this role its rights: see docs/team.md"),
-    "53100": (JournalUnavailableError, "make room on its disk"),
-    "53200": (JournalUnavailableError, "give it more memory"),
+_ADVICE: Final[dict[str, tuple[type[errors.JournalUnavailableError], str]]] = {
+    "25006": (errors.ReadOnlyJournalError, "name the server that takes writes"),
+    "42501": (errors.JournalUnavailableError, "give this role its rights: see docs/team.md"),
+    "53100": (errors.JournalUnavailableError, "make room on its disk"),
+    "53200": (errors.JournalUnavailableError, "give it more memory"),
 }

@@ -26,13 +26,7 @@ from typing import Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
-from acphold.errors import (
-    HeldElsewhereError,
-    HistoryLostError,
-    JournalError,
-    LeaseLostError,
-    SessionExistsError,
-)
+from acphold import errors
 from acphold.history.entries import Segment
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose
@@ -79,12 +73,12 @@ class RecentAppends:
         while self._bytes > KEPT_BYTES:
             self._bytes -= self._kept.popleft()[3]
 
-    def write_again(self, line: Line, lease: Lease, lost: LeaseLostError) -> bool:
+    def write_again(self, line: Line, lease: Lease, lost: errors.LeaseLostError) -> bool:
         """Write the entries that a database lacks after going back; True if it is whole now.
 
         If it is not, the era of the journal ends.
         """
-        if not isinstance(lost, HistoryLostError):
+        if not isinstance(lost, errors.HistoryLostError):
             return False
         through, end = lost.last_seq, lease.next_seq - 1
         due = []
@@ -108,7 +102,7 @@ class RecentAppends:
         leases.renew_era(line)
         return False
 
-    def look(self, line: Line, held: Iterable[Lease]) -> list[LeaseLostError]:
+    def look(self, line: Line, held: Iterable[Lease]) -> list[errors.LeaseLostError]:
         """Return the lost leases, after writing missing entries again where possible.
 
         If another server answers than last time, also checks that no entries are missing.
@@ -148,7 +142,7 @@ class PostgresqlJournal(SqlJournal):
             epoch = leases.next_epoch(line)
             try:
                 session_rows.create(line, new, epoch)
-            except SessionExistsError:
+            except errors.SessionExistsError:
                 # It may be ours: created by the first attempt, whose answer was lost.
                 if not is_again or _owner(line, new.session_id) != owner_id:
                     raise
@@ -168,7 +162,7 @@ class PostgresqlJournal(SqlJournal):
             epoch = leases.next_epoch(line)
             try:
                 return leases.grant(line, session_id, owner_id, epoch, seen, yields=yields)
-            except HeldElsewhereError:
+            except errors.HeldElsewhereError:
                 if not is_again or _owner(line, session_id) != owner_id:
                     raise
                 return leases.grant(line, session_id, owner_id, epoch, yields=yields)
@@ -213,7 +207,7 @@ class PostgresqlJournal(SqlJournal):
         *,
         addresses: Sequence[str] | None = None,
         retiring: bool = False,
-    ) -> list[LeaseLostError]:
+    ) -> list[errors.LeaseLostError]:
         self._addresses = self._addresses if addresses is None else (*addresses,)
         self._retired = self._retired or retiring
         held, owner_id = [*leases_], self._owner_id
@@ -230,7 +224,9 @@ class PostgresqlJournal(SqlJournal):
 
     # -- writing under a lease ------------------------------------------------------------
 
-    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+    async def append_all(
+        self, appends: Sequence[Append]
+    ) -> list[list[Segment] | errors.LeaseLostError]:
         """Append to each of these sessions in a transaction of its own.
 
         All are sent before any answer is awaited. For appends without an answer, a thread checks by
@@ -248,7 +244,7 @@ class PostgresqlJournal(SqlJournal):
         if not pipelines.is_ready:
             await pipelines.ready()
         answers = [pipelines.ask(*statement) for statement in statements]
-        told: dict[int, int | LeaseLostError] = {}
+        told: dict[int, int | errors.LeaseLostError] = {}
         for place, answer in enumerate(answers):
             if rows := await answer.wait():
                 told[place] = int.from_bytes(rows[0][0] or b"", "big")
@@ -257,7 +253,7 @@ class PostgresqlJournal(SqlJournal):
         def work(line: Line) -> None:
             for place in [place for place in left if place not in told]:
                 lease, its = appends[place].lease, made[place]
-                at: int | LeaseLostError | None = session_rows.is_written(line, lease, its)
+                at: int | errors.LeaseLostError | None = session_rows.is_written(line, lease, its)
                 if at is None:
                     try:
                         row = line.execute(*statements[place], binary=True).fetchone()
@@ -271,23 +267,23 @@ class PostgresqlJournal(SqlJournal):
                         # The numbers are taken: by this very append, which was still on its way
                         # when its answer was given up; or by others.
                         at = session_rows.is_written(line, lease, its)
-                told[place] = LeaseLostError(lease.session_id) if at is None else at
+                told[place] = errors.LeaseLostError(lease.session_id) if at is None else at
 
         try:
             if left:
                 await self._look(work)
-        except JournalError as error:
+        except errors.JournalError as error:
             if not told:
                 raise
             # Known results stand. The others are unknown, so they count as lost leases: whoever
             # continues these sessions reads them first.
             log.warning("appends to some sessions may have failed: %s", error)
             for place in left:
-                told.setdefault(place, LeaseLostError(appends[place].lease.session_id))
-        done: list[list[Segment] | LeaseLostError] = []
+                told.setdefault(place, errors.LeaseLostError(appends[place].lease.session_id))
+        done: list[list[Segment] | errors.LeaseLostError] = []
         for place, (append, its) in enumerate(zip(appends, made, strict=True)):
             at = told[place]
-            if isinstance(at, LeaseLostError):
+            if isinstance(at, errors.LeaseLostError):
                 done.append(at)
             else:
                 append.lease.next_seq = its[-1].last_seq + 1
@@ -338,7 +334,7 @@ class PostgresqlJournal(SqlJournal):
             self._owner_id = None
             try:
                 await self._asked(lambda tables: session_tables.unregister(tables, owner_id))
-            except JournalError as exc:  # harmless: others see that our connection has ended
+            except errors.JournalError as exc:  # harmless: others see that our connection has ended
                 log.info("the journal still names this process: %s", exc)
         await asyncio.to_thread(self._presence.close)
         await self._database.aclose()

@@ -21,15 +21,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import (
-    IllegibleNameError,
-    JournalBusyError,
-    JournalError,
-    JournalUnavailableError,
-    NoJournalError,
-    NotAJournalError,
-    ReadOnlyJournalError,
-)
+from acphold import errors
 from acphold.journal.location import NAMED_BY
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import (
@@ -118,13 +110,13 @@ class JournalFile:
         same path would apply the log of one file to the other. The check takes 2 µs.
         """
         if _identity(self.path) != self._identity:
-            raise JournalUnavailableError(
+            raise errors.JournalUnavailableError(
                 f"the journal {self.path} was deleted or replaced while it was in use, and takes "
                 "nothing more; put it back, or start acphold again"
             )
         if self.is_overwritten():
             self._set_own_log_aside()
-            raise JournalUnavailableError(
+            raise errors.JournalUnavailableError(
                 f"the journal {self.path} was overwritten while it was in use, and takes nothing "
                 "more; end all of acphold and put the backup there with `acphold restore`"
             )
@@ -222,7 +214,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 def _inspect(path: str, *, create: bool) -> bool:
     """True if the file still has to be made a journal; raises if it never can be."""
     if (type_ := network_type(path)) is not None:
-        raise JournalUnavailableError(
+        raise errors.JournalUnavailableError(
             f"the journal {path} lies on a network file system ({type_}), on which neither locks "
             f"nor SQLite's log can be relied on; put it on a disk of this machine ({NAMED_BY})"
         )
@@ -238,37 +230,39 @@ def _inspect(path: str, *, create: bool) -> bool:
                 if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-            raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
+            raise errors.NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
         logged = _has_log(path)
         changes = file_system.noted(path, file_system.CHANGES)
         header = file_system.read_beside(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
         if not create:
-            raise NoJournalError(path) from error
-        raise JournalUnavailableError(
+            raise errors.NoJournalError(path) from error
+        raise errors.JournalUnavailableError(
             f"there is no journal at {path}; its folder cannot be made; name another ({NAMED_BY})"
         ) from error
     except IsADirectoryError as error:
-        raise NotAJournalError(f"{path} is a folder; name a file in it ({NAMED_BY})") from error
+        raise errors.NotAJournalError(
+            f"{path} is a folder; name a file in it ({NAMED_BY})"
+        ) from error
     except OSError as error:
-        raise JournalUnavailableError(
+        raise errors.JournalUnavailableError(
             f"cannot open the journal {path}: {error.strerror}; "
             f"make it readable and writable, or name another ({NAMED_BY})"
         ) from error
     if not header:
         if not create:
-            raise JournalUnavailableError(
+            raise errors.JournalUnavailableError(
                 f"the journal {path} is empty; delete the file, or name another ({NAMED_BY})"
             )
         return True
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise NotAJournalError(
+        raise errors.NotAJournalError(
             f"{path} is not an acphold journal; it was left as it is. "
             f"Name another file ({NAMED_BY})"
         )
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise NotAJournalError(
+        raise errors.NotAJournalError(
             f"{path} is a database of another program; it was left as it is. "
             f"Name another file ({NAMED_BY})"
         )
@@ -297,7 +291,7 @@ def _refuse_left_log(path: str) -> None:
         if os.path.exists(path) and os.stat(path).st_size > 0:
             return
         if os.stat(log_path).st_size > 0:
-            raise JournalUnavailableError(
+            raise errors.JournalUnavailableError(
                 f"the journal {path} is gone, and its log {log_path} is still there, with what was "
                 "written last; nothing was changed. Move the journal back, or move the log to "
                 f"where the journal is now, beside it. To begin anew here, move {log_path} away"
@@ -315,7 +309,7 @@ def _access(path: str) -> OpenMode:
     if os.path.exists(f"{path}-shm") and os.path.exists(f"{path}-wal"):
         return READ_ONLY
     if _has_log(path):
-        raise JournalUnavailableError(
+        raise errors.JournalUnavailableError(
             f"what was written last to the journal {path} is in the log beside it, and its folder "
             "cannot be written to; copy both into a folder that can, and name the copy with "
             "--journal"
@@ -371,7 +365,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
                 raise
             time.sleep(_RETRY_SECONDS)
     if mode != "wal":
-        raise JournalUnavailableError(
+        raise errors.JournalUnavailableError(
             f"the folder of {path} does not support write-ahead logging, as some network "
             f"folders do not; name a local file ({NAMED_BY})"
         )
@@ -422,31 +416,33 @@ FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError, DamagedRowEr
 file, for bytes that nobody wrote."""
 
 
-def failure(error: Fault, path: str) -> JournalError:
+def failure(error: Fault, path: str) -> errors.JournalError:
     """Turn an error into one for people: which file, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
-        return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
+        return errors.IllegibleNameError(
+            f"{error.object!r} is not text that can be kept; correct it"
+        )
     if not isinstance(error, sqlite3.Error):
         return _damaged(path, str(error))
     code = primary_code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error):
         return _damaged(path, str(error))
     advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
-    kind = _KINDS.get(code, JournalUnavailableError)
+    kind = _KINDS.get(code, errors.JournalUnavailableError)
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
-def _damaged(path: str, how: str) -> NotAJournalError:
-    return NotAJournalError(
+def _damaged(path: str, how: str) -> errors.NotAJournalError:
+    return errors.NotAJournalError(
         f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
         f"what can be read with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
     )
 
 
 _KINDS: Final = {
-    sqlite3.SQLITE_BUSY: JournalBusyError,
-    sqlite3.SQLITE_LOCKED: JournalBusyError,
-    sqlite3.SQLITE_READONLY: ReadOnlyJournalError,
+    sqlite3.SQLITE_BUSY: errors.JournalBusyError,
+    sqlite3.SQLITE_LOCKED: errors.JournalBusyError,
+    sqlite3.SQLITE_READONLY: errors.ReadOnlyJournalError,
 }
 
 _ADVICE: Final = {

@@ -16,7 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from acphold.journal.sqlite import checks, deletion
+from acphold.journal.sqlite import (
+    checks,  # late: for `acphold doctor` alone
+    deletion,
+)
 from acphold.journal.sqlite.connection import Connection, writing
 
 if TYPE_CHECKING:
@@ -133,8 +136,6 @@ class SqliteFile:
         return await self._background.run(lambda db: checks.sizes(db, largest))
 
     async def repair(self) -> Repaired:
-        from acphold.journal.sqlite import checks  # late: for `acphold doctor` alone
-
         return await self._background.run(checks.repair)
 
     async def give_back(self) -> int:

@@ -16,12 +16,7 @@ from functools import cache, cached_property, partial
 from time import perf_counter
 from typing import Final, TypeVar
 
-from acphold.errors import (
-    HistoryLostError,
-    JournalBusyError,
-    JournalError,
-    LeaseLostError,
-)
+from acphold import errors
 from acphold.history.entries import Run, Segment, now_ms
 from acphold.history.fold import Summary
 from acphold.journal import stored_history
@@ -176,7 +171,7 @@ class SqliteJournal(SqlJournal):
         """Open the file if it is not open yet; raises the errors of `open`."""
         try:
             return self._file or self._connect(self._busy_seconds)
-        except JournalBusyError:
+        except errors.JournalBusyError:
             self._hurried = True
             raise
 
@@ -258,7 +253,7 @@ class SqliteJournal(SqlJournal):
         *,
         addresses: Sequence[str] | None = None,
         retiring: bool = False,
-    ) -> list[LeaseLostError]:
+    ) -> list[errors.LeaseLostError]:
         self._addresses = self._addresses if addresses is None else (*addresses,)
         self._retired = self._retired or retiring
         self._own.clear()
@@ -267,7 +262,7 @@ class SqliteJournal(SqlJournal):
         self._owner.keep()
         held, own_id = [*leases_], self._owner.id
 
-        def work(db: Connection) -> list[LeaseLostError]:
+        def work(db: Connection) -> list[errors.LeaseLostError]:
             if not leases.renew(db, own_id, self._addresses, retired=self._retired):
                 self._register(db, own_id)
             return session_tables.all_lost(SqliteTables(db), held)
@@ -326,15 +321,17 @@ class SqliteJournal(SqlJournal):
             self._verify_at = at + VERIFY_MS
         return file.connection.write(statement, values)
 
-    async def _refused(self, lease: Lease) -> LeaseLostError:
+    async def _refused(self, lease: Lease) -> errors.LeaseLostError:
         """The reason why nothing could be written under a lease; ends the era if history was
         lost."""
         why = await self._asked(lambda tables: session_tables.lost(tables, lease))
-        if isinstance(why, HistoryLostError):
+        if isinstance(why, errors.HistoryLostError):
             await self._write(leases.renew_era)
         return why
 
-    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+    async def append_all(
+        self, appends: Sequence[Append]
+    ) -> list[list[Segment] | errors.LeaseLostError]:
         began = perf_counter()
         at = now_ms()
         made = [appended(append.lease.next_seq, append.runs, at) for append in appends]
@@ -347,9 +344,9 @@ class SqliteJournal(SqlJournal):
             for one in its
         ]
 
-        def work(db: Connection) -> dict[str, LeaseLostError]:
+        def work(db: Connection) -> dict[str, errors.LeaseLostError]:
             db.written_together(len(appends))
-            lost: list[LeaseLostError] = []
+            lost: list[errors.LeaseLostError] = []
             if db.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
                 lost = session_tables.all_lost(SqliteTables(db), held, whole=True)
@@ -360,7 +357,7 @@ class SqliteJournal(SqlJournal):
             return told
 
         lost = await self._write(work)
-        done: list[list[Segment] | LeaseLostError] = []
+        done: list[list[Segment] | errors.LeaseLostError] = []
         for append, its in zip(appends, made, strict=True):
             if (error := lost.get(append.lease.session_id)) is not None:
                 done.append(error)
@@ -433,7 +430,7 @@ class SqliteJournal(SqlJournal):
         if (owner := self._owner) is not None:
             try:
                 await self._written(lambda tables: session_tables.unregister(tables, owner.id))
-            except JournalError as exc:  # harmless: others find the owner's file unlocked
+            except errors.JournalError as exc:  # harmless: others find the owner's file unlocked
                 log.info("the journal still names this process: %s", exc)
             owner.close()
             self._owner = None
@@ -507,7 +504,7 @@ class SqliteJournal(SqlJournal):
             busy: Exception
             try:
                 return attempt()
-            except JournalBusyError as error:  # opening it
+            except errors.JournalBusyError as error:  # opening it
                 busy = error
             except FAULTS as error:
                 if not is_busy(error):

@@ -8,13 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acphold.errors import (
-    AmbiguousIdError,
-    IllegibleNameError,
-    LeaseLostError,
-    SessionExistsError,
-    UnknownSessionError,
-)
+from acphold import errors
 from acphold.history import Segment
 from acphold.journal import (
     Append,
@@ -29,22 +23,12 @@ from acphold.journal import (
     history,
     state_of,
 )
-from acphold.testing.journal_promises.promise import (
-    append,
-    begun,
-    chunk,
-    each,
-    encode,
-    entries_of,
-    promised,
-    raises,
-    turn,
-)
+from acphold.testing.journal_promises import promise
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 
 
-@promised
+@promise.promised
 async def a_new_session_is_as_it_was_created(journal: Journal) -> None:
     new = NewSession("s1", "gemini", "/home/me/project", ("/lib", "/a b"), "Title", created_at=1234)
     lease = await journal.create(new)
@@ -59,9 +43,9 @@ async def a_new_session_is_as_it_was_created(journal: Journal) -> None:
     assert (lease.session_id, lease.epoch > 0, lease.next_seq) == ("s1", True, 1)
 
 
-@promised
+@promise.promised
 async def a_row_has_each_new_value(journal: Journal) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     await journal.append(lease, [("prompt", [PROMPT])])
     was = await journal.session("s1")
     others: dict[type, Any] = {bool: True, int: 99, str: "new", type(None): "new", tuple: ()}
@@ -78,18 +62,18 @@ async def a_row_has_each_new_value(journal: Journal) -> None:
     assert replace(listed, message_count=0) == row, "the list has other values"
 
 
-@promised
+@promise.promised
 async def an_id_is_taken_once(journal: Journal) -> None:
-    await begun(journal)
-    with raises(SessionExistsError, match="'s1'"):
-        await begun(journal)
+    await promise.begun(journal)
+    with promise.raises(errors.SessionExistsError, match="'s1'"):
+        await promise.begun(journal)
     assert (await journal.session("s1")).last_seq == 0
 
 
-@promised
+@promise.promised
 async def what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
-    lease = await begun(journal)
-    raws = [encode(chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
+    lease = await promise.begun(journal)
+    raws = [promise.encode(promise.chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
     [one] = await journal.append(lease, [("prompt", [PROMPT])])
     [many] = await journal.append(lease, [("update", raws)])
     assert (one.first_seq, one.last_seq, many.first_seq, many.last_seq) == (1, 1, 2, 6)
@@ -99,11 +83,11 @@ async def what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> 
     assert [entry.seq for entry in many.entries()] == [2, 3, 4, 5, 6]
 
 
-@promised
+@promise.promised
 async def reading_on_begins_after_the_given_entry_also_inside_a_segment(
     journal: Journal,
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     await journal.append(lease, [("update", [b"1", b"2", b"3"])])
     [rest] = await journal.append(lease, [("update", [b"4"])])
     for after in range(5):
@@ -114,11 +98,11 @@ async def reading_on_begins_after_the_given_entry_also_inside_a_segment(
     assert await journal.read("s1", 4) == []
 
 
-@promised
+@promise.promised
 async def one_read_brings_no_more_than_asked_for_but_never_nothing(
     journal: Journal,
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     for _ in range(4):
         await journal.append(lease, [("update", [b"x" * 100])])
     assert len(await journal.read("s1", 0, 1)) == 1
@@ -126,9 +110,9 @@ async def one_read_brings_no_more_than_asked_for_but_never_nothing(
     assert len(await journal.read("s1", 2, 10_000)) == 2
 
 
-@promised
+@promise.promised
 async def sessions_never_see_each_others_entries(journal: Journal) -> None:
-    leases = [await begun(journal, f"s{n}") for n in range(3)]
+    leases = [await promise.begun(journal, f"s{n}") for n in range(3)]
     for n, lease in enumerate(leases):
         await journal.append(lease, [("update", [b"%d" % n] * (n + 1))])
     for n in range(3):
@@ -137,22 +121,22 @@ async def sessions_never_see_each_others_entries(journal: Journal) -> None:
         assert (await journal.session(f"s{n}")).last_seq == n + 1
 
 
-@promised
+@promise.promised
 async def json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     [segment] = await journal.append(lease, [("update", [b'{\n "a": 1\n}', b"{}"])])
     assert [entry.raw for entry in segment.entries()] == [b'{  "a": 1 }', b"{}"]
 
 
-@promised
+@promise.promised
 async def appending_nothing_is_our_own_mistake(journal: Journal) -> None:
-    with raises(ValueError, match="nothing to append"):
-        await journal.append(await begun(journal), [("update", [])])
+    with promise.raises(ValueError, match="nothing to append"):
+        await journal.append(await promise.begun(journal), [("update", [])])
 
 
-@promised
+@promise.promised
 async def a_change_of_a_row_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     await journal.change(lease, RowChange(title="T", updated_at=99))
     await journal.change(lease, RowChange(prompted=True))
     await journal.change(lease, RowChange())
@@ -162,20 +146,20 @@ async def a_change_of_a_row_changes_what_is_given_and_nothing_else(journal: Jour
     assert (await journal.session("s1")).title is None
 
 
-@promised
+@promise.promised
 async def a_session_can_be_renamed_from_outside(journal: Journal) -> None:
-    await begun(journal)
+    await promise.begun(journal)
     await journal.change("s1", RowChange(given="half a smile: \ud83d"))
     assert (await journal.session("s1")).title == "half a smile: ?"
-    with raises(UnknownSessionError):
+    with promise.raises(errors.UnknownSessionError):
         await journal.change("s2", RowChange(given="T"))
 
 
-@promised
+@promise.promised
 async def a_title_that_a_person_gave_is_changed_by_a_person_alone(
     journal: Journal,
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     await journal.change("s1", RowChange(given="Mine"))
     await journal.change(lease, RowChange(title="The agent's", updated_at=99))
     await journal.append(lease, [("update", [b"{}"])], RowChange(title=None))
@@ -189,7 +173,7 @@ async def a_title_that_a_person_gave_is_changed_by_a_person_alone(
     assert (row.title, row.renamed) == ("The agent's", False)
 
 
-@promised
+@promise.promised
 async def a_session_remembers_where_it_came_from(journal: Journal) -> None:
     first, second = Origin("s0", "a", 7), Origin("s1", "b", 9)
     lease = await journal.create(NewSession("s1", "b", "/", renamed=True, origins=(first,)))
@@ -199,42 +183,42 @@ async def a_session_remembers_where_it_came_from(journal: Journal) -> None:
     assert (row.agent, row.origins, row.renamed) == ("c", (first, second), True)
 
 
-@promised
+@promise.promised
 async def an_id_may_be_given_as_any_prefix_that_fits_one_session(
     journal: Journal,
 ) -> None:
     for session_id in ("abc", "abcd", "abX", "x%", "é1"):
-        await begun(journal, session_id)
+        await promise.begun(journal, session_id)
     assert (await journal.resolve("abc")).session_id == "abc"
     assert (await journal.resolve("abcd")).session_id == "abcd"
     assert (await journal.resolve("x")).session_id == "x%"
     assert (await journal.resolve("é")).session_id == "é1"
-    with raises(AmbiguousIdError) as caught:
+    with promise.raises(errors.AmbiguousIdError) as caught:
         await journal.resolve("ab")
     assert set(caught.value.matches) == {"abc", "abcd", "abX"}
     for nothing in ("", "abcde", "%", "AB"):
-        with raises(UnknownSessionError):
+        with promise.raises(errors.UnknownSessionError):
             await journal.resolve(nothing)
 
 
-@promised
+@promise.promised
 async def what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
     for question in (journal.session, journal.owner, journal.summary):
-        with raises(UnknownSessionError) as caught:
+        with promise.raises(errors.UnknownSessionError) as caught:
             await question("nobody")
         assert caught.value.session_id == "nobody"
-    with raises(UnknownSessionError):
+    with promise.raises(errors.UnknownSessionError):
         await journal.read("nobody", 0)
-    with raises(UnknownSessionError):
+    with promise.raises(errors.UnknownSessionError):
         await journal.acquire("nobody")
     assert await journal.delete("nobody") == []
 
 
-@promised
+@promise.promised
 async def names_that_are_no_text_are_refused_and_leave_nothing_open(
     journal: Journal,
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     half = "half \ud83d"
     for attempt in (
         journal.session(half),
@@ -252,7 +236,7 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.index.search(Sought("word", cwd=half)),
         journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),
     ):
-        with raises(IllegibleNameError, match="half"):
+        with promise.raises(errors.IllegibleNameError, match="half"):
             await attempt
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
@@ -260,12 +244,12 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
     ]
 
 
-@promised
+@promise.promised
 async def a_journal_opened_again_has_everything(
     journal: Journal, again: Callable[[], Awaitable[Journal]]
 ) -> None:
     secret = (await journal.identity()).secret
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     [segment] = await journal.append(lease, [("prompt", [PROMPT])])
     row = await journal.session("s1")
     await journal.aclose()
@@ -276,11 +260,11 @@ async def a_journal_opened_again_has_everything(
     assert len(secret) == 32
 
 
-@promised
+@promise.promised
 async def the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_place(
     journal: Journal,
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     assert (await journal.session("s1")).start is None
     await journal.append(lease, [("prompt", [PROMPT])], RowChange(start="0a", prompted=True))
     await journal.append(lease, [("prompt", [PROMPT])], RowChange(updated_at=9))
@@ -290,20 +274,20 @@ async def the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_pl
     assert (await journal.session("s1")).start is None
 
 
-@promised
+@promise.promised
 async def the_shortest_beginning_of_an_id_fits_no_other(journal: Journal) -> None:
     for session_id in ("abc", "abcd", "abX", "x%", "é1"):
-        await begun(journal, session_id)
+        await promise.begun(journal, session_id)
     asked = ["x%", "abcd", "abc", "abX", "é1"]
     assert await journal.short_ids(asked, 1) == ["x", "abcd", "abc", "abX", "é"]
     assert await journal.short_ids(["x%"], 4) == ["x%"]
 
 
-@promised
+@promise.promised
 async def what_several_sessions_append_together_stands_in_each_of_them(
     journal: Journal,
 ) -> None:
-    leases = [await begun(journal, name) for name in ("s1", "s2", "s3")]
+    leases = [await promise.begun(journal, name) for name in ("s1", "s2", "s3")]
     await journal.append(leases[1], [("update", [b"0"])])
     done = await journal.append_all(
         [
@@ -317,16 +301,16 @@ async def what_several_sessions_append_together_stands_in_each_of_them(
     assert [lease.next_seq for lease in leases] == [4, 3, 2]
     assert (await journal.session("s1")).title == "T"
     for lease, told in zip(leases, done, strict=True):
-        assert not isinstance(told, LeaseLostError)
+        assert not isinstance(told, errors.LeaseLostError)
         read = await journal.read(lease.session_id, told[0].first_seq - 1)
-        assert entries_of(read) == entries_of(told)
+        assert promise.entries_of(read) == promise.entries_of(told)
 
 
-@promised
+@promise.promised
 async def who_lost_a_session_is_told_and_the_others_are_appended_to(
     journal: Journal, other: Journal
 ) -> None:
-    kept, lost = await begun(journal, "s1"), await begun(journal, "s2")
+    kept, lost = await promise.begun(journal, "s1"), await promise.begun(journal, "s2")
     await other.acquire("s2")
     [one, two] = await journal.append_all(
         [
@@ -334,18 +318,18 @@ async def who_lost_a_session_is_told_and_the_others_are_appended_to(
             Append(lost, [("update", [b"2"])], RowChange(title="lost")),
         ]
     )
-    assert not isinstance(one, LeaseLostError)
-    assert isinstance(two, LeaseLostError)
+    assert not isinstance(one, errors.LeaseLostError)
+    assert isinstance(two, errors.LeaseLostError)
     assert (two.session_id, two.deleted) == ("s2", False)
-    assert [entry.raw for entry in entries_of(await journal.read("s1", 0))] == [b"1"]
+    assert [entry.raw for entry in promise.entries_of(await journal.read("s1", 0))] == [b"1"]
     assert await journal.read("s2", 0) == []
     assert ((await journal.session("s2")).title, lost.next_seq) == (None, 1)
 
 
-@promised
+@promise.promised
 async def what_cannot_be_written_for_one_is_written_for_none(journal: Journal) -> None:
-    leases = [await begun(journal, name) for name in ("s1", "s2")]
-    with raises(OverflowError):
+    leases = [await promise.begun(journal, name) for name in ("s1", "s2")]
+    with promise.raises(OverflowError):
         await journal.append_all(
             [
                 Append(leases[0], [("update", [b"1"])]),
@@ -361,9 +345,9 @@ TEXT = "x" * 20_000
 
 async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
     """Make a session with a finished turn that is longer than one read returns."""
-    lease = await begun(journal)
-    pieces = [chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
-    await append(journal, lease, turn("Go", *pieces))
+    lease = await promise.begun(journal)
+    pieces = [promise.chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
+    await promise.append(journal, lease, promise.turn("Go", *pieces))
     return lease
 
 
@@ -373,7 +357,7 @@ def numbers(found: list[Segment]) -> list[int]:
     return [int(number) for number in re.findall("<([0-9]+)>", text)]
 
 
-@promised
+@promise.promised
 async def a_turn_that_is_settled_between_two_pages_is_read_once(journal: Journal) -> None:
     lease = await long_turn(journal)
     found: list[Segment] = []
@@ -387,7 +371,7 @@ async def a_turn_that_is_settled_between_two_pages_is_read_once(journal: Journal
     assert len(again) < len(found)
 
 
-@promised
+@promise.promised
 async def a_turn_that_begins_while_a_session_is_read_is_not_read_in_part(
     journal: Journal,
 ) -> None:
@@ -397,31 +381,36 @@ async def a_turn_that_begins_while_a_session_is_read_is_not_read_in_part(
     async for segment in history(journal, "s1"):
         if not found:
             end = lease.next_seq - 1
-            await append(journal, lease, turn("More", chunk("agent_message", "<99>")))
+            await promise.append(
+                journal, lease, promise.turn("More", promise.chunk("agent_message", "<99>"))
+            )
         found.append(segment)
     assert found[-1].last_seq == end
     assert numbers(found) == [*range(80)]
 
 
-@each("through", [1, 3, 5])
-@promised
+@promise.each("through", [1, 3, 5])
+@promise.promised
 async def history_ends_where_it_is_to_end_also_inside_a_segment(
     journal: Journal, through: int
 ) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     await journal.append(
-        lease, [("update", [encode(chunk("agent_message", f"<{n}>")) for n in range(5)])]
+        lease,
+        [("update", [promise.encode(promise.chunk("agent_message", f"<{n}>")) for n in range(5)])],
     )
     found = [segment async for segment in history(journal, "s1", through=through)]
     assert numbers(found) == [*range(through)]
     assert found[-1].last_seq == through
 
 
-@promised
+@promise.promised
 async def entries_of_some_kinds_are_read_back_without_the_others(journal: Journal) -> None:
-    lease = await begun(journal)
+    lease = await promise.begun(journal)
     for number in range(5):
-        await append(journal, lease, turn(f"ask {number}", chunk("agent_message", "…")))
+        await promise.append(
+            journal, lease, promise.turn(f"ask {number}", promise.chunk("agent_message", "…"))
+        )
     all_ = (await journal.read_back("s1", None, 100)).entries
     wanted = [entry for entry in all_ if entry.kind in ("prompt", "turn_end")]
     found, before = list[object](), None
