@@ -6,7 +6,8 @@ import asyncio
 import gc
 from typing import Any
 
-from acphold.client.inbox import INBOX_BYTES, Backpressure, Inbox
+from acphold.client.bounds import INBOX_BYTES
+from acphold.client.inbox import Backpressure, Inbox
 from tests.client.far_agent import FarAgent, in_session, talking
 
 PIECE = "x" * 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.client.advertised import EMBEDDED_BYTES
+from acphold.client.bounds import EMBEDDED_BYTES
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
 from acphold.schema import (
     AudioContent,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acphold.client import RemoteAgent, RemoteSession
-from acphold.client.remote_agent import WALKS
+from acphold.client.bounds import LIST_WALKS
 from acphold.errors import AgentTimeoutError, CapabilityError, ConnectionLostError, RemoteError
 from acphold.history.timeline import Message
 from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
@@ -242,7 +242,7 @@ async def test_an_agent_with_other_sessions_each_time_is_not_asked_for_ever() ->
 
     async with talking(far) as agent:
         found = [info.session_id async for info in agent.sessions()]
-    assert len(found) == 2 * WALKS
+    assert len(found) == 2 * LIST_WALKS
 
 
 async def test_what_an_agent_lists_is_taken_as_it_is_each_time() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.library.tools import LIVE_OUTPUT
+from acphold.library.bounds import LIVE_CHARACTERS
 from acphold.library.workspace import CommandExit
 from acphold.schema import ClientCapabilities
 from acphold.testing import Received, WatchedAgent, connect
@@ -122,7 +122,7 @@ async def test_a_command_that_prints_a_lot_is_shown_in_few_small_pieces(work: Pa
         update for update in result.received.of("tool_call_update") if update.get("content")
     ]
     assert len(live) < 40
-    assert all(len(json.dumps(update)) < 2 * LIVE_OUTPUT for update in live)
+    assert all(len(json.dumps(update)) < 2 * LIVE_CHARACTERS for update in live)
     assert "line 3999 of" in json.dumps(last)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import JournalUnavailableError
-from acphold.library import outbox as outboxes
-from acphold.library.outbox import BATCH_UPDATES, MESSAGE, Outbox, Post, Utterance
+from acphold.library import bounds
+from acphold.library.outbox import MESSAGE, Outbox, Post, Utterance
 
 
 class Journal:
@@ -94,11 +94,11 @@ async def test_what_is_said_in_a_block_after_a_commit_leaves_too() -> None:
 
 
 async def test_an_author_who_never_waits_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 60.0)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 60.0)
     journal, outbox = opened()
-    for number in range(BATCH_UPDATES + 1):
+    for number in range(bounds.BATCH_UPDATES + 1):
         await outbox.put(b"%d" % number)
-    assert journal.updates == [b"%d" % number for number in range(BATCH_UPDATES)]
+    assert journal.updates == [b"%d" % number for number in range(bounds.BATCH_UPDATES)]
 
 
 async def test_what_only_the_journal_keeps_stands_where_it_was_said() -> None:
@@ -229,7 +229,7 @@ async def test_each_session_is_told_that_a_common_commit_failed() -> None:
 async def test_who_goes_on_in_a_step_that_has_taken_long_lets_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)
     journal = Journal()
     said: list[str] = []
 
@@ -246,9 +246,9 @@ async def test_who_goes_on_in_a_step_that_has_taken_long_lets_others_run(
 async def test_many_turns_that_end_in_one_step_end_by_and_by_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)  # each step has taken long
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)  # each step has taken long
     journal = Journal()
-    crowd = several(journal, 3 * outboxes.ENDS_AT_ONCE)
+    crowd = several(journal, 3 * bounds.ENDS_AT_ONCE)
     ended_in: list[int] = []
     step = 0
 
@@ -262,16 +262,16 @@ async def test_many_turns_that_end_in_one_step_end_by_and_by_in_their_order(
         while not ends.done():  # others never wait
             step += 1
             await asyncio.sleep(0)
-    assert max(map(ended_in.count, ended_in)) <= outboxes.ENDS_AT_ONCE
+    assert max(map(ended_in.count, ended_in)) <= bounds.ENDS_AT_ONCE
     assert journal.updates == [outbox.session_id.encode() for outbox in crowd]
 
 
 async def test_turns_that_end_behind_one_commit_end_by_and_by_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)
     journal = Journal()
-    crowd = several(journal, 2 * outboxes.ENDS_AT_ONCE)
+    crowd = several(journal, 2 * bounds.ENDS_AT_ONCE)
     journal.may_go_on.clear()
     for outbox in crowd:
         await outbox.put(b"x")
@@ -291,14 +291,14 @@ async def test_turns_that_end_behind_one_commit_end_by_and_by_too(
             step += 1
             await asyncio.sleep(0)
     assert len(ended_in) == len(crowd)
-    assert max(map(ended_in.count, ended_in)) <= outboxes.ENDS_AT_ONCE
+    assert max(map(ended_in.count, ended_in)) <= bounds.ENDS_AT_ONCE
 
 
 def paused(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """From now on each common commit is one that took long, and a pause lasts so long."""
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
-    monkeypatch.setattr(outboxes, "PAUSES", 1e9)
-    monkeypatch.setattr(outboxes, "PAUSE_SECONDS", seconds)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "ROUND_PAUSES", 1e9)
+    monkeypatch.setattr(bounds, "ROUND_PAUSE_SECONDS", seconds)
 
 
 async def test_what_many_say_soon_after_a_long_commit_is_committed_together_behind_a_pause(
@@ -342,8 +342,8 @@ async def test_who_has_not_been_heard_in_its_turn_waits_for_no_pause(
 async def test_of_many_who_never_wait_a_few_go_on_in_each_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)  # each step has taken long
-    crowd = several(Journal(), 4 * outboxes.GO_ON_AT_ONCE)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)  # each step has taken long
+    crowd = several(Journal(), 4 * bounds.GO_ON_AT_ONCE)
     said_in: list[int] = []
     step = 0
 
@@ -359,14 +359,14 @@ async def test_of_many_who_never_wait_a_few_go_on_in_each_step(
             step += 1
             await asyncio.sleep(0)
     assert len(said_in) == 4 * len(crowd)
-    assert max(map(said_in.count, said_in)) <= 3 * outboxes.GO_ON_AT_ONCE
+    assert max(map(said_in.count, said_in)) <= 3 * bounds.GO_ON_AT_ONCE
 
 
 async def test_of_hundreds_some_leave_in_each_step_and_what_is_said_meanwhile_is_behind_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outboxes, "LEAVE_AT_ONCE", 2)
-    monkeypatch.setattr(outboxes, "STEP_SECONDS", 60.0)  # no pause
+    monkeypatch.setattr(bounds, "LEAVE_AT_ONCE", 2)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 60.0)  # no pause
     journal = Journal()
     crowd = several(journal, 5)
     for outbox in crowd:

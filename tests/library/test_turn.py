@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.library import store
+from acphold.library import bounds
 from acphold.schema import PROMPT, PromptRequest
 from acphold.testing import WatchedAgent, WatchedTurn, connect
 
@@ -295,8 +295,8 @@ async def test_nobody_can_ask_for_the_last_no_turns() -> None:
 
 
 async def test_others_run_while_a_long_history_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "SLICE_SECONDS", 0.0)  # each entry is long
-    monkeypatch.setattr(store, "KEPT_BYTES", 100)
+    monkeypatch.setattr(bounds, "SLICE_SECONDS", 0.0)  # each entry is long
+    monkeypatch.setattr(bounds, "KEPT_BYTES", 100)
     beats = 0
 
     async def beat() -> None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from acphold.agents.extensions import has_steering
+from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
 from acphold.processes.program import on_path
 from acphold.schema import (
@@ -44,13 +45,6 @@ Folder: TypeAlias = str | os.PathLike[str]
 
 Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
 """Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
-
-EMBEDDED_BYTES = 256 * 1024
-"""Largest text file that is sent with its contents, in bytes, if the agent accepts that; a model's
-context has room for about four of them."""
-
-IMAGE_BYTES = 5 * 1024 * 1024
-"""Largest image file that is sent as an image, in bytes; most models refuse larger ones."""
 
 
 def absolute(path: Folder) -> str:
@@ -208,11 +202,16 @@ def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
         size = path.stat().st_size
         mime_type, _ = mimetypes.guess_type(path.name)
         is_image = mime_type is not None and mime_type.startswith("image/")
-        if path.is_file() and is_image and takes.image and size <= IMAGE_BYTES:
-            data = _base64(contents(path, IMAGE_BYTES))
+        if path.is_file() and is_image and takes.image and size <= bounds.IMAGE_BYTES:
+            data = _base64(contents(path, bounds.IMAGE_BYTES))
             return ImageContent(data=data, mime_type=mime_type or "", uri=path.as_uri())
-        if path.is_file() and not is_image and takes.embedded_context and size <= EMBEDDED_BYTES:
-            text = contents(path, EMBEDDED_BYTES).decode()
+        if (
+            path.is_file()
+            and not is_image
+            and takes.embedded_context
+            and size <= bounds.EMBEDDED_BYTES
+        ):
+            text = contents(path, bounds.EMBEDDED_BYTES).decode()
             resource = TextResourceContents(text=text, uri=path.as_uri(), mime_type=mime_type)
             return EmbeddedResource(resource=resource)
     except UnicodeDecodeError:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, Struct
 
+from acphold.client import bounds
 from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
 from acphold.history.timeline import ToolCall, ToolDraft
 from acphold.schema import (
@@ -57,10 +58,6 @@ if TYPE_CHECKING:
     from acphold.schema import ElicitationContentValue, RequestPermissionRequest
     from acphold.schema.updates import RequestPermissionOutcome
     from acphold.workspace.workspace import Workspace
-
-LOOK_SECONDS = 1.0
-"""Seconds between checks if another client still has the session open, to answer for its own
-turn."""
 
 
 class FormQuestion(Struct, frozen=True):
@@ -303,7 +300,7 @@ async def left_to_others(session_id: str) -> None:
     from acphold.reading.neighbours import has_other_clients  # brings the server
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)
 
 
 class Duties:

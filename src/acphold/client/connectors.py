@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from acphold.agents.wrapped import START_TIMEOUT
+from acphold.client import bounds
 from acphold.client.advertised import absolute, served
 from acphold.client.answers import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import (
-    CANCEL_GRACE,
-    SILENCE,
     Endpoint,
     Uplink,
     UplinkSettings,
@@ -147,7 +146,7 @@ async def connect(
 
             served = ServeOptions(
                 journal=journal,
-                cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+                cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
                 max_message=max_message,
                 snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
             )
@@ -188,9 +187,9 @@ async def connected_to(
         on_notification=options.get("on_notification"),
         reconnect=options.get("reconnect", False),
         start_timeout=options.get("start_timeout", START_TIMEOUT),
-        silence=options.get("silence", SILENCE),
+        silence=options.get("silence", bounds.SILENCE_SECONDS),
         turn_silence=options.get("silence"),
-        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+        cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
         limit=options.get("max_message", MAX_MESSAGE),
     )
     uplink = Uplink(endpoint, Duties(answers), settings)

@@ -26,10 +26,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http.cookiejar import CookieJar
-from typing import Final
 
 from acphold import errors, schema
 from acphold.agents.capabilities import ClientOffer, asking_for_positions, keeps_positions, offer_of
+from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
@@ -60,12 +60,6 @@ from acphold.transports.route import Route
 from acphold.transports.streams import memory_pair
 
 log = logging.getLogger(__name__)
-
-QUIET_SECONDS: Final = 3.0
-"""Seconds without a connection before the person is told."""
-
-ANSWER_SECONDS: Final = 20.0
-"""Seconds the server has to answer when a session is opened again."""
 
 AWAY = "The connection to {} is lost"
 AWAY_HOW = "It is tried again by itself. What runs over there goes on."
@@ -120,7 +114,7 @@ class FarLine:
                     if serving.done():
                         await self._refuse_all(serving)
                     else:
-                        await self._client.finish(ANSWER_SECONDS / 4, but=schema.PROMPT.name)
+                        await self._client.finish(bounds.REOPEN_SECONDS / 4, but=schema.PROMPT.name)
             finally:
                 if self._away is not None:
                     self._away.cancel()
@@ -178,7 +172,7 @@ class FarLine:
         """Note that the connection is lost, unless it was already."""
         if self._away is None:
             loop = asyncio.get_running_loop()
-            self._away = loop.call_later(QUIET_SECONDS, self._tell_all, AWAY, AWAY_HOW)
+            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._tell_all, AWAY, AWAY_HOW)
             self._on_away(time.time())
 
     def _is_back(self) -> None:
@@ -203,7 +197,7 @@ class FarLine:
             await server.call_raw(
                 schema.INITIALIZE.name,
                 asking_for_positions(self._introduction),
-                seconds=ANSWER_SECONDS,
+                seconds=bounds.REOPEN_SECONDS,
             )
             for resumed in self._line.returned().resume:
                 await self._open_again(server, resumed)
@@ -219,7 +213,9 @@ class FarLine:
             if opened.position is not None and self._line.knows_positions:
                 try:
                     there = behind(params, opened.position, known, opened.lineage)
-                    await server.call_raw(schema.RESUME_SESSION.name, there, seconds=ANSWER_SECONDS)
+                    await server.call_raw(
+                        schema.RESUME_SESSION.name, there, seconds=bounds.REOPEN_SECONDS
+                    )
                     return
                 except errors.RemoteError as exc:
                     if exc.code != errors.INVALID_PARAMS:
@@ -228,7 +224,7 @@ class FarLine:
             # none.
             opened.position = None
             answer = await server.call_raw(
-                schema.RESUME_SESSION.name, params, seconds=ANSWER_SECONDS
+                schema.RESUME_SESSION.name, params, seconds=bounds.REOPEN_SECONDS
             )
             opened.lineage = told_lineage(answer)
             self._tell(session_id, BACK, GAP_HOW)

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from weakref import ref
 
-INBOX_BYTES = 1024 * 1024
-"""Bytes of updates that one reader may leave untaken before the agent has to wait."""
+from acphold.client import bounds
 
 
 class Backpressure:
@@ -65,7 +64,7 @@ class Inbox:
     `limit` is in bytes, `held` is their present number.
     """
 
-    def __init__(self, flow: Backpressure, limit: int = INBOX_BYTES) -> None:
+    def __init__(self, flow: Backpressure, limit: int = bounds.INBOX_BYTES) -> None:
         self.held: int = 0
         self.limit = limit
         self._flow = flow

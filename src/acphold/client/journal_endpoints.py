@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
 from acphold.journal.owners import other_owner
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
     from acphold.processes.program import Program
 
 log = logging.getLogger(__name__)
-
-REACH_SECONDS = 10.0
-"""Seconds an owner has to accept the connection; long enough for a machine under heavy load."""
-
-END_SECONDS = 10.0
-"""Seconds our own server has to end its agent and the journal, which have limits of their own."""
 
 
 class DurableEndpoint(Endpoint):
@@ -122,7 +117,7 @@ class DurableEndpoint(Endpoint):
     async def aclose(self) -> None:
         self._stop.set()
         if self._serving is not None:
-            await asyncio.wait([self._serving], timeout=END_SECONDS)
+            await asyncio.wait([self._serving], timeout=bounds.SERVING_END_SECONDS)
             await end(self._serving)
             if error := self._failure():
                 log.error("the hub in front of %s has failed", self.name, exc_info=error)
@@ -155,7 +150,7 @@ class OwnerEndpoint(Endpoint):
             )
         if not owner.addresses:
             raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
-        self._transport = await connect(owner.addresses, REACH_SECONDS)
+        self._transport = await connect(owner.addresses, bounds.OWNER_REACH_SECONDS)
         return self._transport
 
     async def how_it_ended(self) -> AcpholdError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from acphold.client import bounds
 from acphold.client.advertised import Advertised, Folder, absolute
 from acphold.client.remote_session import RemoteSession
 from acphold.client.session_feed import SessionFeed
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-WALKS = 8
-"""A list is read at most this often for one answer, however much moves in it."""
 
 
 class RemoteAgent:
@@ -167,13 +165,13 @@ class RemoteAgent:
         """Yield the sessions that the agent knows, each once; with `cwd` those of that folder.
 
         One that is in use moves to the top of the list, past a client that reads its pages. So
-        after the last page the first ones are read again, until one has nothing new (or WALKS
+        after the last page the first ones are read again, until one has nothing new (or LIST_WALKS
         times).
         """
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)
         told: set[str] = set()
-        for walk in range(WALKS):
+        for walk in range(bounds.LIST_WALKS):
             pages = 0
             async for page in self._pages(folder):
                 pages += 1

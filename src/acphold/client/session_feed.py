@@ -15,7 +15,8 @@ from msgspec import Struct
 from acphold import schema
 from acphold.agents.capabilities import INTRODUCTION
 from acphold.agents.interface import update_of
-from acphold.client.inbox import INBOX_BYTES, Inbox
+from acphold.client import bounds
+from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
 from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
@@ -28,9 +29,6 @@ from acphold.schema.splice import in_meta
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
     from acphold.history.timeline import ToolCall
-
-UNCLAIMED_BYTES = 256 * 1024
-"""Most bytes kept for the first reader of a session's updates, from its opening on."""
 
 NO_LIMIT = 1 << 62
 
@@ -119,7 +117,7 @@ class SessionFeed:
         inbox, self._unclaimed = self._unclaimed, None
         if inbox is None:
             inbox = Inbox(self._uplink.flow)
-        inbox.limit = INBOX_BYTES
+        inbox.limit = bounds.INBOX_BYTES
         stream = UpdateStream(inbox)
         self._readers[stream] = inbox
         if self._is_over:
@@ -163,7 +161,7 @@ class SessionFeed:
             inbox.put(plain)
         if self._unclaimed is not None:
             self._unclaimed.put(plain)
-            if self._unclaimed.held > UNCLAIMED_BYTES:
+            if self._unclaimed.held > bounds.UNCLAIMED_BYTES:
                 self._unclaimed = None
 
     @property

@@ -24,6 +24,7 @@ from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.agents.extensions import STEERING, is_injected, steering_params
 from acphold.agents.interface import runs, session_of, update_of
 from acphold.agents.wrapped import START_TIMEOUT, understood
+from acphold.client import bounds
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
 from acphold.history.children import announced_child, child_entry
@@ -44,25 +45,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
-
-SILENCE = 120.0
-"""Seconds without any message from the agent after which a waiting request is given up.
-
-A session with many MCP servers or a long replay takes its time, but not in silence. A turn does,
-while a model thinks or a command runs: its silence is limited only if a limit is given.
-"""
-
-SIGN_IN_SECONDS = 1800.0
-"""The same for a sign-in: a person may have a browser open, and look for a second factor."""
-
-CANCEL_GRACE = 10.0
-"""Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
-
-CHILDREN = 4096
-"""Most sub-agents known at once, of all sessions."""
-
-EARLY_BYTES = 1024 * 1024
-"""Most bytes of updates kept for a session that is being made, and whose id is not known yet."""
 
 
 class UplinkState(enum.Enum):
@@ -131,9 +113,9 @@ class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_notification: Callable[[str, Any], object] | None = None
     reconnect: bool = False
     start_timeout: float = START_TIMEOUT
-    silence: float = SILENCE
+    silence: float = bounds.SILENCE_SECONDS
     turn_silence: float | None = None
-    cancel_grace: float = CANCEL_GRACE
+    cancel_grace: float = bounds.CANCEL_GRACE_SECONDS
     limit: int = MAX_MESSAGE
 
 
@@ -318,7 +300,7 @@ class Uplink:
 
         peer, silence = self._peer, self.settings.silence
         if method == schema.AUTHENTICATE.name:
-            silence = max(silence, SIGN_IN_SECONDS)
+            silence = max(silence, bounds.SIGN_IN_SECONDS)
         try:
             id_ = self.begin(method, params, take)
         except errors.ConnectionLostError:
@@ -441,7 +423,10 @@ class Uplink:
             self._look_for_children(parent, event)
             said = [update_of(event.kind, raw) for raw in event.raws]
             session.hear(CHILD, [child_entry(event.session_id, update) for update in said])
-        elif self._making and sum(len(raw) for e in self._early for raw in e.raws) < EARLY_BYTES:
+        elif (
+            self._making
+            and sum(len(raw) for e in self._early for raw in e.raws) < bounds.EARLY_BYTES
+        ):
             self._early.append(event)
         else:
             log.debug("updates of a session that is not open here: %s", event.session_id)
@@ -449,7 +434,7 @@ class Uplink:
     def _look_for_children(self, session_id: str, event: Updates) -> None:
         """Note sub-agents announced in this session, or in a sub-agent of it: they belong to it."""
         for raw in event.raws:
-            if b'"subagent_' in raw and len(self._children) < CHILDREN:
+            if b'"subagent_' in raw and len(self._children) < bounds.SUBAGENTS:
                 update = update_of(event.kind, raw)
                 if child := announced_child(update_kind(update), update):
                     self._children.setdefault(child, session_id)

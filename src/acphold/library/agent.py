@@ -28,6 +28,7 @@ from msgspec.structs import asdict
 from acphold import schema
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub.alerts import NO_ALERTS, AlertRules
+from acphold.library import bounds
 from acphold.library.definition import AuthMethod, Definition, SignIn, around_each
 from acphold.library.in_process import InProcessAgent
 from acphold.library.server import Server
@@ -53,10 +54,6 @@ if TYPE_CHECKING:
     from acphold.library.turn import Turn
 
 log = logging.getLogger(__name__)
-
-GARBAGE_AFTER = 10_000
-"""Python looks for reference cycles after this many new objects. Its default is 700, which one
-moment of a hundred sessions makes; a look through the objects of hundreds takes 50 ms."""
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """One value of an option: itself, (itself, name), or (itself, name, description)."""
@@ -419,8 +416,8 @@ def run_on(
     """
     agent._start = start
     gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
-    if 0 < gc.get_threshold()[0] < GARBAGE_AFTER:
-        gc.set_threshold(GARBAGE_AFTER)
+    if 0 < gc.get_threshold()[0] < bounds.GARBAGE_AFTER:
+        gc.set_threshold(bounds.GARBAGE_AFTER)
     ready = asyncio.Event()
 
     async def serve_until_signal() -> None:

@@ -20,6 +20,7 @@ from acphold.agents.capabilities import opened_by
 from acphold.agents.interface import AgentRequest, Answered
 from acphold.hub.turns import PromptCall
 from acphold.journal import session_of
+from acphold.library import bounds
 from acphold.library.definition import capabilities_of, introduction
 from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.session import AuthorSession, Selection, SlashCommands
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
     from acphold.rpc.requests import Answer
 
 log = logging.getLogger(__name__)
-
-BLOCKING_SECONDS = 0.005
-"""An author's code that takes longer before its first wait, or its end, counts as blocking."""
-
-CLOSE_SECONDS = 3.0
-"""All turns together have this long to end when the agent is ended."""
 
 
 class InProcessAgent:
@@ -127,7 +122,7 @@ class InProcessAgent:
             with opened.outbox.one_step():
                 self._tasks.begin(answered(), "turn")
             # Code that has blocked once is likely to block in the next turn, too.
-            self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
+            self.takes_a_moment = monotonic() - began < bounds.BLOCKING_SECONDS
             return
         task = self._replying[call] = asyncio.create_task(self._reply(call), name=call.method)
         task.add_done_callback(lambda _: self._replying.pop(call, None))
@@ -178,7 +173,7 @@ class InProcessAgent:
         for turn in turns:
             turn.cancel()
         if turns:
-            await asyncio.wait([turn.task for turn in turns], timeout=CLOSE_SECONDS)
+            await asyncio.wait([turn.task for turn in turns], timeout=bounds.TURNS_END_SECONDS)
         unended = [turn.task for turn in self._turns.values()]
         for task in (*unended, *self._telling, *self._replying.values()):
             task.cancel()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
+from acphold.library import bounds
 from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.rpc.wire_errors import incident
 from acphold.schema import encode
@@ -28,30 +29,6 @@ from acphold.schema import encode
 if TYPE_CHECKING:
     from acphold.agents.interface import ListenerToMany
     from acphold.schema import ContentBlock
-
-BATCH_BYTES = 64 * 1024
-"""At most this many bytes are held back, to be committed with the next ones."""
-
-BATCH_UPDATES = 512
-"""At most this many updates are held back."""
-
-STEP_SECONDS = 0.002
-"""After this long in one step of the event loop, each author who says something lets the others
-run. An author who never awaits does not notice the others."""
-
-GO_ON_AT_ONCE = 8
-"""In each step of the event loop, this many of the authors who never wait go on."""
-
-LEAVE_AT_ONCE = 128
-"""At most this many of the sessions that have something to say are committed together."""
-
-PAUSES, PAUSE_SECONDS = 3, 0.05
-"""When a round of commits took longer than a step, the next round waits this many times as long,
-at most for these seconds, which a person does not notice."""
-
-ENDS_AT_ONCE = 16
-"""When a step of the event loop has run for its time, further turns wait to end: this many of them
-end in each of the next steps, as others may be at work in all of them."""
 
 UPDATE = "update"
 
@@ -73,8 +50,8 @@ class Post:
     def __init__(self, listener: ListenerToMany) -> None:
         self.listener = listener
         self.breathe_at: float = inf
-        self.ending: Turnstile = Turnstile(ENDS_AT_ONCE)
-        self._going_on: Turnstile = Turnstile(GO_ON_AT_ONCE)
+        self.ending: Turnstile = Turnstile(bounds.ENDS_AT_ONCE)
+        self._going_on: Turnstile = Turnstile(bounds.GO_ON_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
         self._round: dict[Outbox, None] = {}  # the round leaves before anything else is due
@@ -87,7 +64,7 @@ class Post:
         """Begin a step, unless one runs: something begins or is said, and its time counts."""
         if not self._is_called:
             self._is_called = True
-            self.breathe_at = monotonic() + STEP_SECONDS
+            self.breathe_at = monotonic() + bounds.STEP_SECONDS
             asyncio.get_running_loop().call_soon(self._step_ends)
 
     def call_for(self, outbox: Outbox) -> None:
@@ -109,7 +86,7 @@ class Post:
 
     async def breathe(self) -> None:
         """Let others run."""
-        if len(self._due) > GO_ON_AT_ONCE or self._going_on.is_crowded:
+        if len(self._due) > bounds.GO_ON_AT_ONCE or self._going_on.is_crowded:
             await self._going_on.wait()
         else:
             await asyncio.sleep(0)
@@ -127,15 +104,17 @@ class Post:
         if not self._round and began >= self._pause_ends:
             self._round, self._due = self._due, {}
         first = [outbox for outbox in self._due if not outbox.is_heard]
-        leaving = [*first, *self._round][:LEAVE_AT_ONCE]
+        leaving = [*first, *self._round][: bounds.LEAVE_AT_ONCE]
         self._leave(leaving)
         now = monotonic()
         self._round_took += now - began
-        if self._round or len(first) > LEAVE_AT_ONCE:
+        if self._round or len(first) > bounds.LEAVE_AT_ONCE:
             self.step()
             return
-        if self._round_took > STEP_SECONDS and len(leaving) > 1:
-            self._pause_ends = now + min(PAUSES * self._round_took, PAUSE_SECONDS)
+        if self._round_took > bounds.STEP_SECONDS and len(leaving) > 1:
+            self._pause_ends = now + min(
+                bounds.ROUND_PAUSES * self._round_took, bounds.ROUND_PAUSE_SECONDS
+            )
         self._round_took = 0.0
         if self._due and self._resuming is None:
             pause = self._pause_ends - now
@@ -223,7 +202,7 @@ class Outbox:
                 self._post.call_for(self)
             else:
                 self._post.step()
-        if self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES:
+        if self._bytes >= bounds.BATCH_BYTES or len(updates) >= bounds.BATCH_UPDATES:
             return True
         # Most authors say one thing and wait for the next: only those that go on let others run.
         return len(updates) > 1 and monotonic() >= self._post.breathe_at
@@ -265,7 +244,7 @@ class Outbox:
 
     async def breathe(self) -> None:
         """Wait until there is room, and let others run; raises the error of a commit."""
-        if self._bytes >= BATCH_BYTES or len(self._updates) >= BATCH_UPDATES:
+        if self._bytes >= bounds.BATCH_BYTES or len(self._updates) >= bounds.BATCH_UPDATES:
             await self.flush()
         await self._post.breathe()
         self._raise()

@@ -16,6 +16,7 @@ from acphold.errors import DeclarationError
 from acphold.history.entries import PROMPT, TURN_END
 from acphold.history.fold import EMPTY, Fold
 from acphold.journal.journal import history
+from acphold.library import bounds
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 
 STORE = "store"
 """The kind of journal entry that keeps a value, a `_StoredChange`. No client is shown it."""
-
-SLICE_SECONDS = 0.003
-"""Work on a long conversation lets others have the event loop after this time."""
-
-KEPT_BYTES = 256 * 1024
-"""A conversation up to this length stays in memory once it was read."""
 
 
 class _StoredChange(Struct, omit_defaults=True):
@@ -166,13 +161,13 @@ class _Pace:
     """Lets others have the event loop now and then, during long work."""
 
     def __init__(self) -> None:
-        self._until = monotonic() + SLICE_SECONDS
+        self._until = monotonic() + bounds.SLICE_SECONDS
 
     async def goes_on(self) -> None:
         """Count a step of the work as done; maybe let others run."""
         if monotonic() >= self._until:
             await asyncio.sleep(0)
-            self._until = monotonic() + SLICE_SECONDS
+            self._until = monotonic() + bounds.SLICE_SECONDS
 
 
 class History:
@@ -205,7 +200,7 @@ class History:
                 folded, size = entry.seq, size + len(entry.raw)
                 await pace.goes_on()
             state = folding.state()
-            if size <= KEPT_BYTES:
+            if size <= bounds.KEPT_BYTES:
                 self._state, self._folded, self._bytes = state, folded, size
             else:
                 self._state, self._folded, self._bytes = EMPTY, 0, 0

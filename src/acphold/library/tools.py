@@ -15,8 +15,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.history.timeline import shortened
+from acphold.library import bounds
 from acphold.library.store import encoded
-from acphold.library.workspace import OUTPUT_SECONDS, CommandExit
+from acphold.library.workspace import CommandExit
 from acphold.schema import (
     Content,
     Diff,
@@ -73,18 +74,6 @@ Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
 """A file that a tool works on: its path, or its path and a line, counted from 1."""
 
 KINDS = get_args(ToolKind)
-
-SHOWN_OUTPUT = 64 * 1024
-"""A tool call keeps this many characters of a command's output, the last ones."""
-
-LIVE_OUTPUT = 4 * 1024
-"""While a command runs, this many characters are shown; each update sends all of them."""
-
-PAUSE_SECONDS = 0.1
-PAUSE_CHARACTERS = 64 * 1024
-"""The shortest pause between two updates of a running command's output. It gets longer as more is
-sent: twice as long after twice these characters. Each update repeats the output, so a command that
-prints for an hour sends 1.5 MiB."""
 
 
 class RunningTool:
@@ -247,7 +236,7 @@ class RunningTool:
     async def _show_live(self, command: RunningCommand) -> None:
         sent, shown = 0, ""
         async for piece in command:
-            shown = (shown + piece)[-LIVE_OUTPUT:]
+            shown = (shown + piece)[-bounds.LIVE_CHARACTERS :]
             self._stale, self._passing[command] = True, _fenced(shown)
             if self._outbox.over:
                 return
@@ -255,7 +244,9 @@ class RunningTool:
                 update = ToolCallUpdate(tool_call_id=self.id, content=self._all_content())
                 self._outbox.add(encode(update))
             sent += len(shown)
-            await asyncio.sleep(PAUSE_SECONDS * max(1, sent / PAUSE_CHARACTERS))
+            await asyncio.sleep(
+                bounds.LIVE_PAUSE_SECONDS * max(1, sent / bounds.LIVE_PAUSE_CHARACTERS)
+            )
 
     async def progress(self, text: str) -> None:
         """Show `text` until something else is shown."""
@@ -318,18 +309,18 @@ class RunningTool:
 
     async def _keep_output(self, command: RunningCommand) -> None:
         try:
-            async with asyncio.timeout(OUTPUT_SECONDS):
+            async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 output = await command.output()
         except (AcpholdError, TimeoutError):
             return  # the client has gone, and the terminal with it
         raw: dict[str, object] = {}
         if command.in_client:
-            raw["output"] = output.text[-SHOWN_OUTPUT:]
+            raw["output"] = output.text[-bounds.OUTPUT_CHARACTERS :]
         elif output.text:
-            self._add(_fenced(output.text[-SHOWN_OUTPUT:]))
+            self._add(_fenced(output.text[-bounds.OUTPUT_CHARACTERS :]))
         if not self._has_output:
             ended = output.exit or CommandExit()
-            cut = output.truncated or len(output.text) > SHOWN_OUTPUT
+            cut = output.truncated or len(output.text) > bounds.OUTPUT_CHARACTERS
             raw |= {"truncated": cut, "exitCode": ended.code, "signal": ended.signal}
             await self.output(raw)
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from acphold import errors
 from acphold.agents.interface import AgentRequest, Notified
+from acphold.library import bounds
 from acphold.schema import (
     CREATE_TERMINAL,
     KILL_TERMINAL,
@@ -58,15 +59,6 @@ R = TypeVar("R")
 
 UNANSWERED = (errors.MethodNotFoundError, errors.ConnectionLostError)
 """Raised by `ask` when no client can answer now: do it yourself then."""
-
-RELEASE_SECONDS = 5.0
-"""The end of a turn waits this long for the end of the commands it started."""
-
-OUTPUT_SECONDS = 2.0
-"""A tool call or command that ends waits this long for the client to send the output."""
-
-POLL_SECONDS = 0.25
-"""Seconds between two requests for a command's output, which a client does not send by itself."""
 
 OVERLAP = 64
 TRIES = 100
@@ -331,7 +323,7 @@ class ClientCommand(RunningCommand):
                 seen = found.text
                 if over:
                     return
-                await asyncio.wait([ended], timeout=POLL_SECONDS)
+                await asyncio.wait([ended], timeout=bounds.OUTPUT_POLL_SECONDS)
         finally:
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
@@ -350,7 +342,7 @@ class ClientCommand(RunningCommand):
         with suppress(
             errors.AcpholdError, TimeoutError
         ):  # then the client says it to the release too
-            async with asyncio.timeout(OUTPUT_SECONDS):
+            async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 self._last = await self._output()
         request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
         await self._client.ask(RELEASE_TERMINAL, request)
@@ -479,7 +471,7 @@ class TurnCommands:
     async def aclose(self) -> None:
         """End all commands, within seconds."""
         if self._starting:
-            await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
+            await asyncio.wait(self._starting, timeout=bounds.COMMANDS_END_SECONDS)
         for task in tuple(self._starting):
             task.cancel()
         left = [self._release(command) for command in self._running]
@@ -488,7 +480,7 @@ class TurnCommands:
 
     async def _release(self, command: RunningCommand) -> None:
         try:
-            async with asyncio.timeout(RELEASE_SECONDS):
+            async with asyncio.timeout(bounds.COMMANDS_END_SECONDS):
                 await command.release()
         except (errors.AcpholdError, TimeoutError) as exc:
             log.warning("terminal %s was not released: %r", command.id, exc)

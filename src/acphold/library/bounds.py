@@ -1,0 +1,81 @@
+"""How long the library waits, how much it holds back, and how much it keeps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Authors' code, and the event loop they share.
+
+BLOCKING_SECONDS: Final = 0.005
+"""An author's code that takes longer before its first wait, or its end, counts as blocking."""
+
+STEP_SECONDS: Final = 0.002
+"""After this long in one step of the event loop, each author who says something lets the others
+run. An author who never awaits does not notice the others."""
+
+GO_ON_AT_ONCE: Final = 8
+"""In each step of the event loop, this many of the authors who never wait go on."""
+
+ENDS_AT_ONCE: Final = 16
+"""When a step of the event loop has run for its time, further turns wait to end: this many of them
+end in each of the next steps, as others may be at work in all of them."""
+
+SLICE_SECONDS: Final = 0.003
+"""Work on a long conversation lets others have the event loop after this time."""
+
+GARBAGE_AFTER: Final = 10_000
+"""Python looks for reference cycles after this many new objects. Its default is 700, which one
+moment of a hundred sessions makes; a look through the objects of hundreds takes 50 ms."""
+
+# What is said, on its way to the journal.
+
+BATCH_BYTES: Final = 64 * 1024
+"""At most this many bytes are held back, to be committed with the next ones."""
+
+BATCH_UPDATES: Final = 512
+"""At most this many updates are held back."""
+
+LEAVE_AT_ONCE: Final = 128
+"""At most this many of the sessions that have something to say are committed together."""
+
+ROUND_PAUSES: Final = 3
+"""When a round of commits took longer than a step, the next round waits this many times as long."""
+
+ROUND_PAUSE_SECONDS: Final = 0.05
+"""The longest pause between two rounds of commits, which a person does not notice."""
+
+# A conversation in memory.
+
+KEPT_BYTES: Final = 256 * 1024
+"""A conversation up to this length stays in memory once it was read."""
+
+# Commands and their output.
+
+OUTPUT_SECONDS: Final = 2.0
+"""A tool call or command that ends waits this long for the client to send the output."""
+
+OUTPUT_POLL_SECONDS: Final = 0.25
+"""Seconds between two requests for a command's output, which a client does not send by itself."""
+
+OUTPUT_CHARACTERS: Final = 64 * 1024
+"""A tool call keeps this many characters of a command's output, the last ones."""
+
+LIVE_CHARACTERS: Final = 4 * 1024
+"""While a command runs, this many characters are shown; each update sends all of them."""
+
+LIVE_PAUSE_SECONDS: Final = 0.1
+"""The shortest pause between two updates of a running command's output. It gets longer as more is
+sent: twice as long after twice LIVE_PAUSE_CHARACTERS. Each update repeats the output, so a command
+that prints for an hour sends 1.5 MiB."""
+
+LIVE_PAUSE_CHARACTERS: Final = 64 * 1024
+"""After this many characters of a running command's output, the pauses between its updates begin to
+grow."""
+
+# The end.
+
+COMMANDS_END_SECONDS: Final = 5.0
+"""The end of a turn waits this long for the end of the commands it started."""
+
+TURNS_END_SECONDS: Final = 3.0
+"""All turns together have this long to end when the agent is ended."""
