@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from acphold.cli import ask_streams, ask_turn
+from acphold.cli import ask_streams, bounds
 from acphold.cli.ask_streams import TextOutput
 from acphold.cli.ask_turn import AskingTurn, Inquiry
 from acphold.cli.command_line import Exit
@@ -228,7 +228,7 @@ class Stopping(TextOutput):
 def test_an_agent_that_ignores_the_cancel_is_not_waited_for(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask_turn, "CANCEL_GRACE", 0.1)
+    monkeypatch.setattr(bounds, "CANCEL_SECONDS", 0.1)
     prompt = steps({"say": "so far"}, {"until": "cancel ignored"})
     done = ask(acphold, prompt, "--timeout", "0.5")
     assert done.code == Exit.TIMEOUT
@@ -413,7 +413,7 @@ def test_what_cannot_be_said_is_a_usage_error(
 def test_a_pipe_on_which_nothing_comes_is_not_waited_for(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask_streams, "FIRST_BYTE_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "FIRST_BYTE_SECONDS", 0.1)
     reads, writes = os.pipe()
     with open(reads) as stdin, open(writes, "w"):
         monkeypatch.setattr(sys, "stdin", stdin)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import doctor
+from acphold.cli import bounds
 from acphold.journal.sqlite import deletion
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
@@ -238,7 +238,7 @@ def test_agents_that_are_installed_are_named_with_their_versions(
         (programs / name).chmod(0o755)
     (programs / "goose").write_text("#!/nonexistent/interpreter\n")
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    monkeypatch.setattr(doctor, "VERSION_SECONDS", 1.0)
+    monkeypatch.setattr(bounds, "AGENT_VERSION_SECONDS", 1.0)
     said = acphold.run("doctor").out
     assert "  ✓  gemini: Gemini CLI, gemini --acp, 0.61.0\n" in said
     assert "  ✓  opencode: OpenCode, opencode acp, 1.18.33\n" in said

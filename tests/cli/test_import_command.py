@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from acphold.cli import index_beside
+from acphold.cli import bounds, index_beside
 from acphold.errors import RuntimeFolderError
 from acphold.journal.compression import zstd
 from acphold.journal.sqlite import search_index
@@ -276,7 +276,7 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(acphold: CommandLine, tmp_path:
 def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(bounds, "INDEX_AT_ONCE_SECONDS", 0)
     monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     left_to: list[str] = []
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
+from acphold.cli import bounds
 from acphold.cli.journals import exists
 from acphold.cli.mcp_command import (
-    ANSWER_CHARACTERS,
-    QUERY_CHARACTERS,
     RECORD,
     made_server,
     recall_server,
@@ -129,7 +128,7 @@ async def test_answers_are_bounded_and_read_on_from_where_they_end(journal: Path
     async with recalling(journal) as client:
         while True:
             text = await answer(client, "read", place=place, before=before)
-            assert len(text) <= ANSWER_CHARACTERS
+            assert len(text) <= bounds.RECALL_CHARACTERS
             *lines, last = text.splitlines()
             seen += [line.split()[0] for line in lines if line.startswith("@")]
             if last == "The session ends here.":
@@ -137,7 +136,7 @@ async def test_answers_are_bounded_and_read_on_from_where_they_end(journal: Path
             place, before = last.removeprefix("Go on with ").removesuffix(", before: 0"), 0
         assert seen == [f"@{n}" for n in range(1, 23)]
         found = await answer(client, "search", query="word*", limit=30)
-        assert len(found) <= ANSWER_CHARACTERS
+        assert len(found) <= bounds.RECALL_CHARACTERS
         few = await answer(client, "search", query="word*", limit=2)
         assert few.endswith("There are more hits; narrow the query.")
 
@@ -238,7 +237,7 @@ async def test_an_entry_of_many_lines_is_cut_and_read_on_behind(journal: Path) -
     await remember(journal, "aaaa-1", prompt("x"), said("\n" * 20_000 + "\0" * 20_000), said("end"))
     async with recalling(journal) as client:
         text = await answer(client, "read", place="aaaa-1@2", before=0)
-    assert len(text) <= ANSWER_CHARACTERS
+    assert len(text) <= bounds.RECALL_CHARACTERS
     assert text.endswith("more characters)\n@3 agent:\n> end\nThe session ends here.")
 
 
@@ -257,7 +256,11 @@ async def test_answers_say_that_they_are_no_instructions(journal: Path) -> None:
         ("search", {"query": " * "}, "no word"),
         ("search", {}, "query"),
         ("search", {"query": "x", "limit": 0}, "limit"),
-        ("search", {"query": "x" * (QUERY_CHARACTERS + 1)}, f"<= {QUERY_CHARACTERS}"),
+        (
+            "search",
+            {"query": "x" * (bounds.RECALL_QUERY_CHARACTERS + 1)},
+            f"<= {bounds.RECALL_QUERY_CHARACTERS}",
+        ),
         ("search", {"query": "x", "agent": "x" * 5000}, "agent"),
         ("read", {"place": "x" * 5000}, "place"),
         ("search", {"query": "x", "since": "yesterday"}, "30d"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import index_beside
+from acphold.cli import bounds
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine, here_and_there
@@ -164,7 +164,7 @@ def test_a_search_first_makes_searchable_what_is_not_yet(
 def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.cli.journals.CATCH_UP_SECONDS", 1e-9)
+    monkeypatch.setattr(bounds, "SEARCH_CATCH_UP_SECONDS", 1e-9)
     monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")
@@ -191,7 +191,7 @@ def test_an_import_leaves_what_is_old_to_the_background(
     monkeypatch: pytest.MonkeyPatch,
     until: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(bounds, "INDEX_AT_ONCE_SECONDS", 0)
     monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     for number in range(3):
         session_id = f"1111111{number}-2222-4333-8444-555555555555"

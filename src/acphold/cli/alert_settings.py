@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
+from acphold.cli import bounds
 from acphold.errors import SettingsError
 from acphold.hub.alerts import Alert, AlertRules
 
@@ -24,10 +25,6 @@ COMMANDS: Final = ("on_waiting", "on_turn_end")
 SECONDS: Final = ("waiting_seconds", "turn_seconds")
 
 NONE: Final = AlertRules()
-
-LOOK_SECONDS: Final = 1.0
-"""The rules may be this old: a look at the file at the end of each turn took 1/30 of its time.
-"""
 
 
 def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
@@ -81,7 +78,7 @@ class AlertFile:
     A file that has not changed is not read again.
     """
 
-    def __init__(self, seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, seconds: float = bounds.ALERT_RULES_SECONDS) -> None:
         self._seconds = seconds
         self._look_at = 0.0
         self._path: str | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.answers import chosen
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
 FROM_STDIN = "-"
 """As the prompt, this stands for all of stdin."""
-
-FIRST_BYTE_SECONDS = 5.0
-"""A pipe on stdin has this long to deliver something or to end: some programs pass on a pipe that
-stays open for ever. A prompt of `-` waits."""
-
-MOST_STDIN = 16 << 20
-"""At most this many bytes of stdin are sent; a model reads a fraction of it."""
 
 
 def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
@@ -59,10 +53,10 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     fd = sys.stdin.fileno()
-    if not waits and not select.select([fd], [], [], _left(deadline, FIRST_BYTE_SECONDS))[0]:
+    if not waits and not select.select([fd], [], [], _left(deadline, bounds.FIRST_BYTE_SECONDS))[0]:
         print(
-            f"acphold ask: nothing has come on stdin for {FIRST_BYTE_SECONDS:g} s, so it is not "
-            "sent; `< /dev/null` says at once that there is nothing",
+            f"acphold ask: nothing has come on stdin for {bounds.FIRST_BYTE_SECONDS:g} s, so it is "
+            "not sent; `< /dev/null` says at once that there is nothing",
             file=sys.stderr,
         )
         return ""
@@ -74,8 +68,8 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
             raise UsageError("stdin is not text; use --file")
         if not piece:
             return data.decode(errors="replace")
-        if len(data) > MOST_STDIN:
-            raise UsageError(f"more than {MOST_STDIN >> 20} MiB came on stdin; use --file")
+        if len(data) > bounds.STDIN_BYTES:
+            raise UsageError(f"more than {bounds.STDIN_BYTES >> 20} MiB came on stdin; use --file")
     raise TimeoutError
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
 from acphold.cli.command_line import Exit, UsageError
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
     from acphold.screen.sign_in import TerminalSignIn
-
-CANCEL_GRACE: Final = 5.0
-"""Seconds that the agent gets to end a cancelled turn: somebody waits for us to end."""
 
 ENDS: Final = {
     "end_turn": Exit.OK,
@@ -270,7 +268,7 @@ class AskingTurn:
                     auth=AuthCapabilities(terminal=question.person is not None and bool(durable)),
                 ),
                 start_timeout=question.start_timeout,
-                cancel_grace=2 * CANCEL_GRACE,  # the hub's own comes first
+                cancel_grace=2 * bounds.CANCEL_SECONDS,  # the hub's own comes first
                 max_message=question.max_message,
             ) as agent:
                 key = durable.key if isinstance(durable, DurableEndpoint) else ""
@@ -291,7 +289,7 @@ class AskingTurn:
             ProgramStart(command=question.agent, cwd=question.folder),
             ServeOptions(
                 journal=question.journal,
-                cancel_grace=CANCEL_GRACE,
+                cancel_grace=bounds.CANCEL_SECONDS,
                 max_message=question.max_message,
                 snapshots=question.snapshots,
             ),

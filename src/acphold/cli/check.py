@@ -19,6 +19,7 @@ from msgspec import Struct, convert
 from rich.console import Console
 from rich.status import Status
 
+from acphold.cli import bounds
 from acphold.cli.check_files import ReportFiles, json_report, json_rule
 from acphold.cli.check_report import CheckOutcome, print_report, print_rules, text_report
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
@@ -38,9 +39,6 @@ from acphold.conformance.watcher import OFFERS, Watcher, judged
 from acphold.transports.route import TOKEN_VARIABLE
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stdio import stdio_transport
-
-TIMEOUT = 10.0
-"""Default for how long each answer may take, in seconds."""
 
 
 def parser() -> Parser:
@@ -107,7 +105,7 @@ def parser() -> Parser:
         "SECONDS",
         "how long each answer may take; turns and the start get three times as long [default: 10]",
         type=seconds_above_zero,
-        default=TIMEOUT,
+        default=bounds.CHECK_ANSWER_SECONDS,
     )
     made.add_value(
         "--model-endpoint",
@@ -151,12 +149,13 @@ class _CheckOptions(Struct, frozen=True):
 
     def again(self, program: Sequence[str]) -> list[str]:
         """Return the words that check the same agent again, behind those that name the rule."""
+        is_usual = self.timeout == bounds.CHECK_ANSWER_SECONDS
         given = (
             ("--server", self.server),
             ("--ca", self.ca),
             ("--folder", self.folder),
             ("--sign-in", self.sign_in),
-            ("--timeout", None if self.timeout == TIMEOUT else f"{self.timeout:g}"),
+            ("--timeout", None if is_usual else f"{self.timeout:g}"),
             ("--model-endpoint", None if self.model_endpoint is None else str(self.model_endpoint)),
         )
         words = [word for option, value in given if value is not None for word in (option, value)]

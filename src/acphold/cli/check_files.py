@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from acphold.cli import bounds
 from acphold.cli.check_report import CheckOutcome, cut, excerpt, page_report, text_report
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
@@ -218,9 +219,6 @@ def _xml(text: str) -> str:
 
 SARIF_LEVELS = {Level.MUST: "error", Level.SHOULD: "warning", Level.EXPECTED: "note"}
 
-SARIF_RESULT = 1000
-"""Characters of a result's message: forges show its beginning."""
-
 
 def sarif_report(outcome: CheckOutcome) -> str:
     """Return a SARIF 2.1.0 log with a result for each failure that is not in the baseline.
@@ -237,7 +235,7 @@ def sarif_report(outcome: CheckOutcome) -> str:
             "ruleId": it.rule.id,
             "ruleIndex": place[it.rule.id],
             "level": SARIF_LEVELS[it.rule.level],
-            "message": {"text": cut(f"{it.rule.says} {it.why}", SARIF_RESULT)},
+            "message": {"text": cut(f"{it.rule.says} {it.why}", bounds.SARIF_CHARACTERS)},
             "locations": [location],
             # One alert for each rule, however its lines differ from run to run.
             "partialFingerprints": {"primaryLocationLineHash": f"{it.rule.id}:1"},
@@ -284,12 +282,6 @@ def _program_file(command: str) -> str:
 
 # -- Markdown -------------------------------------------------------------------------------
 
-COMMENT_CHARS = 60_000
-"""Characters of a report: GitHub takes comments of 65,536."""
-
-COMMENT_FAILURE = 6_000
-"""Characters of the lines of one failure."""
-
 
 def markdown_report(outcome: CheckOutcome) -> str:
     """Return a summary that fits a comment on a pull request: counts, failures, what is unseen."""
@@ -309,10 +301,10 @@ def markdown_report(outcome: CheckOutcome) -> str:
         lines.append(f"| {' | '.join(counts)} |")
     lines += [""] + [f"- {plain(remark)}" for remark in outcome.remarks]
     for finding in outcome.noted():
-        why = code(on_one_line(cut(finding.why, 1000)))
+        why = code(on_one_line(cut(finding.why, bounds.COMMENT_LINE_CHARACTERS)))
         lines.append(f"- {code(finding.rule.id)} passes: {why}")
     end = _unseen(outcome)
-    left = COMMENT_CHARS - sum(map(len, lines)) - len(end)
+    left = bounds.COMMENT_CHARACTERS - sum(map(len, lines)) - len(end)
     failures = [*outcome.unexpected, *outcome.known]
     for index, finding in enumerate(failures):
         said = _failure(outcome, finding)
@@ -326,10 +318,10 @@ def markdown_report(outcome: CheckOutcome) -> str:
 
 
 def _failure(outcome: CheckOutcome, finding: Finding) -> str:
-    rule = finding.rule
+    rule, most = finding.rule, bounds.COMMENT_LINE_CHARACTERS
     known = ", expected" if finding in outcome.known else ""
-    lines = [cut(finding.why, 1000), "", *excerpt(finding.lines, length=1000)]
-    lines += [f"stderr: {cut(it, 1000)}" for it in finding.stderr]
+    lines = [cut(finding.why, most), "", *excerpt(finding.lines, length=most)]
+    lines += [f"stderr: {cut(it, most)}" for it in finding.stderr]
     shown = visible("\n".join(lines))
     again = outcome.again(rule)
     return "\n".join(
@@ -339,8 +331,8 @@ def _failure(outcome: CheckOutcome, finding: Finding) -> str:
             "",
             f"{plain(rule.says)} ([{plain(str(rule.source))}]({rule.source.url}))",
             "",
-            fenced(cut(shown, COMMENT_FAILURE)),
-            *(["", "Run again:", "", fenced(on_one_line(cut(again, 1000)))] if again else []),
+            fenced(cut(shown, bounds.COMMENT_FAILURE_CHARACTERS)),
+            *(["", "Run again:", "", fenced(on_one_line(cut(again, most)))] if again else []),
             "",
             "</details>",
         ]

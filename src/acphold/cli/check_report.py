@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from acphold.cli import bounds
 from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible
 from acphold.conformance.checks import CheckReport, record_of
 from acphold.conformance.record import WireLine
@@ -160,15 +161,10 @@ def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]
     return groups
 
 
-EXCERPT_LINES = 40
-"""Lines of the wire that a failure shows: the first and the last."""
-
-EXCERPT_LENGTH = 4000
-"""Characters of each."""
-
-
 def excerpt(
-    lines: Sequence[WireLine], most: int = EXCERPT_LINES, length: int = EXCERPT_LENGTH
+    lines: Sequence[WireLine],
+    most: int = bounds.EXCERPT_LINES,
+    length: int = bounds.EXCERPT_CHARACTERS,
 ) -> list[str]:
     """Return lines for a report: `→` went to the agent, `←` came from it."""
     # A message on a WebSocket may have several lines; their ends are white space.
@@ -240,7 +236,7 @@ def _print_failure(outcome: CheckOutcome, finding: Finding, console: Console) ->
     for line in excerpt(finding.lines):
         console.print(Text(f"      {visible(line)}", "faint"), soft_wrap=True)
     for line in finding.stderr:
-        text = f"      stderr: {visible(cut(line, EXCERPT_LENGTH))}"
+        text = f"      stderr: {visible(cut(line, bounds.EXCERPT_CHARACTERS))}"
         console.print(Text(text, "faint"), soft_wrap=True)
     console.print(Text(f"    {rule.source.url}", "faint"), soft_wrap=True)
     if again := outcome.again(rule):
@@ -274,21 +270,6 @@ PAGE_MARKS = {
 }
 """Class and mark of verdicts; all others were not seen."""
 
-AROUND = 6
-"""Lines of the wire before and behind each that shows a failure."""
-
-WIRE_LINES = 600
-"""Lines of the wire beside one failure."""
-
-WIRE_CHARS = 20_000
-"""Characters of a line that shows a failure."""
-
-CONTEXT_CHARS = 240
-"""Characters of a line around it."""
-
-PAGE_CHARS = 12 << 20
-"""Characters of the wire on a page; after these, lines are cut short."""
-
 
 def page_report(outcome: CheckOutcome) -> str:
     """Return the page."""
@@ -298,7 +279,7 @@ def page_report(outcome: CheckOutcome) -> str:
 class _CheckPage:
     def __init__(self, outcome: CheckOutcome) -> None:
         self._outcome = outcome
-        self._left = PAGE_CHARS
+        self._left = bounds.PAGE_WIRE_CHARACTERS
 
     def pieces(self) -> Iterator[str]:
         outcome, report = self._outcome, self._outcome.report
@@ -346,7 +327,9 @@ class _CheckPage:
         yield f"{escape(str(rule.source))}</a></p>\n"
         yield f'<p class="why">{escape(visible(finding.why))}</p>\n'
         if finding.stderr:
-            lines = "\n".join(escape(visible(cut(line, WIRE_CHARS))) for line in finding.stderr)
+            lines = "\n".join(
+                escape(visible(cut(line, bounds.LINE_CHARACTERS))) for line in finding.stderr
+            )
             yield f'<h4>stderr</h4>\n<pre tabindex="0">{lines}</pre>\n'
         if again := self._outcome.again(rule):
             yield f'<h4>run again</h4>\n<pre tabindex="0">{escape(on_one_line(again))}</pre>\n'
@@ -368,14 +351,14 @@ class _CheckPage:
                     yield f'<p class="gap">{counted(part, "line")} left out</p>\n'
                     continue
                 shown += 1
-                if shown > WIRE_LINES:
+                if shown > bounds.WIRE_LINES:
                     yield '<p class="gap">more lines follow: --trace FILE has all</p>\n'
                     return
                 yield self._line(stretch, part)
 
     def _line(self, stretch: _WireStretch, line: WireLine) -> str:
         is_shown = line.number in stretch.accused
-        most = WIRE_CHARS if is_shown and self._left > 0 else CONTEXT_CHARS
+        most = bounds.LINE_CHARACTERS if is_shown and self._left > 0 else bounds.CONTEXT_CHARACTERS
         text = visible(cut(line.text, most))
         self._left -= len(text)
         side = "to" if line.by == "client" else "from"
@@ -437,7 +420,9 @@ def _stretches(outcome: CheckOutcome, finding: Finding) -> Iterator[_WireStretch
             wanted = {
                 number
                 for accused in numbers
-                for number in range(accused - AROUND, accused + AROUND + 1)
+                for number in range(
+                    accused - bounds.LINES_AROUND, accused + bounds.LINES_AROUND + 1
+                )
                 if 0 <= number < len(record.lines)
             }
             parts = list[WireLine | int]()

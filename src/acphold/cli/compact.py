@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import size
-
-STEP_SECONDS = 0.5
-"""Longest piece of packing: others write in between."""
 
 
 def parser() -> Parser:
@@ -29,7 +27,7 @@ async def compact(*, journal: str | None) -> int:
     async with opened(journal) as found:
         file = file_of(found, "compact", "a database gives space back by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
-        while await found.index.tidy(STEP_SECONDS):
+        while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
             pass
         given = await file.give_back()
     after = os.path.getsize(path)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
+from acphold.cli import bounds
 from acphold.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
 from acphold.cli.journals import exists, opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
@@ -19,9 +20,6 @@ from acphold.errors import AcpholdError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.reading.local_reader import rows_of
-
-MOST = 200
-"""Most candidates among sessions or programs: nobody reads more."""
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.
@@ -200,7 +198,7 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
 
 
 async def _newest(journal: Journal) -> list[Candidate]:
-    rows = sessions(journal, ListFilter(archived="include"), MOST)
+    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
     return [_session(row) async for row in rows if set(row.session_id) <= SAFE]
 
 
@@ -212,7 +210,7 @@ async def _live(journal: Journal) -> list[Candidate]:
 
 
 async def _agents_of_sessions(journal: Journal) -> list[str]:
-    rows = sessions(journal, ListFilter(archived="include"), MOST)
+    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
     return [agent_name(row.agent) async for row in rows]
 
 
@@ -234,4 +232,4 @@ def _programs(begun: str) -> Iterator[Candidate]:
         for name in os.listdir(folder)
         if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
     }
-    yield from map(Candidate, islice(sorted(found), MOST))
+    yield from map(Candidate, islice(sorted(found), bounds.CANDIDATES))

@@ -6,13 +6,11 @@ import os
 import sys
 from collections import Counter
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.terminal_text import counted, progress_bars, visible
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
-
-MOST_NAMED = 20
-"""Most sessions that are named because they were not copied to their end; others are counted."""
 
 NOT_COPIED: dict[Became, str] = {
     "left": "is open, so its end was not copied",
@@ -65,9 +63,9 @@ async def _copy(source: str, target: str) -> Counter[Became]:
             progress = _CopyProgress()
             with progress.bar:
                 became = await copy_all(read, written, progress.told, progress.expect)
-            for session_id, told in [*progress.not_copied.items()][:MOST_NAMED]:
+            for session_id, told in [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]:
                 print(visible(f"{session_id} {told}"), file=sys.stderr)
-            if (more := len(progress.not_copied) - MOST_NAMED) > 0:
+            if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
                 print(f"and {counted(more, 'session')} more", file=sys.stderr)
             return became
         finally:

@@ -22,6 +22,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.terminal_text import console, counted
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
@@ -45,9 +46,6 @@ THIRD = "Do you recall what we said?"
 
 ENOUGH = "tick 20 "
 """The second turn is cut off once this was seen."""
-
-WAIT_SECONDS = 120.0
-"""Longest time for all of it; on an idle machine it takes some seconds."""
 
 POLLS, POLL_SECONDS = 1000, 0.02
 """Looks for processes that still run, at most, and the pause between two."""
@@ -78,9 +76,9 @@ def demo(*, keep: str | None) -> int:
         began = time.monotonic()
         try:
             told = story(stage, str(folder / "journal.db"), str(folder / "project"))
-            asyncio.run(asyncio.wait_for(told, WAIT_SECONDS))
+            asyncio.run(asyncio.wait_for(told, bounds.DEMO_SECONDS))
         except TimeoutError:
-            stage.claim(f"timed out after {WAIT_SECONDS:.0f} s", holds=False)
+            stage.claim(f"timed out after {bounds.DEMO_SECONDS:.0f} s", holds=False)
         except AcpholdError as error:
             stage.claim(f"the demo cannot continue: {error}", holds=False)
         seconds = time.monotonic() - began

@@ -12,6 +12,7 @@ import sys
 
 import msgspec
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
 from acphold.conformance.errands import Memory, Script, content, errand
 from acphold.conformance.exemplar import Exemplar
@@ -19,9 +20,6 @@ from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.transports.stdio import stdio_transport
-
-PAUSE = 0.02
-"""Seconds between two words: quick to watch, slow enough to be killed in between."""
 
 METHODS = ("initialize", "session/new", "session/prompt")
 
@@ -90,7 +88,7 @@ class DemoScript(Script):
             number += 1
             self.say(f"tick {number} ")
             await self.agent.drained()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(bounds.DEMO_WORD_SECONDS)
         self.change(call, status="failed")
 
     async def edit(self) -> None:
@@ -101,7 +99,7 @@ class DemoScript(Script):
         self.plan_stands("in_progress")
         for words in ("I will ", "change ", "the greeting. "):
             self.say(words)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(bounds.DEMO_WORD_SECONDS)
         call = self.tool("Edit hello.py", "edit", status="pending")
         with self.failing(call):
             if not await self.permitted(call):

@@ -25,6 +25,7 @@ from acphold import errors, schema
 from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
+from acphold.cli import bounds
 from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.findings import (
@@ -50,7 +51,7 @@ from acphold.cli.settings import (
 )
 from acphold.cli.setup import written_command
 from acphold.cli.terminal_text import counted, folder, on_one_line
-from acphold.cli.wrap import START_SECONDS, options_of, settings_parser
+from acphold.cli.wrap import options_of, settings_parser
 from acphold.extras import EXTRAS, is_installed
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
@@ -119,7 +120,7 @@ def _start_timeout(agent: NamedAgent) -> float:
     try:
         return float(options_of(agent)["start_timeout"])
     except errors.SettingsError:
-        return START_SECONDS
+        return bounds.AGENT_START_SECONDS
 
 
 @contextmanager
@@ -307,9 +308,6 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Diag
 
 # -- agents that people use -------------------------------------------------------------------
 
-VERSION_SECONDS = 3.0
-"""Time for an agent to print its version; several are asked at once."""
-
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
 
 
@@ -341,7 +339,7 @@ def _version(program: str) -> str:
     except errors.AgentStartError:
         return ""
     (output,) = started.fds
-    told, deadline = b"", time.monotonic() + VERSION_SECONDS
+    told, deadline = b"", time.monotonic() + bounds.AGENT_VERSION_SECONDS
     try:
         while len(told) < 4096 and select([output], [], [], max(0, deadline - time.monotonic()))[0]:
             if not (piece := os.read(output, 4096)):
@@ -356,10 +354,6 @@ def _version(program: str) -> str:
 
 
 # -- what other agents keep -------------------------------------------------------------------
-
-
-LOOKED_INTO = 100
-"""Most transcripts that are read: of more than that, some certainly hold a conversation."""
 
 
 async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
@@ -388,7 +382,7 @@ async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
 async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
     """Count what an import would add; files without any message do not count."""
     changed = await intake.changed(sources, reading)
-    if len(changed) > LOOKED_INTO:
+    if len(changed) > bounds.DOCTOR_TRANSCRIPTS:
         return len(changed)
     left = 0
     for source in changed:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from acphold.agents.identity import agent_key
+from acphold.cli import bounds
 from acphold.cli.command_line import behind_command
 from acphold.cli.jsonc import JsoncError, put, remove, value_at
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
@@ -35,9 +36,6 @@ from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.processes.program import on_path
 from acphold.workspace.regular_files import contents
-
-LARGEST: Final = 16 << 20
-"""Most bytes of an editor's settings; real ones have some ten thousand."""
 
 
 def _spoken(name: str) -> str:
@@ -364,7 +362,7 @@ def _installed_by_jetbrains() -> list[str]:
     else:
         path = _below("XDG_DATA_HOME", "~/.local/share", *names)
     try:
-        agents = value_at(contents(path, LARGEST).decode(), ["agents"])
+        agents = value_at(contents(path, bounds.EDITOR_SETTINGS_BYTES).decode(), ["agents"])
     except (OSError, UnicodeDecodeError, JsoncError):
         return []  # not there, or in a form of which nothing is known
     keys = map(str, agents) if isinstance(agents, dict) else ()

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import reading
 from acphold.cli.places import named
@@ -34,9 +35,6 @@ from acphold.history import Entry
 from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
 from acphold.reading.session_reader import SessionReader, Wanted, session_pages
-
-LISTED = 40
-"""Lines printed about removed text; a file gets all of them."""
 
 
 def parser() -> Parser:
@@ -245,8 +243,8 @@ def _tell(redaction: Redaction, report: str | None) -> None:
     print(f"Taken out: {', '.join(kinds)}", file=sys.stderr)
     if report is not None:
         return
-    for removed in redaction.removed[:LISTED]:
+    for removed in redaction.removed[: bounds.REMOVED_TEXTS]:
         place = place_name(on_one_line(removed.session), removed.seq)
         print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
-    if (more := len(redaction.removed) - LISTED) > 0:
+    if (more := len(redaction.removed) - bounds.REMOVED_TEXTS) > 0:
         print(f"  and {counted(more, 'more line')}; --report FILE has all", file=sys.stderr)

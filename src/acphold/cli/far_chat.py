@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from acphold import errors
 from acphold.agents.capabilities import ALL_AGENTS
+from acphold.cli import bounds
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.journals import reading
 from acphold.cli.places import NEWEST
-from acphold.cli.remote import SECONDS, paired
+from acphold.cli.remote import paired
 from acphold.cli.screen_session import Seat, WantedConversation
 from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen, chosen_of
@@ -60,7 +61,7 @@ async def talk(
     endpoint = ServerEndpoint(
         url if agent is None else at_agent(url, agent),
         token,
-        seconds=SECONDS,
+        seconds=bounds.SERVER_SECONDS,
         limit=MAX_MESSAGE,
         on_away=seat.chat.away,
         ca=server.ca,

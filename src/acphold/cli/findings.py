@@ -15,6 +15,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from acphold import errors
+from acphold.cli import bounds
 from acphold.cli.journals import file_of, opened, opened_if_any, path_of, sessions, unread_remark
 from acphold.cli.settings import agent_keys, snapshot_settings
 from acphold.cli.terminal_text import (
@@ -92,29 +93,7 @@ class DiagnosisReport:
             self._console.print(Text("All is well", "good"))
 
 
-LITTLE_SPACE = 64 << 20
-"""With fewer bytes free on the journal's disk, it is time to make room."""
-
-MUCH_FREE = 64 << 20
-"""With more bytes free inside the file, a command to return them is worth it."""
-
-LARGEST = 3
-"""At most this many of the largest sessions are named."""
-
-MOST_BROKEN = 20
-"""At most this many breaks of histories are reported."""
-
-WORTH_NAMING = 1 << 20
-"""Sessions with fewer bytes are not named for their size."""
-
-
-SECONDS = 20.0
-"""Seconds that a command waits for files to be removed from the disk."""
-
 DAY_MS = 24 * 3600 * 1000
-
-REFUSALS = 3
-"""Reasons for missing snapshots that are named."""
 
 
 def checked_journal(location: str | None) -> list[Diagnosis]:
@@ -158,8 +137,8 @@ async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | 
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
         if spoiled := await file.spoiled():
-            some = ", ".join(map(on_one_line, spoiled[:LARGEST]))
-            some += ", …" if len(spoiled) > LARGEST else ""
+            some = ", ".join(map(on_one_line, spoiled[: bounds.NAMED_SESSIONS]))
+            some += ", …" if len(spoiled) > bounds.NAMED_SESSIONS else ""
             whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
             what = f"{whose} is not what was written: {some}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
@@ -192,7 +171,7 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
         try:
             last_seq = 0
             async for segment in history(journal, row.session_id):
-                if segment.first_seq != last_seq + 1 and len(broken) < MOST_BROKEN:
+                if segment.first_seq != last_seq + 1 and len(broken) < bounds.BROKEN_HISTORIES:
                     broken.append(
                         f"session {row.session_id!r}: entry {segment.first_seq} follows {last_seq}"
                     )
@@ -205,7 +184,8 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
         return gaps or [Diagnosis("it is whole: every history was read")]
-    some = ", ".join(map(on_one_line, damaged[:LARGEST])) + (", …" * (len(damaged) > LARGEST))
+    some = ", ".join(map(on_one_line, damaged[: bounds.NAMED_SESSIONS]))
+    some += ", …" if len(damaged) > bounds.NAMED_SESSIONS else ""
     what = f"{counted(len(damaged), 'session')} cannot be read: {some}"
     return [*gaps, Diagnosis(what, "restore a backup of the database")]
 
@@ -222,9 +202,9 @@ def _problem(error: errors.AcpholdError) -> Diagnosis:
 
 async def _room_of(file: InFile) -> list[Diagnosis]:
     """Find what takes the room in the file, and the largest sessions."""
-    found = await file.sizes(LARGEST)
+    found = await file.sizes(bounds.NAMED_SESSIONS)
     parts = [f"{size(found.free)} free inside, used for what comes"]
-    if found.free > MUCH_FREE:
+    if found.free > bounds.MUCH_FREE_BYTES:
         parts = [f"{size(found.free)} free inside, which `acphold compact` gives back"]
     if found.conversations is not None and found.index is not None:
         parts = [
@@ -237,7 +217,7 @@ async def _room_of(file: InFile) -> list[Diagnosis]:
         f"{on_one_line(session.title or '(no title)')} ({on_one_line(session.session_id)}, "
         f"{size(session.size)})"
         for session in found.largest
-        if session.size >= WORTH_NAMING
+        if session.size >= bounds.LARGE_SESSION_BYTES
     ]
     if large:
         findings.append(Diagnosis(f"largest: {'; '.join(large)}"))
@@ -274,7 +254,7 @@ def _room(path: Path) -> list[Diagnosis]:
             )
         ]
     free = shutil.disk_usage(place).free
-    if free < LITTLE_SPACE:
+    if free < bounds.LITTLE_SPACE_BYTES:
         return [Diagnosis(f"only {size(free)} are free on its disk", "make room there")]
     return [Diagnosis(f"{size(free)} are free on its disk")]
 
@@ -329,7 +309,7 @@ def _is_off() -> bool:
 async def removed_from_disk(journal: Journal) -> None:
     """Remove the files of deleted sessions within SECONDS, and say so if that is not enough."""
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)
     except TimeoutError:
         told = "Removing kept files takes longer; the next upkeep removes the rest."
@@ -441,7 +421,7 @@ def _refused(rows: list[tuple[str, TurnSnapshot]]) -> list[Diagnosis]:
     reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")
     return [
         Diagnosis(on_one_line(f"{folder(root)}: {why} ({counted(count, 'session')})"), is_past=True)
-        for (root, why), count in reasons.most_common(REFUSALS)
+        for (root, why), count in reasons.most_common(bounds.REFUSALS)
     ]
 
 

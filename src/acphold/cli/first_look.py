@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rich.text import Text
 
+from acphold.cli import bounds
 from acphold.cli.editors import editors_here
 from acphold.cli.settings import adapted_agents, installed_agents
 from acphold.cli.terminal_text import console, counted, visible
@@ -22,12 +23,6 @@ from acphold.imports import NAMES, Home, noting_unreadable, reader
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.program import on_path
 from acphold.screen.layout import Beside
-
-LOOK_SECONDS: Final = 2.0
-"""Longest search for conversations on disk; what was found by then is offered."""
-
-SHOWN_NAMES: Final = 3
-"""Names of agents in one line of the offer."""
 
 
 class Suggestion(NamedTuple):
@@ -71,10 +66,10 @@ def _offers(home: Home) -> Iterator[Suggestion]:
     found, is_whole = _conversations(home)
     if found:
         names = sorted(found, key=lambda name: -found[name])
-        told = ", ".join(f"{found[name]:,} of {name}" for name in names[:SHOWN_NAMES])
+        told = ", ".join(f"{found[name]:,} of {name}" for name in names[: bounds.OFFERED_NAMES])
         more = (
-            f", and {counted(len(names) - SHOWN_NAMES, 'more agent')}"
-            if len(names) > SHOWN_NAMES
+            f", and {counted(len(names) - bounds.OFFERED_NAMES, 'more agent')}"
+            if len(names) > bounds.OFFERED_NAMES
             else ""
         )
         least = "" if is_whole else "at least "
@@ -101,7 +96,7 @@ def _offers(home: Home) -> Iterator[Suggestion]:
 
 def _conversations(home: Home) -> tuple[dict[str, int], bool]:
     """Count the conversations on disk by agent; False if there was no time to count them all."""
-    until = time.monotonic() + LOOK_SECONDS
+    until = time.monotonic() + bounds.FIRST_LOOK_SECONDS
     found: dict[str, int] = {}
     with noting_unreadable():
         for name in NAMES:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from acphold import imports
+from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
     from acphold.journal import Journal
 
-
-WATCH_SECONDS = 5.0
-"""Pause between two looks of `--watch`: agents write several times a second, people read slower."""
 
 COMPRESSED = ".zst"
 """Suffix of a transcript that its program has compressed."""
@@ -235,7 +233,7 @@ class _ImportRun:
                 elif await indexing.lags(journal.index):
                     told(BESIDE)
             while watch:
-                await asyncio.sleep(WATCH_SECONDS)
+                await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
                 await self._take_all(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)

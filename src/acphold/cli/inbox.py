@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero
 from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.journals import reading
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from acphold.reading.session_reader import ListedSession, News, SessionReader
     from acphold.screen.layout import Passage
 
-DECISIONS: Final = 50
-"""Decisions that `--history` shows by default."""
-
 
 def parser() -> Parser:
     """The arguments of `inbox`."""
@@ -45,9 +43,9 @@ def parser() -> Parser:
     made.add_value(
         "--limit",
         "N",
-        f"with --history: about this many [default: {DECISIONS}]",
+        f"with --history: about this many [default: {bounds.DECISIONS}]",
         type=above_zero,
-        default=DECISIONS,
+        default=bounds.DECISIONS,
     )
     made.add_json()
     made.add_machines()

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import ALL_AGENTS
+from acphold.cli import bounds
 from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
-from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, age, deed, held, new_rules, where
+from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.journals import path_of
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
@@ -94,7 +95,7 @@ async def answer_all(
                     flow.tell(f"{held(row)}: {where(row)}. To go on: {deed(row, reader.origin)}")
                     visitor.changed()
             if follow:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
             else:
                 break
     if left:
@@ -146,7 +147,7 @@ class InboxVisit:
                 while self._asks or (self._answers.is_offering and self._elsewhere <= known):
                     self._changed.clear()
                     try:
-                        async with asyncio.timeout(LOOK_SECONDS):
+                        async with asyncio.timeout(bounds.INBOX_LOOK_SECONDS):
                             if self._asks:
                                 known = self._elsewhere
                                 await self._changed.wait()
@@ -190,7 +191,7 @@ class InboxVisit:
             async with connect(session=self._session_id, journal=journal, **options) as agent:
                 yield agent
             return
-        from acphold.cli.remote import SECONDS, paired
+        from acphold.cli.remote import paired
         from acphold.client import connected_to
         from acphold.client.answers import Answers
         from acphold.client.far_line import ServerEndpoint
@@ -202,7 +203,7 @@ class InboxVisit:
             options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
         token = await paired(server)
         endpoint = ServerEndpoint(
-            server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca
+            server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
         )
         async with connected_to(endpoint, **options) as agent:
             yield agent

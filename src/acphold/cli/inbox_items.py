@@ -13,9 +13,6 @@ from acphold.journal import SessionRow
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.session_reader import SHORT_ID, SessionReader
 
-LOOK_SECONDS: Final = 1.0
-"""Pause between two looks for new questions."""
-
 NOTHING: Final = "Nothing is waiting for you."
 
 

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import UNREAD, opened, path_of, unread_remark
 from acphold.errors import AcpholdError, RuntimeFolderError
@@ -32,22 +33,6 @@ if TYPE_CHECKING:
     from acphold.imports import Intake
 
 log = logging.getLogger(__name__)
-
-STEP_SECONDS = 0.5
-"""Pause between two checks whether somebody still imports."""
-
-AT_ONCE_SECONDS = 2.0
-"""Indexing is waited for this long; the rest is left to another process."""
-
-NICENESS = 10
-"""The priority beside other work: only time that nobody else wants."""
-
-LOOK_SECONDS = 0.1
-"""Pause between two looks for something to index, while an import goes on."""
-
-
-BESIDE_SECONDS = 900.0
-"""A bound, because nobody watches: several times what a gigabyte takes."""
 
 
 class Indexing:
@@ -84,7 +69,7 @@ class Indexing:
     async def lags(self, index: Index) -> bool:
         """Return True if something is left for a process in the background; one is running then."""
         if self._beside is None or not self._beside.runs:
-            if not await index.catch_up(AT_ONCE_SECONDS):
+            if not await index.catch_up(bounds.INDEX_AT_ONCE_SECONDS):
                 return False
             if (error := _obstacle()) is not None:
                 log.warning(
@@ -96,10 +81,10 @@ class Indexing:
             self._beside = IndexBeside(self._location)
             return True
         # If two index the same, one of them does it in vain.
-        for _ in range(round(AT_ONCE_SECONDS / LOOK_SECONDS)):
+        for _ in range(round(bounds.INDEX_AT_ONCE_SECONDS / bounds.INDEX_LOOK_SECONDS)):
             if not await index.catch_up(0):
                 return False
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
         return True
 
 
@@ -155,19 +140,19 @@ async def index_beside(*, journal: str | None) -> int:
     """
     path = path_of(journal)
     with suppress(TimeoutError):
-        async with opened(path) as found, asyncio.timeout(BESIDE_SECONDS):
+        async with opened(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
             while (held := alone(path)) is not None:
                 try:
-                    is_left = False
-                    while (lagging := await found.index.catch_up(STEP_SECONDS)) or not is_left:
+                    is_left, step = False, bounds.INDEX_STEP_SECONDS
+                    while (lagging := await found.index.catch_up(step)) or not is_left:
                         if not is_left and (is_left := _has_ended()):
-                            os.nice(NICENESS)
+                            os.nice(bounds.NICENESS)
                             async for _ in reading_on(found):
                                 pass
                         elif not lagging:
-                            await asyncio.sleep(LOOK_SECONDS)
-                    while await found.index.tidy(STEP_SECONDS):
+                            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
+                    while await found.index.tidy(step):
                         pass
                 finally:
                     os.close(held)
@@ -194,7 +179,7 @@ async def finished(journal: Journal) -> AsyncIterator[int]:
     """Read what an import has only listed, and index all; yields the number of sessions to go."""
     async for left in reading_on(journal):
         yield left
-    while left := await journal.index.catch_up(STEP_SECONDS):
+    while left := await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
         yield left
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, folder, visible
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from acphold.errors import ConnectionLostError
     from acphold.origins.origin_readers import OriginReader
     from acphold.reading.session_reader import SessionReader
-
-
-PAGE = 200
-"""Sessions read from the journal at once."""
 
 
 def path_of(journal: str | None) -> str:
@@ -90,7 +87,8 @@ async def sessions(
     after: ListKey | None = None
     left = limit
     while left is None or left > 0:
-        rows = await journal.page(wanted, after, PAGE if left is None else min(PAGE, left))
+        most = bounds.SESSIONS_AT_ONCE if left is None else min(bounds.SESSIONS_AT_ONCE, left)
+        rows = await journal.page(wanted, after, most)
         if not rows:
             return
         for row in rows:
@@ -122,10 +120,6 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
     )
 
 
-CATCH_UP_SECONDS = 1.0
-"""A search first spends at most this long on making everything searchable."""
-
-
 def described(row: SessionRow) -> str:
     """Return the text in which words of a list are looked for: title, agent and folder as shown."""
     return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}"
@@ -136,13 +130,15 @@ async def reading(server: FarServer | None, journal: str | None) -> AsyncIterato
     """Read a server, or else a journal, for the block; the errors of `opened` and `paired`."""
     if server is None:
         async with opened(journal) as found:
-            yield LocalReader(found, said=described, index_seconds=CATCH_UP_SECONDS)
+            yield LocalReader(found, said=described, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
         return
-    from acphold.cli.remote import SECONDS, paired  # late: it brings HTTP
+    from acphold.cli.remote import paired  # late: it brings HTTP
     from acphold.reading.server_reader import ServerReader
 
     token, away = await paired(server), Away()
-    there = ServerReader(server.url, token, seconds=SECONDS, ca=server.ca, on_away=away)
+    there = ServerReader(
+        server.url, token, seconds=bounds.SERVER_SECONDS, ca=server.ca, on_away=away
+    )
     away.origin = there.origin
     async with there:
         yield there

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 import msgspec
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -50,9 +51,6 @@ from acphold.reading.session_reader import (
     session_pages,
 )
 from acphold.tasks import beside
-
-TERMINAL_LIMIT = 30
-"""Sessions shown on a terminal by default: people mostly look for the newest."""
 
 
 class Column(NamedTuple):
@@ -116,7 +114,7 @@ def parser() -> Parser:
     made.add_value(
         "--limit",
         "N",
-        f"at most this many [default: {TERMINAL_LIMIT} on a terminal, else all]",
+        f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
         type=above_zero,
     )
     made.add_flag("--all", "include sessions without a prompt", dest="unprompted")
@@ -198,7 +196,7 @@ async def list_sessions(
         live,
     )
     if limit is None and sys.stdout.isatty() and not as_json:
-        limit = TERMINAL_LIMIT
+        limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server, journal), journal) as reader:
         if follow:
             if as_json:
@@ -415,14 +413,8 @@ def _none(wanted: Wanted) -> str:
     return f"No sessions yet. {BEGIN}"
 
 
-NEWEST = 200
-"""Sessions shown at the beginning, unless `--limit` says otherwise."""
-
 ID_WIDTH = 8
 """Characters of an id: enough for a person to tell sessions apart."""
-
-LOOK_SECONDS = 1.0
-"""Seconds between two checks that somebody still reads this."""
 
 
 async def follow_list(
@@ -439,7 +431,7 @@ async def follow_list(
 
     async def telling() -> None:
         is_shown = show is None
-        async with aclosing(reader.changes(limit or NEWEST)) as found:
+        async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as found:
             async for news in found:
                 tell(news)
                 if show is not None and not is_shown:
@@ -449,7 +441,7 @@ async def follow_list(
 
     async with beside(telling(), "follow") as task:
         while not task.done() and not is_unread(sys.stdout):
-            await asyncio.wait({task}, timeout=LOOK_SECONDS)
+            await asyncio.wait({task}, timeout=bounds.READER_LOOK_SECONDS)
     if not task.cancelled():
         task.result()
 

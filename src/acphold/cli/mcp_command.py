@@ -25,8 +25,9 @@ from msgspec import Meta, Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment
-from acphold.cli.journals import CATCH_UP_SECONDS, opened_if_any, path_of
+from acphold.cli.journals import opened_if_any, path_of
 from acphold.cli.places import place
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import iso, on_one_line, visible
@@ -46,23 +47,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 
-HITS_AT_MOST: Final = 30
-ANSWER_CHARACTERS: Final = 8_000
-"""Longest answer: about two thousand tokens."""
-
-ENTRY_CHARACTERS: Final = 1_200
-SOUGHT_CHARACTERS: Final = 5_000
-"""At most this much of an entry is quoted, and of the requested one."""
-
-QUERY_CHARACTERS: Final = 1_000
-NAME_CHARACTERS: Final = 500
-"""Longest query, and longest name of a place or an agent."""
-
-LOOK_BACK: Final = 500
-"""The entries before a place are searched this far back for some that have text."""
-
-
-_Name = Annotated[str, Meta(max_length=NAME_CHARACTERS)]
+_Name = Annotated[str, Meta(max_length=bounds.RECALL_NAME_CHARACTERS)]
 
 
 def parser() -> Parser:
@@ -102,7 +87,7 @@ async def mcp(*, cwd: str | None, journal: str | None) -> int:
 class SearchRequest(Struct, frozen=True, forbid_unknown_fields=True, rename={"part": "in"}):
     """The arguments of the tool `search`."""
 
-    query: Annotated[str, Meta(max_length=QUERY_CHARACTERS)]
+    query: Annotated[str, Meta(max_length=bounds.RECALL_QUERY_CHARACTERS)]
     part: Part | None = None
     agent: _Name | None = None
     since: _Name | None = None
@@ -119,11 +104,11 @@ class ReadRequest(Struct, frozen=True, forbid_unknown_fields=True):
 SEARCH_SCHEMA: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "maxLength": QUERY_CHARACTERS},
+        "query": {"type": "string", "maxLength": bounds.RECALL_QUERY_CHARACTERS},
         "in": {"enum": ["messages", "tools", "diffs"]},
         "agent": {"type": "string"},
         "since": {"type": "string", "description": "30d, 12h or 2026-01-31"},
-        "limit": {"type": "integer", "default": 8, "maximum": HITS_AT_MOST},
+        "limit": {"type": "integer", "default": 8, "maximum": bounds.RECALLED_HITS},
     },
     "required": ["query"],
 }
@@ -160,12 +145,12 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         cwd=cwd,
         since=0 if request.since is None else _moment(request.since),
         part=request.part,
-        limit=min(request.limit, HITS_AT_MOST),
+        limit=min(request.limit, bounds.RECALLED_HITS),
         unsettled=False,  # the current turn has the words in its own question
     )
     if not terms(sought.words):
         raise UsageError("the query has no words")
-    reader = LocalReader(journal, index_seconds=CATCH_UP_SECONDS)
+    reader = LocalReader(journal, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
     some = await reader.search(replace(sought, limit=2 * sought.limit + 1))
     hits = [hit for hit in some if not _OUR_TOOL.search(hit.tool or "")]  # without our own
     told = [_told([*some]) for _, some in groupby(hits[: sought.limit], lambda hit: hit.session_id)]
@@ -177,7 +162,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         told.append("There are more hits; narrow the query.")
     if lagging := await journal.index.catch_up(0, cwd=cwd):
         told.append(f"{lagging} older sessions cannot be searched yet.")
-    return _cut("\n\n".join(told), ANSWER_CHARACTERS)
+    return _cut("\n\n".join(told), bounds.RECALL_CHARACTERS)
 
 
 _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[\s({:])", re.I)
@@ -226,12 +211,12 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
     """
     row, seq = await place(LocalReader(journal), request.place, cwd=cwd)
     quotes = [RECORD, _head(row)]
-    room = ANSWER_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
+    room = bounds.RECALL_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
     is_sought = seq is not None
     async for entry in _entries_from(journal, row.session_id, seq or 1, request.before):
-        most = ENTRY_CHARACTERS
+        most = bounds.RECALLED_ENTRY_CHARACTERS
         if is_sought and entry.seq >= (seq or 1):
-            most, is_sought = SOUGHT_CHARACTERS, False
+            most, is_sought = bounds.REQUESTED_ENTRY_CHARACTERS, False
         quote = _quote(entry, most)
         if len(quote) > room:
             quotes.append(f"Go on with {place_name(row.session_id, entry.seq)}, before: 0")
@@ -248,7 +233,7 @@ async def _entries_from(
 ) -> AsyncIterator[Entry]:
     """Yield the entries with text from `seq` on, and `before` of them before it."""
     earlier: deque[Entry] = deque(maxlen=before)
-    after = max(0, seq - 1 - (LOOK_BACK if before else 0))
+    after = max(0, seq - 1 - (bounds.RECALL_LOOK_BACK if before else 0))
     async for segment in history(journal, session_id, after):
         for entry in segment.entries():
             if not document(entry):

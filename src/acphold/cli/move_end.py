@@ -13,6 +13,7 @@ from os.path import abspath, expanduser
 from typing import Final
 from urllib.parse import quote
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.journals import (
     opened,
@@ -37,9 +38,6 @@ from acphold.transports.child import ChildProcess
 from acphold.transports.known_servers import MOVES, origin_of
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
-
-END_SECONDS: Final = 10.0
-"""Seconds that the end there has for its last words."""
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"
 
@@ -157,7 +155,7 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         return await work(child.transport)
     except ConnectionLostError as error:
         try:
-            async with asyncio.timeout(END_SECONDS):
+            async with asyncio.timeout(bounds.MOVE_END_SECONDS):
                 how = await child.wait()
         except TimeoutError:
             how = "it does not end"
@@ -177,7 +175,7 @@ async def from_server(
     Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
     AmbiguousIdError.
     """
-    from acphold.cli.remote import SECONDS, paired
+    from acphold.cli.remote import paired
     from acphold.client.far_line import Dial
 
     token = await paired(server)
@@ -187,7 +185,9 @@ async def from_server(
         require_wanted(session_id, text)
     # Moves only work over a WebSocket.
     url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
-    transport = await Dial(url, token, seconds=SECONDS, limit=LINE_BYTES, ca=server.ca)()
+    transport = await Dial(
+        url, token, seconds=bounds.SERVER_SECONDS, limit=LINE_BYTES, ca=server.ca
+    )()
     try:
         return await work(transport, session_id)
     except ConnectionLostError as error:

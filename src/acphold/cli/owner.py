@@ -14,6 +14,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from acphold.cli import bounds
 from acphold.cli.alert_settings import AlertFile, opening
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
@@ -27,12 +28,6 @@ from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
 from acphold.tasks import beside
 from acphold.transports.runtime_folder import state_folder
-
-LOG_BYTES = 1024 * 1024
-"""A longer log is started anew, with the old one kept beside it."""
-
-LOOK_SECONDS = 1.0
-"""Pause between two checks of its length: an agent can write 100 MB to stderr in this time."""
 
 
 def tell(word: str) -> None:
@@ -93,7 +88,7 @@ def log_to_file(path: str) -> None:
     name = os.path.basename(path).rpartition(".")[0]
     file = os.path.join(folder, f"{name}.log")
     try:
-        if os.path.getsize(file) > LOG_BYTES:
+        if os.path.getsize(file) > bounds.LOG_BYTES:
             os.replace(file, f"{file}.old")
     except FileNotFoundError:
         pass  # the first time
@@ -109,9 +104,9 @@ async def _short_log(path: str) -> AsyncIterator[None]:
 
     async def look() -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
             with suppress(OSError):  # nowhere to write a new one: the old one goes on
-                if os.fstat(2).st_size > LOG_BYTES:
+                if os.fstat(2).st_size > bounds.LOG_BYTES:
                     log_to_file(path)
 
     async with beside(look(), "look at log"):

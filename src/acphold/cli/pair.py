@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json as json_text
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.token import add_grant
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.extras import require
 from acphold.journal.access import Scope
-
-SECONDS = 15.0
-"""Longest wait for the server."""
 
 
 def parser() -> Parser:
@@ -53,7 +51,9 @@ async def pair(
     asked = json_text.dumps({"scopes": scopes or [], "user": user})
     # Its certificate is for its public name, and only it has this port: see `running_servers`.
     try:
-        async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
+        async with httpx2.AsyncClient(
+            timeout=bounds.SERVER_SECONDS, verify=False, trust_env=False
+        ) as http:
             answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None

@@ -25,19 +25,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from acphold.cli import bounds
 from acphold.cli.command_line import UsageError, is_confirmed
 from acphold.cli.terminal_text import visible
 from acphold.errors import SettingsError
 from acphold.processes.program import launch, on_path
-
-ANSWER_SECONDS: Final = 10.0
-"""Longest wait for Tailscale's report of its state."""
-
-TUNNEL_SECONDS: Final = 45.0
-"""Longest wait for the address of a tunnel."""
-
-SAID_BYTES: Final = 1 << 20
-"""At most this much of a program's output is searched."""
 
 PROXY: Final = "127.0.0.1"
 """The address from which each of these programs connects to us."""
@@ -125,7 +117,7 @@ def _said(*command: str) -> dict[str, object]:
     said = b""
     program = launch(command, merged=True)
     try:
-        for piece in _pieces(program.fds[0], ANSWER_SECONDS):
+        for piece in _pieces(program.fds[0], bounds.TAILNET_SECONDS):
             said += piece
     finally:
         program.abandon()
@@ -142,7 +134,7 @@ def _said(*command: str) -> dict[str, object]:
 def _pieces(output: int, seconds: float) -> Iterator[bytes]:
     """Yield a program's output within this time, up to SAID_BYTES."""
     until, size = time.monotonic() + seconds, 0
-    while size < SAID_BYTES and (left := until - time.monotonic()) > 0:
+    while size < bounds.TUNNEL_OUTPUT_BYTES and (left := until - time.monotonic()) > 0:
         if select.select([output], [], [], left)[0]:
             if not (piece := os.read(output, 65536)):
                 return
@@ -196,7 +188,7 @@ def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
 def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:
     """Return the address that a tunnel prints; raises SettingsError."""
     said = b""
-    for piece in _pieces(output, TUNNEL_SECONDS):
+    for piece in _pieces(output, bounds.TUNNEL_SECONDS):
         said += piece
         # Only in whole lines: the next piece may continue the last one.
         if found := address.search(said[: said.rfind(b"\n") + 1]):

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -23,9 +24,6 @@ from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.entries import now_ms
 from acphold.journal import ListFilter, SessionRow
-
-SHOWN = 20
-"""Sessions named before the question; `--dry-run` names all."""
 
 
 def parser() -> Parser:
@@ -136,12 +134,12 @@ def _show(found: list[SessionRow], *, all_of_them: bool) -> None:
     """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
     stream = sys.stdout if all_of_them else sys.stderr
     now = now_ms()
-    for row in found if all_of_them else found[:SHOWN]:
+    for row in found if all_of_them else found[: bounds.PRUNED_SESSIONS]:
         title = on_one_line(row.title or "(no title)")
         facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now)}"
         print(f"{title}\n  {on_one_line(row.session_id)}  {facts}", file=stream)
-    if not all_of_them and len(found) > SHOWN:
-        print(f"and {counted(len(found) - SHOWN, 'more session')}", file=stream)
+    if not all_of_them and len(found) > bounds.PRUNED_SESSIONS:
+        print(f"and {counted(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
     if not found:
         print("There is nothing to delete.", file=stream)
     elif all_of_them:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from acphold.cli import bounds
 from acphold.cli.ask_streams import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
 from acphold.cli.continuation import fetched, meant, settled_in, start_of, told
@@ -37,9 +38,6 @@ from acphold.reading.neighbours import NAME, QueueAnswer, ask_queue, asked_over
 from acphold.reading.session_reader import Wanted
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.initialize import PromptCapabilities
-
-OPEN_SECONDS = 120.0
-"""Seconds that an agent has to start, and again to open the session."""
 
 DEEDS = ("add", "edit", "move", "drop", "hold", "go")
 
@@ -194,7 +192,7 @@ async def _list(location: str | None, *, as_json: bool) -> int:
         if journal is not None:
             reader = LocalReader(journal)
             wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
-            page = await reader.page(Wanted(wanted), limit=1000)
+            page = await reader.page(Wanted(wanted), limit=bounds.QUEUES_AT_ONCE)
             rows = [it.row for it in page.sessions]
             short_ids = await reader.short_ids([row.session_id for row in rows])
         if not rows and not as_json:
@@ -247,10 +245,8 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:
-        await asked_over(
-            *(await wrap.open(), NAME, RESUME_SESSION.name, encode(params), OPEN_SECONDS),
-            watches=True,
-        )
+        stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
+        await asked_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
     except AcpholdError as error:
         raise UsageError(f"the session cannot be opened: {error}; {there}") from None
     finally:

@@ -10,6 +10,7 @@ import socket
 import sys
 from typing import Final
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit
 from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
@@ -29,9 +30,6 @@ from acphold.transports.known_servers import (
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.route import TOKEN_VARIABLE, Route, said_in, why
 from acphold.transports.stdio import claim_stdio
-
-SECONDS: Final = 15.0
-"""Longest wait for a server."""
 
 WRONG_CODE: Final = (
     "it does not take this code, which is good for one device and ten minutes; `acphold pair` "
@@ -55,7 +53,7 @@ def serve_editor(server: FarServer) -> int:
 async def _pair_person(server: FarServer) -> None:
     token = await paired(server)
     # Check that we are let in before reporting success.
-    dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+    dial = Dial(server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca)
     await (await dial()).aclose()
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
@@ -68,7 +66,9 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
     stop = stop_at_signals()
     try:
         token = await paired(server)
-        dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+        dial = Dial(
+            server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
+        )
         line = FarLine(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
     except AcpholdError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
@@ -101,7 +101,7 @@ async def paired(server: FarServer) -> str | None:
 
     from acphold.transports.http_client import http_client
 
-    route = Route(url, seconds=SECONDS, limit=MAX_MESSAGE, trusted=ca or ca_for(url))
+    route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca or ca_for(url))
     origin = origin_of(url)
     said = json.dumps({"code": code, "name": socket.gethostname()})
     try:

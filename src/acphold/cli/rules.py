@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
@@ -44,9 +45,6 @@ from acphold.standing.folders import real
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 
 QUESTION_ID = re.compile(r"[0-9a-f]{16}")
-
-OFTEN = 3
-"""A command that was allowed so often, and never refused, is suggested."""
 
 
 def parser() -> Parser:
@@ -292,7 +290,7 @@ async def _suggest(location: str | None, user: str) -> int:
                 allowed[key] += 1
     shown = 0
     for (folder, line), count in allowed.most_common():
-        if count < OFTEN or (folder, line) in refused:
+        if count < bounds.OFTEN_ALLOWED or (folder, line) in refused:
             continue
         try:
             rule = read_rule(f"run {line}")
@@ -302,7 +300,7 @@ async def _suggest(location: str | None, user: str) -> int:
             shown += 1
             print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
     if not shown:
-        print(f"No command was allowed {OFTEN} times and never refused.")
+        print(f"No command was allowed {bounds.OFTEN_ALLOWED} times and never refused.")
     return Exit.OK
 
 

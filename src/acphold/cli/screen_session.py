@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from acphold.agents.capabilities import WATCHES
+from acphold.cli import bounds
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit
 from acphold.cli.journals import path_of
@@ -58,9 +59,6 @@ ENDS = {
     "interrupted": Exit.AGENT,
 }
 """The exit code for each outcome of a turn."""
-
-HISTORY_PASSAGES = 100
-"""Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
 
 class WantedConversation(NamedTuple):
@@ -267,7 +265,7 @@ class Seat:
         )
         self._meet(screen)
         await self.chat.turns.look()
-        self.flow.shorten(HISTORY_PASSAGES)
+        self.flow.shorten(bounds.HISTORY_PASSAGES)
         self.chat.attend()
         # Log lines would break the screen: they are shown on a key press, and at the end.
         root, self._logged = logging.getLogger(), StringIO()
@@ -287,7 +285,7 @@ class Seat:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         await self.chat.turns.look()
-        self.flow.shorten(HISTORY_PASSAGES)
+        self.flow.shorten(bounds.HISTORY_PASSAGES)
         face.changed()
         self.chat.attend()
         try:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -36,9 +37,6 @@ from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name
 from acphold.reading.local_reader import LocalReader
 
-LIMIT = 20
-"""Hits shown by default."""
-
 SPEAKERS = {
     "user": ("you", "you"),
     "told": ("user", "faint"),
@@ -64,7 +62,11 @@ def parser() -> Parser:
     made.add_cwd()
     made.add_since("only entries")
     made.add_value(
-        "--limit", "N", f"at most this many [default: {LIMIT}]", type=above_zero, default=LIMIT
+        "--limit",
+        "N",
+        f"at most this many [default: {bounds.SEARCH_HITS}]",
+        type=above_zero,
+        default=bounds.SEARCH_HITS,
     )
     made.add_json()
     made.add_machines()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import agent_name
@@ -36,12 +37,6 @@ from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Picked, Pi
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent
     from acphold.schema import SessionInfo
-
-HITS = 20
-"""Most places with the words that are shown below the list."""
-
-PREVIEWED = 200
-"""Entries at the end of a session that are read for a preview."""
 
 
 async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
@@ -162,12 +157,12 @@ class _ReadSessions:
     async def said(self, words: str) -> Sequence[PickerLine]:
         if not terms(words):
             return ()
-        found = await self._reader.search(Sought(words, limit=HITS))
+        found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
         some = self._among
         return self._lines.said(it for it in found if some is None or it.session_id in some)
 
     async def end(self, session_id: str) -> Sequence[str]:
-        return _told(await last_entries(self._reader, session_id, PREVIEWED))
+        return _told(await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES))
 
 
 class _SessionsOfAgent:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold import schema
+from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
 from acphold.cli.jsonc import JsoncError, scan
 from acphold.cli.terminal_text import on_one_line
@@ -24,9 +25,6 @@ SessionServer = schema.McpServerStdio | schema.McpServerHttp | schema.McpServerS
 
 SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 """The words for a boolean option."""
-
-LARGEST: Final = 1 << 20
-"""Most bytes in a file of MCP servers."""
 
 LIVE_SERVERS: Final = (
     "--mcp-config: this session is live, with the servers that it was opened with; `acphold stop` "
@@ -116,7 +114,7 @@ def _servers(given: str) -> Iterator[SessionServer]:
     if not given.lstrip().startswith("{"):
         told = f"--mcp-config {given}"
         try:
-            text = contents(os.path.expanduser(given), LARGEST).decode()
+            text = contents(os.path.expanduser(given), bounds.MCP_SERVERS_BYTES).decode()
         except OSError as error:
             raise UsageError(f"{told}: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -24,6 +24,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from acphold.cli import bounds
 from acphold.errors import SettingsError
 from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of, short_name
 from acphold.processes.program import on_path
@@ -36,9 +37,6 @@ VARIABLE: Final = "ACPHOLD_SETTINGS"
 
 TABLES: Final = ("agents", "defaults", "alerts", "folders")
 """The tables at the top of the file."""
-
-LARGEST: Final = 1 << 20
-"""Most bytes of the file; a real one has a few thousand."""
 
 OWN_KEYS: Final = ("command", "env")
 """Keys of an agent that are not options of `wrap`."""
@@ -100,7 +98,7 @@ def read_settings(path: str) -> dict[str, object] | None:
     from acphold.workspace.regular_files import contents
 
     try:
-        text = contents(path, LARGEST).decode()
+        text = contents(path, bounds.SETTINGS_BYTES).decode()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from rich.text import Text
 
 from acphold.agents.identity import agent_key
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
 from acphold.cli.editors import (
     EDITORS,
-    LARGEST,
     NAME_ONE,
     FileEditor,
     PasteEditor,
@@ -53,11 +53,6 @@ from acphold.processes.program import on_path
 from acphold.transports.runtime_folder import lock, state_folder
 from acphold.workspace.files import replace
 from acphold.workspace.regular_files import contents, opened
-
-LOCK_SECONDS = 30.0
-"""Longest wait for another `setup` that writes."""
-
-LOCK_LOOK_SECONDS = 0.05
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """Styles for the lines of a diff, by their first character."""
@@ -301,14 +296,14 @@ def _tell_left(editor: FileEditor, text: str) -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Keep other `setup`s of this user from writing in this block; SettingsError."""
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + bounds.SETUP_LOCK_SECONDS
     try:
         while (held := lock("setup")) is None:
             if time.monotonic() > deadline:
                 raise SettingsError(
                     "another `acphold setup` is writing; nothing was written: try again"
                 )
-            time.sleep(LOCK_LOOK_SECONDS)
+            time.sleep(bounds.SETUP_LOCK_LOOK_SECONDS)
     except OSError as error:
         raise SettingsError(f"{state_folder()} cannot be written: {error.strerror}") from None
     try:
@@ -450,7 +445,7 @@ def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], st
 def _read(path: str) -> str | None:
     """Return a file's text with its own line ends; None if there is no file. SettingsError."""
     try:
-        return contents(path, LARGEST).decode()
+        return contents(path, bounds.EDITOR_SETTINGS_BYTES).decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

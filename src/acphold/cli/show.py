@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import Away, reading
 from acphold.cli.places import place
@@ -57,10 +58,6 @@ if TYPE_CHECKING:
     from acphold.reading.session_reader import SessionReader
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, LabelledText
-
-
-AROUND = 4
-"""Scenes shown on either side of the requested one, within its turn."""
 
 
 def parser() -> Parser:
@@ -153,7 +150,9 @@ async def _show_place(
     inside = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
     found = scene_at(turn, seq)
     shown = [
-        here for here in range(len(inside)) if full or here == 0 or abs(here - found) <= AROUND
+        here
+        for here in range(len(inside))
+        if full or here == 0 or abs(here - found) <= bounds.SCENES_AROUND
     ]
     for here, next_one in zip(shown, [*shown[1:], len(inside)], strict=True):
         layout.put(passage(inside[here], full=full or here == found), marked=here == found)
@@ -217,15 +216,6 @@ def _facts(row: SessionRow) -> list[str]:
 # It reads the journal, and is no client: one that shows no questions would have to leave them open,
 # or reject them.
 
-LOOK_SECONDS = 0.2
-"""Pause between two looks into the journal: short enough to read along, and hardly any work."""
-
-FAR_LOOK_SECONDS = 1.0
-"""The same for a server far away."""
-
-AT_ONCE = 50
-"""Entries read at once, from the end of the session."""
-
 
 async def follow_session(
     source: AbstractAsyncContextManager[SessionReader], given: str | None, *, as_json: bool
@@ -244,7 +234,8 @@ async def follow_session(
         if seq is not None:
             raise UsageError("--follow goes on to the end, and @SEQ is one entry: leave one out")
         session_id = row.session_id
-        away, seconds = Away(reader.origin), FAR_LOOK_SECONDS if reader.origin else LOOK_SECONDS
+        away = Away(reader.origin)
+        seconds = bounds.FAR_LOOK_SECONDS if reader.origin else bounds.TRANSCRIPT_LOOK_SECONDS
         while True:
             lives, fresh = True, list[Entry]()
             try:
@@ -273,7 +264,7 @@ async def follow_session(
 async def _since(reader: SessionReader, session_id: str, after: int | None) -> list[Entry]:
     """Return the entries of a session after a seq; for None, its last turn."""
     fresh: list[Entry] = []
-    async for entry in newest_first(reader, session_id, AT_ONCE):
+    async for entry in newest_first(reader, session_id, bounds.ENTRIES_AT_ONCE):
         if entry.seq <= (after or 0):
             break
         fresh.append(entry)

@@ -20,14 +20,9 @@ from zlib import adler32, crc32
 
 import msgspec
 
+from acphold.cli import bounds
 from acphold.cli.words_of_folders import mean_files_here
 from acphold.transports.runtime_folder import state_folder
-
-LARGEST = 1 << 20
-"""Most bytes of a start."""
-
-AFTER_SECONDS = 2.0
-"""Delay before a start is remembered: first the agent and its first prompt have the machine."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -89,7 +84,7 @@ def _text(word: str) -> str:
 @contextmanager
 def remembered(start: Start) -> Iterator[None]:
     """Remember the start while the block runs, at its end at the latest."""
-    timer = Timer(AFTER_SECONDS, _remember, [start])
+    timer = Timer(bounds.REMEMBER_START_SECONDS, _remember, [start])
     timer.daemon = True
     timer.start()
     try:
@@ -125,7 +120,7 @@ def known_start(mark: str | None) -> Start | None:
     from acphold.workspace.regular_files import contents  # an editor waits for ours
 
     try:
-        return msgspec.json.decode(contents(_path(mark), LARGEST), type=Start)
+        return msgspec.json.decode(contents(_path(mark), bounds.START_BYTES), type=Start)
     except (OSError, msgspec.MsgspecError):
         return None
 

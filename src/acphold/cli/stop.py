@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
@@ -22,11 +23,6 @@ from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
-
-STOP_SECONDS = 20.0
-"""Time for a process to end: its turns get their grace, and its agent some seconds."""
-
-LOOK_SECONDS = 0.02
 
 
 def parser() -> Parser:
@@ -151,11 +147,11 @@ async def _end(found: Sequence[Process]) -> int:
 
 async def _left(found: Sequence[Process]) -> list[Process]:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + STOP_SECONDS
+    deadline = loop.time() + bounds.STOP_SECONDS
     while left := [process for process in found if _holds_lock(process)]:
         if loop.time() > deadline:
             break
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(bounds.STOP_LOOK_SECONDS)
     return left
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -21,9 +22,6 @@ from acphold.hub.annotations import iso_time
 from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
-
-MOST_DEEDS = 100_000
-"""More deeds than a journal keeps of one token; of even more, the oldest are not shown."""
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -161,7 +159,7 @@ async def _audit(location: str | None, since: int, *, json: bool) -> int:
     deeds: list[Deed] = []
     async with opened_if_any(location) as journal:
         if journal is not None:
-            deeds = await journal.access.deeds(since, MOST_DEEDS)
+            deeds = await journal.access.deeds(since, bounds.TOKEN_DEEDS)
     for each in deeds:
         when = iso_time(each.at)
         if json:

@@ -9,10 +9,11 @@ from typing import get_args
 
 from msgspec.structs import astuple, replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, above_zero
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import reading
-from acphold.cli.list import GAP, TERMINAL_LIMIT, tells_how_to_begin
+from acphold.cli.list import GAP, tells_how_to_begin
 from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.terminal_text import (
@@ -27,9 +28,6 @@ from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
 from acphold.reading.session_reader import SessionReader
-
-CATCH_UP_SECONDS = 3.0
-"""Imported sessions that were not looked through yet are read for at most this long first."""
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
@@ -59,7 +57,7 @@ def parser() -> Parser:
     made.add_value(
         "--limit",
         "N",
-        f"at most this many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
+        f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
         type=above_zero,
     )
     made.add_json()
@@ -91,10 +89,11 @@ async def usage(
     means not reported.
     """
     if limit is None and sys.stdout.isatty() and not as_json:
-        limit = TERMINAL_LIMIT
+        limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server, journal), journal) as reader:
         local = reader.journal if isinstance(reader, LocalReader) else None
-        lagging = 0 if local is None else await caught_up(local.index, CATCH_UP_SECONDS)
+        most = bounds.USAGE_CATCH_UP_SECONDS
+        lagging = 0 if local is None else await caught_up(local.index, most)
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 from msgspec.structs import replace
 
+from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import origins_at, reading
 from acphold.cli.servers import server_of
@@ -30,20 +31,7 @@ from acphold.snapshots.comparison import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
 from acphold.workspace.regular_files import contents
 
-SECONDS = 60.0
-"""Seconds that reading a commit may take."""
-
-MOST_FILES = 500
-MOST_BYTES = 16 << 20
-"""Files of a commit that are looked at, and the bytes of one."""
-
-SHOWN_CHARACTERS = 200
-"""Characters of a prompt that are printed."""
-
 HOW = {"shown": "shown by the agent", "seen": "new in this turn, but not shown by the agent"}
-
-SHOWN_TURNS = 5
-"""Turns that are named of a line that may have come from several."""
 
 FILE_LINES = re.compile(r"(?s)(?P<file>.+):(?P<first>[1-9][0-9]{0,8})(-(?P<last>[1-9][0-9]{0,8}))?")
 
@@ -144,7 +132,7 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
     checkout = checkout_of(os.getcwd())
     if checkout is None or not checkout.is_repository:
         raise UsageError("this folder is in no git repository")
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + bounds.COMMIT_SECONDS
     kind = object_format(checkout)
     with ProgramGroup(deadline) as group, bare_folder(kind) as folder:
         reader = CommitReader(group, checkout, folder)
@@ -155,16 +143,18 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
                 f"{target!r} is neither FILE:LINE nor a commit of this repository"
             ) from None
         added = [it for it in reader.added(commit) if it.lines]
-        if len(added) > MOST_FILES:
-            only = f"Only the first {MOST_FILES:,} of {len(added):,} files are looked at."
+        if len(added) > bounds.COMMIT_FILES:
+            only = f"Only the first {bounds.COMMIT_FILES:,} of {len(added):,} files are looked at."
             print(only, file=sys.stderr)
-        found = reader.files.contents([it.blob for it in added[:MOST_FILES]], MOST_BYTES)
+        found = reader.files.contents(
+            [it.blob for it in added[: bounds.COMMIT_FILES]], bounds.COMMIT_FILE_BYTES
+        )
     return (
         checkout,
         commit,
         [
             Lines(it.path, found[it.blob], it.lines)
-            for it in added[:MOST_FILES]
+            for it in added[: bounds.COMMIT_FILES]
             if it.blob in found and b"\0" not in found[it.blob]
         ],
     )
@@ -173,7 +163,7 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
 def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     file, first, last = named["file"], int(named["first"]), int(named["last"] or named["first"])
     try:
-        content = contents(file, MOST_BYTES)
+        content = contents(file, bounds.COMMIT_FILE_BYTES)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from None
     count = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
@@ -247,7 +237,8 @@ def _places(found: Sequence[TracedRun]) -> str:
 
 def _said(prompt: str) -> str:
     text = " ".join(prompt.split())
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+    most = bounds.PROMPT_CHARACTERS
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _known(found: Sequence[TracedRun]) -> Iterator[str]:
@@ -293,10 +284,11 @@ def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]
             {(it.session_id, it.turn) for run in its for it in run.origin.claims}
         ):
             named = ", ".join(
-                f"turn {turn} of {session_id}" for session_id, turn in turns_of[:SHOWN_TURNS]
+                f"turn {turn} of {session_id}"
+                for session_id, turn in turns_of[: bounds.TURNS_OF_LINE]
             )
-            if len(turns_of) > SHOWN_TURNS:
-                named += f" and {len(turns_of) - SHOWN_TURNS} more"
+            if len(turns_of) > bounds.TURNS_OF_LINE:
+                named += f" and {len(turns_of) - bounds.TURNS_OF_LINE} more"
             yield "  " + on_one_line(named)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acphold.agents import AgentListener, HubAgent
 from acphold.agents.wrapped import ProcessAgent
+from acphold.cli import bounds
 from acphold.cli.alert_settings import AlertFile, opening
 from acphold.cli.command_line import (
     Exit,
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
-START_SECONDS = 60.0
-"""An agent may take this long to answer `initialize`, if the settings say nothing else."""
 
 TYPED = ("all_agents",)
 """The options of serving that are on the command line, too, besides the journal."""
@@ -127,9 +125,10 @@ def settings_parser() -> Parser:
     made.add_value(
         "--start-timeout",
         "SECONDS",
-        f"how long the agent may take to answer `initialize` [default: {START_SECONDS:g}]",
+        "how long the agent may take to answer `initialize` "
+        f"[default: {bounds.AGENT_START_SECONDS:g}]",
         type=seconds_above_zero,
-        default=START_SECONDS,
+        default=bounds.AGENT_START_SECONDS,
     )
     others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
     made.add_options(ServeOptions, only=others)
@@ -340,11 +339,6 @@ def served(
 SINCE: Final = "30d"
 """`acphold import` imports older ones: nobody waits for them, and there may be many."""
 
-SECONDS_AT_MOST: Final = 600.0
-"""A bound, because nobody watches; the first import of 30 days takes a minute."""
-
-NICENESS: Final = 10
-
 
 class AgentWithImport(ProcessAgent):
     """An agent whose conversations are imported into a journal once its name is known."""
@@ -397,8 +391,8 @@ async def _import(name: str, journal: str) -> None:
 
 async def _followed(process: Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    async with asyncio.timeout(SECONDS_AT_MOST):
+        os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
+    async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
         told, complaints = await process.communicate()
     log.info("imported: %s", told.decode(errors="replace").strip())
     if complaints:

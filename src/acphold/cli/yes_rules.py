@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from acphold.cli import bounds
 from acphold.cli.journals import reading
 from acphold.cli.terminal_text import this_terminal
 from acphold.errors import RuleError
@@ -16,9 +17,6 @@ from acphold.history.raw_update import string
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.reading.session_reader import OfferedRule, SessionReader
-
-LOOKED_AT: Final = 200
-"""Entries at the end of a session in which a question that was just answered is looked for."""
 
 
 class YesRules:
@@ -54,7 +52,7 @@ class YesRules:
 
 async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:
     """Return the id of the last question about a tool call."""
-    page = await reader.read_back(session_id, None, LOOKED_AT)
+    page = await reader.read_back(session_id, None, bounds.ANSWERED_ENTRIES)
     for entry in page.entries:
         if entry.kind == QUESTION:
             asked = asked_question(entry.raw)
