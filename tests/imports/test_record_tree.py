@@ -90,7 +90,7 @@ def test_a_copy_of_a_record_is_not_told_again() -> None:
 def test_a_line_without_an_id_is_told_where_it_stands() -> None:
     made = RecordTree()
     made.add("a", None, typed=True)
-    made.pass_over()
+    made.add("", None, typed=False)
     made.add("b", "a", typed=False)
     lines = [RecordLine(0, raw) for raw in (b"a", b"beside", b"b")]
     assert [line.raw for line in made.told(lines)] == [b"a", b"beside", b"b"]

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acphold.imports.content_blocks import diff, text_blocks
+from acphold.imports.content_blocks import EditMarks, diff, marked_edits, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
@@ -42,9 +42,9 @@ _TOKENS: Final = re.compile(r"Tokens: ([\d.,]+[kM]?) sent,.*?([\d.,]+[kM]?) rece
 _CACHED: Final = re.compile(r"([\d.,]+[kM]?) cache hit")
 _COST: Final = re.compile(r"Cost: \$([\d.]+) (?:message|request)")
 _EDITED: Final = re.compile(r"Applied edit to (.+)")
-_SEARCH: Final = re.compile(r"<{5,9} SEARCH>?\s*")
-_DIVIDER: Final = re.compile(r"={5,9}\s*")
-_REPLACE: Final = re.compile(r">{5,9} REPLACE\s*")
+_MARKS: Final = EditMarks(
+    *map(re.compile, (r"<{5,9} SEARCH>?\s*", r"={5,9}\s*", r">{5,9} REPLACE\s*"))
+)
 
 
 # -- found ---------------------------------------------------------------------------------
@@ -192,7 +192,10 @@ class _AiderConverter(AgentConverter):
         elif self._kind == _SAID:
             self._said(lines)
         elif not self._kind and words:
-            self._changes = _changes(lines)
+            self._changes = {}
+            for above, old, new in marked_edits(lines, _MARKS):
+                pair = "\n".join(old), "\n".join(new)
+                self._changes.setdefault(above.strip().strip("*`:# "), []).append(pair)
             self._count += 1
             self._writer.say(words, f"said-{self._count}")
         self._kind = ""
@@ -231,28 +234,6 @@ class _AiderConverter(AgentConverter):
             fields["content"] = [diff(path, old or None, new) for old, new in changes]
         self._writer.call(f"edit-{self._count}", fields)
         self._writer.done()
-
-
-def _changes(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return the replacements in an answer, by the name of the file."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    name = ""
-    old: list[str] | None = None
-    new: list[str] | None = None
-    for line in lines:
-        if _SEARCH.fullmatch(line):
-            old, new = [], None
-        elif old is None:
-            if line.strip() and not line.startswith("```"):
-                name = line.strip().strip("*`:# ")
-        elif new is None and _DIVIDER.fullmatch(line):
-            new = []
-        elif new is not None and _REPLACE.fullmatch(line):
-            found.setdefault(name, []).append(("\n".join(old), "\n".join(new)))
-            old = new = None
-        else:
-            (old if new is None else new).append(line)
-    return found
 
 
 def _counted(words: str) -> int | None:

@@ -120,7 +120,9 @@ class _AuggieConverter(AgentConverter):
             return
         for node in asked:
             if values.number(node, "type") == _RESULT:
-                self._result(values.obj(node, "tool_result_node"))
+                result = values.obj(node, "tool_result_node")
+                if call := self._call_of(values.text(result, "tool_use_id"), result):
+                    self._result(result, *call)
         if blocks := self._prompt(exchange, asked):
             self._calls.clear()
             self._writer.prompt(blocks)
@@ -192,11 +194,7 @@ class _AuggieConverter(AgentConverter):
         title = f"{verb} {detail}".strip() or name
         self._writer.call(call_id, call_fields(title, kind, given, *places))
 
-    def _result(self, result: values.Object) -> None:
-        call_id = values.text(result, "tool_use_id")
-        name, given = self._tool_of(call_id, result)
-        if not name:
-            return
+    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
         failed = result.get("is_error") is True
         produced: list[values.Object] = []
         path = self._absolute(values.text(given, "path"))

@@ -137,14 +137,12 @@ def _tree(path: Path) -> RecordTree:
                 head = msgspec.convert(decoded(line.raw), _RecordHead)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
-        if head.uuid and not head.isSidechain:
-            typed = head.type == "user" and b'"tool_result"' not in line.raw
-            record = readable(line.raw, Missed()) or {} if typed else {}
-            command = _first_words(looked_up(record, "message", "content")).startswith(_COMMANDS)
-            parent = head.parentUuid or head.logicalParentUuid
-            tree.add(head.uuid, parent, typed=typed and _is_typed(record), command=command)
-        else:
-            tree.pass_over()
+        record_id = "" if head.isSidechain else head.uuid
+        typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
+        record = readable(line.raw, Missed()) or {} if typed else {}
+        command = _first_words(looked_up(record, "message", "content")).startswith(_COMMANDS)
+        parent = head.parentUuid or head.logicalParentUuid
+        tree.add(record_id, parent, typed=typed and _is_typed(record), command=command)
     return tree
 
 
@@ -284,10 +282,9 @@ class _ClaudeConverter(AgentConverter):
             self._writer.plan(entries)
 
     def _result(self, block: Object, details: object) -> None:
-        call_id = text(block, "tool_use_id")
-        name, given = self._tool_of(call_id, block)
-        if not name:
+        if (call := self._call_of(text(block, "tool_use_id"), block)) is None:
             return
+        call_id, name, given = call
         if name in PLAN_TOOLS:
             if name != "TodoWrite" and block.get("is_error") is not True:
                 self._planned(name, given, details)

@@ -26,12 +26,14 @@ from msgspec.structs import replace
 from acphold.imports import values
 from acphold.imports.codex_tools import done_changes
 from acphold.imports.content_blocks import (
+    EditMarks,
     checklist,
     content,
     contents,
     diff,
     image,
     link,
+    marked_edits,
     picture,
     prompt_blocks,
     text_block,
@@ -140,7 +142,8 @@ class _ClineConverter(AgentConverter):
     def _user_said(self, parts: list[values.Object]) -> None:
         results = [part for part in parts if values.text(part, "type") == "tool_result"]
         for part in results:
-            self._result(part)
+            if call := self._call_of(values.text(part, "tool_use_id"), part):
+                self._result(part, *call)
         if self._writer.caller:
             return
         blocks: list[values.Object] = []
@@ -166,11 +169,7 @@ class _ClineConverter(AgentConverter):
         self.first_prompt = self.first_prompt or words
         self._writer.prompt(prompt_blocks(blocks))
 
-    def _result(self, part: values.Object) -> None:
-        call_id = values.text(part, "tool_use_id")
-        name, given = self._tool_of(call_id, part)
-        if not name:
-            return
+    def _result(self, part: values.Object, call_id: str, name: str, given: values.Object) -> None:
         if name == "spawn_agent" and (task := values.text(given, "task")):
             # Find the document of the subagent with that task; each is told once.
             for path in list(self._subagents):
@@ -252,12 +251,12 @@ TOOLS: Final = {
 }
 """A tool's title on screen, and its kind."""
 
-_OLD, _NEW, _END = (
-    re.compile(pattern) for pattern in ("[-<]{3,} SEARCH>?", "={3,}", "[+>]{3,} REPLACE>?")
+_MARKS: Final = EditMarks(
+    re.compile("[-<]{3,} SEARCH>?"),
+    re.compile("={3,}"),
+    re.compile("[+>]{3,} REPLACE>?"),
+    place=re.compile(r":(?:start|end)_line: ?\d+|-{3,}"),
 )
-"""The lines around the old and the new text of an edit."""
-_WHERE: Final = re.compile(r":(?:start|end)_line: ?\d+|-{3,}")
-"""Lines above the old text with its position."""
 
 _FOLDER: Final = re.compile(rb"Current (?:Working|Workspace) Directory:? \(?(/[^\n\"\\)]+)\)?")
 _ASKED_AT_THE_END: Final = " REQ_APP"
@@ -473,31 +472,15 @@ def _tool(asked: object) -> values.Object:
                 elif name == "newFileCreated":
                     told.append(diff(path, None, edited))
                 else:
-                    found = [diff(path, old, new) for old, new in _replaced(edited)]
+                    found = [
+                        diff(path, "".join(old), "".join(new))
+                        for _, old, new in marked_edits(edited.splitlines(keepends=True), _MARKS)
+                    ]
                     told += found or contents(edited)
         fields["content"] = told
     elif words and name != "readFile":  # readFile only has the whole path there
         fields["content"] = [content(words)]
     return fields | {"status": "completed", "rawInput": asked}
-
-
-def _replaced(changed: str) -> Iterator[tuple[str, str]]:
-    """Yield each replacement of an edit: old and new text."""
-    old: list[str] | None = None
-    new: list[str] | None = None
-    for line in changed.splitlines(keepends=True):
-        mark = line.rstrip("\n")
-        if _OLD.fullmatch(mark):
-            old, new = [], None
-        elif old is None or (not old and new is None and _WHERE.fullmatch(mark)):
-            continue
-        elif new is None and _NEW.fullmatch(mark):
-            new = []
-        elif new is not None and _END.fullmatch(mark):
-            yield "".join(old), "".join(new)
-            old = new = None
-        else:
-            (old if new is None else new).append(line)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

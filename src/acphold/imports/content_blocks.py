@@ -8,9 +8,9 @@ editor or the program added to a prompt is not the person's: it is told as a res
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from acphold.imports.values import Object, text
 
@@ -63,6 +63,41 @@ def diffs(path: str, old: str, new: str) -> list[Object]:
     Without an old text, the file is new.
     """
     return [diff(path, old or None, new)] if old or new else []
+
+
+class EditMarks(NamedTuple):
+    """Patterns of the lines around the old and the new text of an edit in an answer.
+
+    Lines like `place`, right below the first mark, are no part of the old text.
+    """
+
+    old: re.Pattern[str]
+    new: re.Pattern[str]
+    end: re.Pattern[str]
+    place: re.Pattern[str] | None = None
+
+
+def marked_edits(
+    lines: Iterable[str], marks: EditMarks
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each edit: the line above it that names its file, and the old and the new lines."""
+    above = ""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in lines:
+        mark = line.rstrip("\n")
+        if marks.old.fullmatch(mark):
+            old, new = [], None
+        elif old is None:
+            if line.strip() and not line.startswith("```"):
+                above = line
+        elif new is None and marks.new.fullmatch(mark):
+            new = []
+        elif new is not None and marks.end.fullmatch(mark):
+            yield above, old, new
+            old = new = None
+        elif old or new is not None or not (marks.place and marks.place.fullmatch(mark)):
+            (old if new is None else new).append(line)
 
 
 def image(data: str, mime_type: str) -> Object:

@@ -137,7 +137,8 @@ class _CopilotConverter(AgentConverter):
             case "tool.execution_start":
                 self._call(data, meta)
             case "tool.execution_complete":
-                self._result(data)
+                if call := self._call_of(text(data, "toolCallId"), data):
+                    self._result(data, *call)
             case "abort":
                 writer.end_turn("cancelled")
             case "session.error":
@@ -208,11 +209,7 @@ class _CopilotConverter(AgentConverter):
             fields["content"] = changes
         self._writer.call(call_id, fields | ({"_meta": meta} if meta else {}))
 
-    def _result(self, data: Object) -> None:
-        call_id = text(data, "toolCallId")
-        name, given = self._tool_of(call_id, data)
-        if not name:
-            return
+    def _result(self, data: Object, call_id: str, name: str, given: Object) -> None:
         result = obj(data, "result")
         if data.get("success") is not True:
             self._ended(call_id, failed=True, rawOutput=data.get("error") or result)

@@ -170,7 +170,8 @@ class _CrushConverter(AgentConverter):
         elif kind == "tool_call":
             self._call(data)
         elif kind == "tool_result":
-            self._result(data)
+            if call := self._call_of(values.text(data, "tool_call_id"), data):
+                self._result(data, *call)
         elif kind == "finish":
             reason = values.text(data, "reason")
             if reason == "error":
@@ -196,11 +197,7 @@ class _CrushConverter(AgentConverter):
     def _place(self, given: values.Object) -> str:
         return self._absolute(values.first_text(given, ("file_path", "path")))
 
-    def _result(self, result: values.Object) -> None:
-        call_id = values.text(result, "tool_call_id")
-        name, given = self._tool_of(call_id, result)
-        if not name:
-            return
+    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
         if not self._writer.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
             # Tell the calls of the subagent's session.
             for session_id, _ in databases.rows_of(

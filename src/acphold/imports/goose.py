@@ -154,7 +154,9 @@ class _GooseConverter(AgentConverter):
         self._writer.clock(row.at)
         responses = [part for part in row.content if text(part, "type") == "toolResponse"]
         for part in responses:
-            self._result(text(part, "id"), obj(part, "toolResult"))
+            result = obj(part, "toolResult")
+            if call := self._call_of(text(part, "id"), result):
+                self._result(result, *call)
         if row.role == "user" and not responses and not self._writer.caller:
             self._prompt(row.content)
         elif row.role not in ("user", "assistant"):
@@ -213,10 +215,7 @@ class _GooseConverter(AgentConverter):
         if short == "todo_write" and not self._writer.caller:
             self._writer.plan(checklist(text(given, "content")))
 
-    def _result(self, call_id: str, result: Object) -> None:
-        name, given = self._tool_of(call_id, result)
-        if not name:
-            return
+    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
         value = obj(result, "value")
         child = text(value, "_meta", "subagent_session_id")
         if child and not self._writer.caller:

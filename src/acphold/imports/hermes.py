@@ -207,7 +207,8 @@ class _HermesConverter(AgentConverter):
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.done()
         elif role == "tool":
-            self._result(values.text(message, "tool_call_id"), words)
+            if asked := self._call_of(values.text(message, "tool_call_id"), words):
+                self._result(words, *asked)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 
@@ -225,10 +226,7 @@ class _HermesConverter(AgentConverter):
         is_file = name in ("patch", "read_file", "write_file")
         return self._absolute(values.text(given, "path")) if is_file else ""
 
-    def _result(self, call_id: str, words: str) -> None:
-        name, given = self._tool_of(call_id, words)
-        if not name:
-            return
+    def _result(self, words: str, call_id: str, name: str, given: values.Object) -> None:
         told = values.from_json(words)
         code = values.number(told, "exit_code")
         failed = (

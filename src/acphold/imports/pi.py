@@ -64,14 +64,12 @@ def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
     for line in lines(path, values.Missed()):
         record = readable(line.raw, values.Missed()) or {}
-        if values.text(record, "type") != "session" and (record_id := values.text(record, "id")):
-            role = values.text(record, "message", "role")
-            # A person who goes back may have the branch that is left summarised before the new one.
-            command = role == "bashExecution" or values.text(record, "type") == "branch_summary"
-            parent = values.text(record, "parentId")
-            tree.add(record_id, parent, typed=command or role == "user", command=command)
-        else:
-            tree.pass_over()
+        kind, role = values.text(record, "type"), values.text(record, "message", "role")
+        record_id = "" if kind == "session" else values.text(record, "id")
+        # A person who goes back may have the branch that is left summarised before the new one.
+        command = role == "bashExecution" or kind == "branch_summary"
+        parent = values.text(record, "parentId")
+        tree.add(record_id, parent, typed=command or role == "user", command=command)
     return tree
 
 

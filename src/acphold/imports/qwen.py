@@ -85,10 +85,8 @@ def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
     for line in lines(path, values.Missed()):
         record = readable(line.raw, values.Missed()) or {}
-        if uuid := values.text(record, "uuid"):
-            tree.add(uuid, values.text(record, "parentUuid"), typed=_typed(record))
-        else:
-            tree.pass_over()
+        uuid, parent = values.text(record, "uuid"), values.text(record, "parentUuid")
+        tree.add(uuid, parent, typed=_typed(record))
     return tree
 
 
@@ -134,8 +132,10 @@ class _QwenConverter(AgentConverter):
             about = values.obj(record, "toolCallResult")
             for part in values.objects(record, "message", "parts"):
                 result = values.obj(part, "functionResponse")
-                if call_id := values.text(result, "id") or values.text(about, "callId"):
-                    self._result(call_id, values.obj(result, "response"), about)
+                response = values.obj(result, "response")
+                call_id = values.text(result, "id") or values.text(about, "callId")
+                if call_id and (call := self._call_of(call_id, response)):
+                    self._result(call_id, call[1], response, about)
         elif kind == "system":
             self._program_said(record)
         else:
@@ -193,12 +193,12 @@ class _QwenConverter(AgentConverter):
         }
         self._writer.call(call_id, fields)
 
-    def _result(self, call_id: str, response: values.Object, about: values.Object) -> None:
-        (name, _), caller = self._tool_of(call_id, response), self._writer.caller
-        display = about.get("resultDisplay")
+    def _result(
+        self, call_id: str, name: str, response: values.Object, about: values.Object
+    ) -> None:
+        caller, display = self._writer.caller, about.get("resultDisplay")
         if name == "todo_write":
             self._writer.plan(plan_entries(values.objects(display, "todos")))
-        if name in ("", "todo_write"):
             return
         for path in () if caller else map(Path, self._source.paths[1:]):
             if path.stem.endswith(f"-{call_id}"):

@@ -92,15 +92,16 @@ class AgentConverter:
         self._calls: dict[str, tuple[str, Object]] = {}
         """The tool and the arguments of each call that has no result yet."""
 
-    def _tool_of(self, call_id: str, result: object) -> tuple[str, Object]:
-        """Return the tool and the arguments of the call that this is the result of.
+    def _call_of(self, call_id: str, result: object) -> tuple[str, str, Object] | None:
+        """Return the id, the tool and the arguments of the call that this is the result of.
 
-        The tool is empty, and the result counted, if there is no such call.
+        None, and the result counted, if there is no such call.
         """
         name, given = self._calls.pop(call_id, ("", {}))
-        if not name:
-            self._missed.add("results of unknown calls", result)
-        return name, given
+        if name:
+            return call_id, name, given
+        self._missed.add("results of unknown calls", result)
+        return None
 
     def _ended(
         self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object

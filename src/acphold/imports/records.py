@@ -241,21 +241,20 @@ class RecordTree:
     ) -> None:
         """Add the next line, a record; `typed` if a person wrote it, including a `command`.
 
-        It becomes the live end. With a repeated id it is a copy, and is not told again.
+        It becomes the live end. With a repeated id it is a copy, and is not told again. A line
+        without an id is not part of the tree; it is told in any case.
         """
+        self._alone.append(not record_id)
+        if not record_id:
+            self._named.append(0)
+            self._prompts.append(False)
+            return
         number = len(self._named)
         self._named.append(hash(parent_id or ""))
         self._prompts.append(_COMMAND if typed and command else typed)
-        self._alone.append(False)
         self._last, self._leaf = self._numbers.setdefault(hash(record_id), number), 0
         if self._last != number:
             self._copies.add(number)
-
-    def pass_over(self) -> None:
-        """Add a line that is not part of the tree; it is told in any case."""
-        self._named.append(0)
-        self._prompts.append(False)
-        self._alone.append(True)
 
     def live_at(self, record_id: str) -> None:
         """Make this record, if it is in the file, the live end, until another one follows."""

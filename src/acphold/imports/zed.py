@@ -218,8 +218,10 @@ class _ZedConverter(AgentConverter):
                     self._writer.think(values.text(value, "text") or values.text(value))
                 elif kind != "RedactedThinking":
                     self._missed.kind("parts", kind, part)
-        for call_id, result in values.obj(told, "tool_results").items():
-            self._result(call_id, values.obj(result))
+        for call_id, value in values.obj(told, "tool_results").items():
+            result = values.obj(value)
+            if call := self._call_of(call_id, result):
+                self._result(result, *call)
 
     def _call(self, call: values.Object) -> None:
         call_id, name, given = (
@@ -237,10 +239,7 @@ class _ZedConverter(AgentConverter):
             steps = values.objects(given, "plan") or values.objects(given, "entries")
             self._plan({"content": values.text(step, "step")} | step for step in steps)
 
-    def _result(self, call_id: str, result: values.Object) -> None:
-        name, given = self._tool_of(call_id, result)
-        if not name:
-            return
+    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
         output = result.get("output")
         child = values.text(output, "session_id") or values.text(
             values.looked_up(output, "Success"), "session_id"
