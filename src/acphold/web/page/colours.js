@@ -36,11 +36,13 @@ for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(
 /** @param {string} text @param {string} language @returns {Run[] | null} */
 export function colour(text, language) {
   if (!hljs.getLanguage(language)) return null;
-  const found = /** @type {any} */ (hljs.highlight(text, { language, ignoreIllegals: true }));
-  return found._emitter.rootNode.children.map(run);
+  const found = hljs.highlight(text, { language, ignoreIllegals: true });
+  return /** @type {{rootNode: {children: Node[]}}} */ (/** @type {unknown} */ (found._emitter)).rootNode.children.map(run);
 }
 
-/** @param {any} node @returns {Run} */
+/** @typedef {string | {scope?: string, children: Node[]}} Node  of the tree of highlight.js */
+
+/** @param {Node} node @returns {Run} */
 function run(node) {
   if (typeof node === "string") return { text: node };
   const scope = String(node.scope ?? "").split(".")[0].replace(/[^a-z_-]/g, "");

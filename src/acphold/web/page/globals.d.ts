@@ -15,3 +15,6 @@ declare var early: import("./wire/end.js").Asked | undefined;
 
 /** An event of an element of this kind. */
 type On<T> = Event & { target: T; currentTarget: T };
+
+/** JSON that an agent, a client or the server sent: nothing in it is sure, so each use looks first. */
+type Received = any;

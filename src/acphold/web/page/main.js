@@ -41,7 +41,7 @@ async function registered() {
   if (navigator.serviceWorker.controller) {
     navigator.serviceWorker.addEventListener("controllerchange", () => navigator.userActivation?.hasBeenActive || location.reload());
   }
-  const policies = /** @type {any} */ (window).trustedTypes;
+  const policies = /** @type {{trustedTypes?: {createPolicy(name: string, rules: {createScriptURL(url: string): string}): {createScriptURL(url: string): string}}}} */ (window).trustedTypes;
   const policy = policies?.createPolicy("acphold", { createScriptURL: () => "/worker.js" });
   await navigator.serviceWorker.register(policy ? policy.createScriptURL("") : "/worker.js");
 }

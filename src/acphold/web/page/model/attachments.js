@@ -4,7 +4,7 @@
 const SIDE = 1568;
 const MOST_TEXT = 1_000_000;
 
-/** @param {File} file @param {{image?: boolean, audio?: boolean, embeddedContext?: boolean}} can @returns {Promise<any>} */
+/** @param {File} file @param {{image?: boolean, audio?: boolean, embeddedContext?: boolean}} can @returns {Promise<Received>} */
 export async function attachment(file, can) {
   if (file.type.startsWith("image/")) {
     if (!can.image) throw new Error("This agent does not accept pictures.");

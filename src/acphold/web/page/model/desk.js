@@ -20,8 +20,8 @@ import { byTime } from "./times.js";
  * @property {string | null} title
  * @property {string} asks
  * @property {string} method
- * @property {any} params
- * @property {any} toolCall
+ * @property {Received} params
+ * @property {Received} toolCall
  * @property {import("./permission.js").Shows} [shows]  what a request for permission shows
  */
 
@@ -173,7 +173,7 @@ export class Desk {
     this.rows.peek().forEach((row) => this.#attend(row));
   }
 
-  /** @param {string} method @param {any} params */
+  /** @param {string} method @param {Received} params */
   #told(method, params) {
     if (method === "session/update" || method === "opencode/session/child_update") {
       const meta = params._meta ?? {};
@@ -185,7 +185,7 @@ export class Desk {
     }
   }
 
-  /** @param {number | string} request @param {string} method @param {any} params */
+  /** @param {number | string} request @param {string} method @param {Received} params */
   #asked(request, method, params) {
     if (method !== "session/request_permission" && method !== "elicitation/create") {
       this.server.refuse(request, -32601, "Method not found");

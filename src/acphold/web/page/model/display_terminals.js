@@ -18,7 +18,7 @@ const CUT = "…\n";
  * @typedef {Map<string, Shown>} Terminals  by their ids
  */
 
-/** Take in what a `_meta` says of them; what is left of it, undefined for nothing. @param {Terminals} terminals @param {Record<string, any>} meta */
+/** Take in what a `_meta` says of them; what is left of it, undefined for nothing. @param {Terminals} terminals @param {Record<string, Received>} meta */
 export function takeTerminals(terminals, meta) {
   const rest = { ...meta };
   for (const name of MEMBERS) {
@@ -66,7 +66,7 @@ export function printed({ kept, isCut }) {
   return CUT + (begin > 0 && begin < kept.length ? kept.slice(begin) : kept);
 }
 
-/** A call's content with the text of each terminal in its place. @param {any[]} content @param {Terminals} terminals */
+/** A call's content with the text of each terminal in its place. @param {Received[]} content @param {Terminals} terminals */
 export function withTexts(content, terminals) {
   return content.map((each) => {
     const shown = each?.type === "terminal" ? terminals.get(each.terminalId) : undefined;

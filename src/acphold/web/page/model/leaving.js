@@ -28,7 +28,7 @@ export async function forget(before, same = false) {
   sessionStorage.clear();
   if (!same) await sends.forgetAll().catch(() => {});  // a private window keeps nothing
   if ("serviceWorker" in navigator) await forgetWorker(before?.id ?? "").catch(() => {});
-  await /** @type {any} */ (navigator).clearAppBadge?.().catch(() => {});
+  await navigator.clearAppBadge?.().catch(() => {});
 }
 
 /** @param {string} id */

@@ -14,23 +14,23 @@ const OFFERED = /** @type {Record<string, string>} */ ({
   reject_always: "reject always",
 });
 
-/** The call that is asked about: what the request says of it, over what was said before. @param {any} params @param {any} [before] */
+/** The call that is asked about: what the request says of it, over what was said before. @param {Received} params @param {Received} [before] */
 export function callOf(params, before) {
   const told = Object.entries(params.toolCall ?? {}).filter(([, value]) => value !== null);
   return { ...before, ...Object.fromEntries(told) };
 }
 
-/** @param {any} params @param {any} call @returns {Shows} */
+/** @param {Received} params @param {Received} call @returns {Shows} */
 export const shown = (params, call) => ({
   ...saidOnce(call),
-  options: (params.options ?? []).map((/** @type {any} */ each) => {
+  options: (params.options ?? []).map((/** @type {Received} */ each) => {
     const kind = asString(each?.kind);
     const words = Object.hasOwn(OFFERED, kind) ? OFFERED[kind] : `of the unknown kind ${kind}`;
     return { optionId: asString(each?.optionId), kind, words, name: asString(each?.name) };
   }),
 });
 
-/** Title, arguments and places in the content, and nothing twice. @param {any} call @returns {Omit<Shows, "options">} */
+/** Title, arguments and places in the content, and nothing twice. @param {Received} call @returns {Omit<Shows, "options">} */
 function saidOnce(call) {
   const given = argumentsOf(call);
   const input = isRecord(call.rawInput) ? call.rawInput : { "": call.rawInput };
@@ -59,7 +59,7 @@ function saidOnce(call) {
   };
 }
 
-/** A value with a reference for each text of several words that another argument shows; undefined where there is none. @param {any} value @param {Map<string, string>} whole @param {string} name */
+/** A value with a reference for each text of several words that another argument shows; undefined where there is none. @param {Received} value @param {Map<string, string>} whole @param {string} name */
 function withoutTold(value, whole, name) {
   let isOther = false;
   const told = JSON.stringify(value ?? null, (_, part) => {
@@ -71,7 +71,7 @@ function withoutTold(value, whole, name) {
   return isOther ? JSON.parse(told) : undefined;
 }
 
-/** All that a call is given. @param {any} call @returns {Argument[]} */
+/** All that a call is given. @param {Received} call @returns {Argument[]} */
 export function argumentsOf({ rawInput, title, content }) {
   if (rawInput === undefined || rawInput === null) return [];
   if (!isRecord(rawInput)) return [{ name: "", text: spelled(rawInput) }];
@@ -81,7 +81,7 @@ export function argumentsOf({ rawInput, title, content }) {
   return found.map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text }));
 }
 
-/** Texts of many lines that a diff shows whole, and what to say in their place. @param {any} content */
+/** Texts of many lines that a diff shows whole, and what to say in their place. @param {Received} content */
 function shownByDiffs(content) {
   /** @type {Map<string, string>} */
   const found = new Map();
@@ -113,7 +113,7 @@ function spelled(value) {
   return isWords(value) ? value.join(" ") : JSON.stringify(value);
 }
 
-/** @param {unknown} value @returns {value is Record<string, any>} */
+/** @param {unknown} value @returns {value is Record<string, Received>} */
 const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {unknown} value @returns {value is string[]} */

@@ -209,7 +209,7 @@ function lexed(text) {
 }
 
 /** Whether there is more inside of each other than a person would write, or the view could show. */
-function isDeep(/** @type {any[]} */ tokens) {
+function isDeep(/** @type {Partial<import("marked").Tokens.Generic>[]} */ tokens) {
   let level = tokens;
   for (let depth = 0; depth < DEEPEST && level.length; depth++) {
     level = level.flatMap(({ tokens, items, header, rows }) =>

@@ -9,7 +9,7 @@ const NAME = "acphold";
  * @typedef {object} Kept  a prompt that waits for its answer
  * @property {string} id
  * @property {string} sessionId
- * @property {any[]} content
+ * @property {Received[]} content
  * @property {number} at
  * @property {number | null} after  a position from before it, null until it was sent once
  * @property {{at?: number}} [later]  it is for the queue of the session, and begins not before that moment
@@ -53,7 +53,7 @@ export const kept = async () => (await run("prompts", "readonly", (store) => sto
 
 /** @param {string} sessionId @param {string} text */
 export const keepDraft = (sessionId, text) =>
-  run("drafts", "readwrite", (store) => /** @type {IDBRequest<any>} */ (text ? store.put(text, sessionId) : store.delete(sessionId)));
+  run("drafts", "readwrite", (store) => /** @type {IDBRequest<unknown>} */ (text ? store.put(text, sessionId) : store.delete(sessionId)));
 
 /** @param {string} sessionId @returns {Promise<string | undefined>} */
 export const draft = (sessionId) => run("drafts", "readonly", (store) => store.get(sessionId));

@@ -34,10 +34,12 @@ const SCREEN = 4000;
  * @property {string} id  the one of the journal
  * @property {number | string} request  the one of the connection
  * @property {string} method
- * @property {any} params
+ * @property {Received} params
  * @property {"open" | "answering"} state
  * @property {object} [result]  what was answered
  * @property {string} [sent]  our id of the answer
+ *
+ * @typedef {{status?: number, message: string}} Failure  of a request; without a status it did not arrive
  *
  * @typedef {object} Sending
  * @property {sends.Kept} kept
@@ -73,7 +75,7 @@ export class Session {
   sending = signal([]);
   /** Prompts that were stopped before they began: who wrote them has them back, and until then they are kept. @type {import("@preact/signals").Signal<sends.Kept[]>} */
   returned = signal([]);
-  /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<any>} */
+  /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<Received>} */
   introduction = signal(null);
   /** The prompts that wait in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
@@ -104,7 +106,7 @@ export class Session {
   #position = 0;
   /** That of the position: where the journal has gone back, the server has another one, and refuses. */
   #lineage = "";
-  /** @type {any[]} */
+  /** @type {Received[]} */
   #pending = [];
   #flushing = false;
   #frameMs = 0;
@@ -126,17 +128,17 @@ export class Session {
       await (this.#loading ??= this.#load());
     } catch (error) {
       this.#loading = null;
-      const isMissing = /** @type {any} */ (error).status === 404;
+      const isMissing = /** @type {Failure} */ (error).status === 404;
       if (isMissing) this.#show({ entries: [], before: null });  // whatever was read of it once
       this.status.value = isMissing ? "missing" : "failed";
-      this.problem.value = String(/** @type {any} */ (error).message);
+      this.problem.value = String(/** @type {Failure} */ (error).message);
       this.#isSeen();
       return;
     }
     await this.attach();
   }
 
-  /** It was just made over this connection: there is nothing to be read of it. @param {any} told  the answer of session/new */
+  /** It was just made over this connection: there is nothing to be read of it. @param {Received} told  the answer of session/new */
   hasBegun(told) {
     this.#loading = Promise.resolve();
     this.status.value = "ready";
@@ -183,7 +185,7 @@ export class Session {
       this.#changed();
     } catch (error) {
       // Put in order since: what is read now fits together, and nothing else does.
-      if (/** @type {any} */ (error).status === 409) await this.#load().catch(() => {});
+      if (/** @type {Failure} */ (error).status === 409) await this.#load().catch(() => {});
     } finally {
       this.#isLoadingOlder = false;
     }
@@ -217,7 +219,7 @@ export class Session {
 
   // -- what comes ------------------------------------------------------------------------------
 
-  /** @param {any} params  of session/update, or of what opencode tells of a child */
+  /** @param {Received} params  of session/update, or of what opencode tells of a child */
   told(params) {
     this.#pending.push(params);
     if (this.#flushing) return;
@@ -275,7 +277,7 @@ export class Session {
     this.changes.value++;
   }
 
-  /** The agent asks a person. @param {number | string} request @param {string} method @param {any} params */
+  /** The agent asks a person. @param {number | string} request @param {string} method @param {Received} params */
   wasAsked(request, method, params) {
     const id = params._meta?.["acphold/question"] ?? String(request);
     const earlier = this.asked.value.find((each) => each.id === id);
@@ -293,8 +295,8 @@ export class Session {
     const over = this.asked.value.find((each) => each.request === request);
     if (!over) return;
     this.asked.value = this.asked.value.filter((each) => each !== over);
-    /** @param {any} told */
-    const find = (told) => told.decisions.find((/** @type {any} */ each) => each.id === over.id);
+    /** @param {Received} told */
+    const find = (told) => told.decisions.find((/** @type {Received} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
       this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
       this.#changed();
@@ -324,7 +326,7 @@ export class Session {
 
   // -- what is sent ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as that can be. @param {any[]} content @param {sends.Kept["later"]} [later]  for the queue */
+  /** Keep a prompt, and send it as soon as that can be. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
   async prompt(content, later) {
     this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
     const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
@@ -507,7 +509,7 @@ export class Session {
         const { "acphold/agent": agent, "acphold/allAgents": served } = error.data ?? {};
         this.otherAgent.value = { agent: String(agent), served: (served ?? []).map(String) };
         this.problem.value = "";
-      } else this.problem.value = String(/** @type {any} */ (error).message);
+      } else this.problem.value = String(/** @type {Failure} */ (error).message);
     }
   }
 
@@ -544,7 +546,7 @@ export class Session {
     };
   }
 
-  /** @param {any} told  the answer of session/resume, or of session/new */
+  /** @param {Received} told  the answer of session/resume, or of session/new */
   #attached(told) {
     this.problem.value = "";
     this.otherAgent.value = null;

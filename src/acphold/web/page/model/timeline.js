@@ -30,32 +30,32 @@ import { Prose } from "./prose.js";
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
  * @typedef {Base & {kind: "end", outcome: string, message?: string, resetsAt?: number}} End
  * @typedef {Base & {kind: "note", severity: string, title: string, description?: string}} Note
- * @typedef {Base & {kind: "question", id: string, method: string, params: any, answer?: Answer}} Question
+ * @typedef {Base & {kind: "question", id: string, method: string, params: Received, answer?: Answer}} Question
  * @typedef {Base & {kind: "compaction", id: string, status?: string, prose: Prose, error?: string | null, saysAll: boolean}} Compaction
  * @typedef {Base & {kind: "child", id: string, depth: number, lane: Timeline, caller?: string, told: ChildState, timeline: Timeline}} Child
  * @typedef {Said | Prompt | Tool | Plan | End | Note | Question | Compaction | Child} Item
  *
  * @typedef {{title?: string | null, description?: string | null, state?: string | null, stopReason?: string | null}} ChildState
- * @typedef {{question: string, outcome?: string, result?: any, client?: {name?: string}, rule?: {numbers: number[], user: string}}} Answer
+ * @typedef {{question: string, outcome?: string, result?: Received, client?: {name?: string}, rule?: {numbers: number[], user: string}}} Answer
  *
  * @typedef {object} ToolFields  what an agent may say of a tool call; `content` and the inputs are as it sent them
  * @property {string} [title]
  * @property {string} [name]
  * @property {string} [kind]
  * @property {string} [status]
- * @property {any[]} [content]
- * @property {any[]} [locations]
- * @property {any} [rawInput]
- * @property {any} [rawOutput]
- * @property {any} [_meta]
+ * @property {Received[]} [content]
+ * @property {Received[]} [locations]
+ * @property {Received} [rawInput]
+ * @property {Received} [rawOutput]
+ * @property {Received} [_meta]
  *
  * @typedef {object} State  what holds now
  * @property {string | null} [title]
- * @property {any[]} [availableModes]
+ * @property {Received[]} [availableModes]
  * @property {string} [modeId]
- * @property {any[]} [options]
- * @property {any[]} [commands]
- * @property {any} [usage]
+ * @property {Received[]} [options]
+ * @property {Received[]} [commands]
+ * @property {Received} [usage]
  *
  * @typedef {object} Place
  * @property {number} seq
@@ -63,7 +63,7 @@ import { Prose } from "./prose.js";
  *
  * @typedef {<T extends Item>(before: Map<string, T>, now: Map<string, T>, join: (older: T, later: T) => void) => void} Meet
  *
- * @typedef {Record<string, any>} Update  as the agent sent it: nothing in it is sure
+ * @typedef {Record<string, Received>} Update  as the agent sent it: nothing in it is sure
  */
 
 let keys = 0;
@@ -395,7 +395,7 @@ export class Timeline {
     patch(tool, fields);
   }
 
-  /** One for each turn, which is changed. @param {any[]} entries @param {Place} place */
+  /** One for each turn, which is changed. @param {Received[]} entries @param {Place} place */
   #plan(entries, place) {
     const inTurn = this.items.slice(this.items.findLastIndex(isTurn) + 1);
     const plan = inTurn.find((item) => item.kind === "plan");
@@ -435,14 +435,14 @@ export class Timeline {
     if (Array.isArray(configOptions)) this.state.options = configOptions;
   }
 
-  /** The modes as an agent tells them of a session that it opens. @param {any} modes */
+  /** The modes as an agent tells them of a session that it opens. @param {Received} modes */
   hasModes(modes) {
     if (!Array.isArray(modes?.availableModes)) return;
     this.state.availableModes = modes.availableModes;
     if (typeof modes.currentModeId === "string") this.state.modeId = modes.currentModeId;
   }
 
-  /** A person is asked. @param {string} id @param {string} method @param {any} params @param {Place} place */
+  /** A person is asked. @param {string} id @param {string} method @param {Received} params @param {Place} place */
   asked(id, method, params, place) {
     if (this.#questions.has(id)) return;
     /** @type {Question} */
@@ -601,7 +601,7 @@ const isMessage = (item) => item.kind === "said" || item.kind === "prompt";
 /** Whether a chunk without an id belongs to what stands last. @param {Item} last @param {string} role @param {string | undefined} messageId */
 const goesOnWith = (last, role, messageId) => isMessage(last) && last.role === role && last.messageId === undefined && messageId === undefined;
 
-/** @param {any} content */
+/** @param {Received} content */
 const textOf = (content) => (content?.type === "text" && typeof content.text === "string" ? content.text : "");
 
 /** @param {Said | Prompt} message @param {Content} content @param {Place} place */
@@ -636,9 +636,9 @@ function joinMessages(older, later) {
   older.size += later.size;
 }
 
-/** What an update says of a tool call: each field that it names replaces the old value; null, or a value of the wrong type, changes nothing. @param {Tool} tool @param {Record<string, any>} fields */
+/** What an update says of a tool call: each field that it names replaces the old value; null, or a value of the wrong type, changes nothing. @param {Tool} tool @param {Record<string, Received>} fields */
 function patch(tool, fields) {
-  const known = /** @type {Record<string, any>} */ (tool.fields);
+  const known = /** @type {Record<string, Received>} */ (tool.fields);
   for (const [name, value] of Object.entries(fields)) {
     if (value === null && NULLABLE.has(name)) continue;
     if (STRINGS.has(name) && typeof value !== "string") continue;
@@ -650,7 +650,7 @@ function patch(tool, fields) {
   tool.version++;
 }
 
-/** @param {Tool} tool @param {any} told */
+/** @param {Tool} tool @param {Received} told */
 function takeMeta(tool, told) {
   const meta = JSON.stringify(told).includes('"terminal_') ? takeTerminals(tool.terminals, members(told)) : told;
   if (meta === undefined || (typeof meta === "object" && !Array.isArray(meta) && Object.keys(meta).length === 0)) return;
@@ -684,7 +684,7 @@ function joinCompactions(older, later) {
   older.saysAll ||= later.saysAll;
 }
 
-/** A time that a clock can show. @param {any} at */
+/** A time that a clock can show. @param {Received} at */
 const time = (at) => (Number.isInteger(at) && at > 0 && at < 253_402_214_400_000 ? at : undefined);
 
 /** What the end of a turn says. @param {Update} end */

@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { Later } from "./later.js";
 import { place } from "./places.js";
 
-const LATER_VIEWS = /** @type {Record<string, any>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions", rules: "Rules" });
+const LATER_VIEWS = /** @type {Record<string, string>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions", rules: "Rules" });
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {
@@ -23,7 +23,7 @@ export function App({ desk, problem }) {
   useEffect(() => setListed(true), []);
   useEffect(() => {
     if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
-    /** @type {any} */ (navigator).setAppBadge?.(waiting).catch(() => {});
+    navigator.setAppBadge?.(waiting).catch(() => {});
   }, [name, waiting]);
   const { state, why } = desk.server.link.value;
   if (state === "stranger") return html`<${Later} name="SignIn" problem=${problem || why} />`;

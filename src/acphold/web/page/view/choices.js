@@ -21,7 +21,7 @@ export function Choices({ session }) {
       each.type === "boolean"
         ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
         : html`<${Choice} name=${line(each.name, 40)} value=${each.currentValue} isOff=${isOff}
-            choices=${(each.options ?? []).flatMap((/** @type {any} */ one) => one.options ?? [one]).map((/** @type {any} */ one) => [one.value, one.name])}
+            choices=${(each.options ?? []).flatMap((/** @type {Received} */ one) => one.options ?? [one]).map((/** @type {Received} */ one) => [one.value, one.name])}
             choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`,
     )}
     ${problem && html`<span class="bad" role="alert">${line(problem)}</span>`}

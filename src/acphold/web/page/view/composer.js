@@ -13,7 +13,7 @@ const coarse = matchMedia("(pointer: coarse)");
 /** @param {{session: import("../model/session.js").Session, isRunning: boolean, paths: () => string[]}} props */
 export function Composer({ session, isRunning, paths }) {
   const [text, setText] = useState("");
-  const [files, setFiles] = useState(/** @type {{name: string, content: any}[]} */ ([]));
+  const [files, setFiles] = useState(/** @type {{name: string, content: Received}[]} */ ([]));
   const [problem, setProblem] = useState("");
   const [isStopping, setStopping] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
@@ -111,7 +111,7 @@ export function Composer({ session, isRunning, paths }) {
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
     <div class="row">
       <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
-        <input type="file" multiple class="away" onChange=${(/** @type {any} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
+        <input type="file" multiple class="away" onChange=${(/** @type {Received} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
@@ -123,10 +123,10 @@ export function Composer({ session, isRunning, paths }) {
   </form>`;
 }
 
-/** @param {any} content */
+/** @param {Received} content */
 const nameOf = ({ type, resource }) => (resource?.uri ? decodeURIComponent(String(resource.uri).split("/").at(-1) ?? "") : type === "image" ? "a picture" : String(type));
 
-/** @param {string} text @param {any[]} commands @param {() => string[]} paths @returns {[string, string][]} */
+/** @param {string} text @param {Received[]} commands @param {() => string[]} paths @returns {[string, string][]} */
 function suggestions(text, commands, paths) {
   const command = /^\/(\S*)$/.exec(text);
   if (command) {

@@ -8,7 +8,7 @@ import { Long } from "./long.js";
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const SOUNDS = new Set(["audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "audio/mp4"]);
 
-/** @param {{content: any}} props */
+/** @param {{content: Received}} props */
 export function ContentView({ content }) {
   if (content?.type === "image" && PICTURES.has(content.mimeType)) return html`<${Picture} ...${content} />`;
   if (content?.type === "audio" && SOUNDS.has(content.mimeType)) return html`<${Sound} ...${content} />`;

@@ -13,13 +13,13 @@ export function DecisionView({ item }) {
   const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
   if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
   const chosen = answer.result?.outcome?.optionId;
-  const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
+  const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
   return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>in ${line(answer.client.name, 40)}</span>`}</p>`;
 }
 
-/** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: any}} props */
+/** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: Received}} props */
 function ByRules({ rule: { numbers, user } }) {
   const [ended, setEnded] = useState(/** @type {number[]} */ ([]));
   const known = device();

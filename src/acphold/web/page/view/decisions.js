@@ -8,7 +8,7 @@ import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
 
 export function Decisions() {
-  const [found, setFound] = useState(/** @type {any[] | null} */ (null));
+  const [found, setFound] = useState(/** @type {Received[] | null} */ (null));
   const [cursor, setCursor] = useState("");
   const [problem, setProblem] = useState("");
   /** @param {string} [from] */

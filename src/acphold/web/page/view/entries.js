@@ -16,21 +16,21 @@ import { ToolView } from "./tool_call.js";
 
 /** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").Asked[]}} props */
 export function Entries({ items, isInside = false, asked = [] }) {
-  /** @param {any} item */
+  /** @param {Received} item */
   const isAsked = ({ kind, id, fields }) =>
     asked.some((each) => (kind === "question" ? each.id === id : kind === "tool" && each.params.toolCall?.toolCallId === id && (fields.status ?? "pending") === "pending"));
   return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} isAsked=${isAsked(item)} />`);
 }
 
 class Entry extends Component {
-  /** @param {any} next */
+  /** @param {Received} next */
   shouldComponentUpdate(next) {
-    const { item, version, isAsked } = /** @type {any} */ (this.props);
+    const { item, version, isAsked } = /** @type {Received} */ (this.props);
     return next.item !== item || next.version !== version || next.isAsked !== isAsked;
   }
 
   render() {
-    const { item, isInside, isAsked } = /** @type {{item: Item, isInside: boolean, isAsked: boolean}} */ (/** @type {any} */ (this.props));
+    const { item, isInside, isAsked } = /** @type {{item: Item, isInside: boolean, isAsked: boolean}} */ (/** @type {Received} */ (this.props));
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
     return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}>${drawn(item)}<//></div>`;
@@ -118,7 +118,7 @@ function ThoughtView({ item, version }) {
 
 const STEPS = /** @type {Record<string, string>} */ ({ completed: "done", in_progress: "now", pending: "to do" });
 
-/** @param {{entries: any[]}} props */
+/** @param {{entries: Received[]}} props */
 function PlanView({ entries }) {
   const done = entries.filter((each) => each.status === "completed").length;
   return html`<details class="plan" open=${done < entries.length}>

@@ -5,17 +5,17 @@ import { html } from "./html.js";
 import { Long } from "./long.js";
 import { Whole } from "./whole.js";
 
-/** @typedef {{id: string, params: any, answer?: (result: object) => void, isBusy: boolean}} Props  `id` is the question's */
+/** @typedef {{id: string, params: Received, answer?: (result: object) => void, isBusy: boolean}} Props  `id` is the question's */
 
-/** What was typed into forms that are not sent yet, by question: one that is put off, or asked again over a new connection, still has it. @type {Map<string, Record<string, any>>} */
+/** What was typed into forms that are not sent yet, by question: one that is put off, or asked again over a new connection, still has it. @type {Map<string, Record<string, Received>>} */
 const typed = new Map();
 
 /** @param {Props} props */
 export function FormView({ id, params, answer, isBusy }) {
   const schema = params.requestedSchema ?? {};
   const fields = Object.entries(schema.properties ?? {});
-  const [values, setValues] = useState(() => typed.get(id) ?? Object.fromEntries(fields.map(([name, field]) => [name, /** @type {any} */ (field).default])));
-  /** @param {string} name @param {any} value */
+  const [values, setValues] = useState(() => typed.get(id) ?? Object.fromEntries(fields.map(([name, field]) => [name, /** @type {Received} */ (field).default])));
+  /** @param {string} name @param {Received} value */
   const set = (name, value) => {
     const next = { ...values, ...typed.get(id), [name]: value };
     typed.set(id, next);
@@ -34,7 +34,7 @@ export function FormView({ id, params, answer, isBusy }) {
   return html`<form onSubmit=${send}>
     <${Whole}><div class="what form"><p class="asks"><${Long} text=${params.message} /></p>
     ${fields.map(([name, field]) => html`<${Field} key=${name} name=${name} field=${field} value=${values[name]} isMissing=${missing === name}
-      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => set(name, value)} />`)}</div><//>
+      isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {Received} */ value) => set(name, value)} />`)}</div><//>
     <div class="options">
       <div class="allow"><button type="submit" class="main" disabled=${isBusy || !answer}>Send</button></div>
       <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
@@ -42,7 +42,7 @@ export function FormView({ id, params, answer, isBusy }) {
   </form>`;
 }
 
-/** @param {{name: string, field: any, value: any, isMissing: boolean, isRequired: boolean, set: (value: any) => void}} props */
+/** @param {{name: string, field: Received, value: Received, isMissing: boolean, isRequired: boolean, set: (value: Received) => void}} props */
 function Field({ name, field, value, isMissing, isRequired, set }) {
   const label = html`<span class="label">${line(field.title ?? name)}${isRequired ? "" : html` <span class="aside">optional</span>`}</span>
     ${field.description && html`<span class="aside">${visible(field.description)}</span>`}
@@ -62,17 +62,17 @@ function Field({ name, field, value, isMissing, isRequired, set }) {
     )}</fieldset>`;
   }
   const isNumber = field.type === "number" || field.type === "integer";
-  /** @param {any} event */
+  /** @param {Received} event */
   const type = (event) => set(isNumber ? (event.target.value === "" ? undefined : Number(event.target.value)) : event.target.value);
   const kind = isNumber ? "number" : ({ email: "email", uri: "url", date: "date" }[/** @type {string} */ (field.format)] ?? "text");
   return html`<label>${label}<input type=${kind} value=${value ?? ""} step=${field.type === "integer" ? 1 : "any"} min=${field.minimum} max=${field.maximum}
     minlength=${field.minLength} maxlength=${field.maxLength} onInput=${type} /></label>`;
 }
 
-/** The choices of a field, by value and title; undefined for one that is no choice. @param {any} field @returns {[string, string][] | undefined} */
+/** The choices of a field, by value and title; undefined for one that is no choice. @param {Received} field @returns {[string, string][] | undefined} */
 function choicesOf(field) {
   const titled = field.oneOf ?? field.anyOf;
-  if (titled) return titled.map((/** @type {any} */ each) => [each.const, each.title ?? each.const]);
+  if (titled) return titled.map((/** @type {Received} */ each) => [each.const, each.title ?? each.const]);
   return field.enum?.map((/** @type {string} */ each, /** @type {number} */ at) => [each, field.enumNames?.[at] ?? each]);
 }
 

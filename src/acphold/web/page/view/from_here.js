@@ -21,7 +21,7 @@ async function look(desk, session) {
   if (place.peek().id === session.id) kept.value = { desk, session, turns, include };
 }
 
-/** Look where files were kept, again with each change of the session in the list. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {any} row */
+/** Look where files were kept, again with each change of the session in the list. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {Received} row */
 export function useKept(desk, session, row) {
   useEffect(() => {
     // A server that is not reached offers nothing; the next change asks again.
@@ -58,7 +58,7 @@ function Choice({ desk, id, item, turn, include, done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [isBusy, setBusy] = useState(false);
   const [isIncluded, setIncluded] = useState(false);
-  const [made, setMade] = useState(/** @type {any} */ (null));
+  const [made, setMade] = useState(/** @type {Received} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => dialog.current?.showModal(), []);
   // The button with the focus is gone: the next one gets it.

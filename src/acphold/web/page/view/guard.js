@@ -2,6 +2,7 @@
 import { Component } from "preact";
 import { html } from "./html.js";
 
+/** @extends {Component<{children?: import("preact").ComponentChildren}, {problem?: unknown}>} */
 export class Guard extends Component {
   /** @param {unknown} problem */
   componentDidCatch(problem) {
@@ -10,7 +11,6 @@ export class Guard extends Component {
   }
 
   render() {
-    const { props, state } = /** @type {any} */ (this);
-    return state.problem ? html`<p class="note bad">This content cannot be shown here.</p>` : props.children;
+    return this.state.problem ? html`<p class="note bad">This content cannot be shown here.</p>` : this.props.children;
   }
 }

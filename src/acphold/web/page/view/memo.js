@@ -2,13 +2,13 @@
 import { Component } from "preact";
 import { html } from "./html.js";
 
-/** @param {(props: any) => any} View  which looks at no signal */
+/** @template {Record<string, unknown>} P @param {(props: P) => unknown} View  which looks at no signal */
 export function memo(View) {
+  /** @extends {Component<P>} */
   return class extends Component {
-    /** @param {any} next */
+    /** @param {P} next */
     shouldComponentUpdate(next) {
-      const props = /** @type {any} */ (this.props);
-      return Object.keys({ ...next, ...props }).some((name) => next[name] !== props[name]);
+      return Object.keys({ ...next, ...this.props }).some((name) => next[name] !== this.props[name]);
     }
 
     render() {

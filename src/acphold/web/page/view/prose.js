@@ -1,6 +1,6 @@
 // Tokens of Markdown as elements: see `model/prose.js`.
 import { Lexer } from "marked";
-import { Component } from "preact";
+import { Component, isValidElement } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { markdown } from "../model/prose.js";
 import { Copy } from "./copy.js";
@@ -44,15 +44,15 @@ function inParts(blocks, from) {
   return parts;
 }
 
-/** One block, which is drawn again only when it is another one. */
+/** One block, which is drawn again only when it is another one. @extends {Component<{block: import("../model/prose.js").Block}>} */
 class Settled extends Component {
   /** @param {{block: import("../model/prose.js").Block}} next */
   shouldComponentUpdate(next) {
-    return next.block !== /** @type {any} */ (this.props).block;
+    return next.block !== this.props.block;
   }
 
   render() {
-    const { block } = /** @type {{block: import("../model/prose.js").Block}} */ (/** @type {any} */ (this.props));
+    const { block } = this.props;
     if (block.kind === "code") return html`<${CodeView} ...${block} />`;
     return block.tokens ? tokens(block.tokens) : html`<p>${broken(block.text)}</p>`;
   }
@@ -61,7 +61,7 @@ class Settled extends Component {
 /** @param {{language: string, pieces: string[], isOpen: boolean}} code */
 function CodeView({ language, pieces, isOpen }) {
   const text = pieces.join("");
-  const [coloured, setColoured] = useState(/** @type {{nodes: any[], end: number}[]} */ ([]));
+  const [coloured, setColoured] = useState(/** @type {{nodes: Drawn[], end: number}[]} */ ([]));
   useEffect(() => {
     if (isOpen || !language || text.length > 60_000) return undefined;
     let isWanted = true;
@@ -79,10 +79,16 @@ function CodeView({ language, pieces, isOpen }) {
   </div>`;
 }
 
+/**
+ * @typedef {import("../colours.js").Run} Run
+ * @typedef {import("marked").Token} Token
+ * @typedef {import("preact").ComponentChildren} Drawn
+ */
+
 /** Runs that are coloured in one task. */
 const RUNS = 300;
 
-/** Runs as elements, in pieces, and where in the text each of these ends. @param {any[]} runs */
+/** Runs as elements, in pieces, and where in the text each of these ends. @param {Run[]} runs */
 function inPieces(runs) {
   const found = [];
   for (let at = 0, end = 0; at < runs.length; at += RUNS) {
@@ -93,19 +99,19 @@ function inPieces(runs) {
   return found;
 }
 
-/** @param {any[]} runs @returns {number} */
+/** @param {Run[]} runs @returns {number} */
 const lengthOf = (runs) => runs.reduce((sum, each) => sum + (each.scope ? lengthOf(each.inside ?? []) : each.text.length), 0);
 
-/** @param {{text: string, scope?: string, inside?: any[]}} each @returns {any} */
+/** @param {Run} each @returns {Drawn} */
 const run = (each) =>
   each.scope ? html`<span class=${`hl-${each.scope}`}>${each.inside?.map(run)}</span>` : each.text;
 
-/** @param {any[] | undefined} list @returns {any} */
+/** @param {Token[] | undefined} list @returns {Drawn} */
 function tokens(list) {
   return (list ?? []).map(token);
 }
 
-/** @param {any} token @returns {any} */
+/** @param {Token} token @returns {Drawn} */
 function token(token) {
   switch (token.type) {
     case "paragraph":
@@ -122,7 +128,7 @@ function token(token) {
     case "code":
       return html`<${CodeView} language=${(token.lang ?? "").split(/\s/, 1)[0]} pieces=${[token.text]} isOpen=${false} />`;
     case "table":
-      return table(token);
+      return table(/** @type {import("marked").Tokens.Table} */ (token));
     case "hr":
       return html`<hr />`;
     case "strong":
@@ -153,21 +159,21 @@ function token(token) {
   }
 }
 
-/** @param {any} item */
+/** @param {import("marked").Tokens.ListItem} item */
 function item(item) {
   if (!item.task) return html`<li>${tokens(item.tokens)}</li>`;
   const mark = html`<span class="box" role="img" aria-label=${item.checked ? "done" : "open"}>${item.checked ? "☑" : "☐"}</span>`;
   return html`<li class="task">${mark} <div>${tokens(item.tokens)}</div></li>`;
 }
 
-/** @param {any} table */
+/** @param {import("marked").Tokens.Table} table */
 function table(table) {
   /** @param {number} at */
   const side = (at) => (table.align[at] ? `to-${table.align[at]}` : "");
   return html`<div class="table" tabindex="0">
     <table>
-      <thead><tr>${table.header.map((/** @type {any} */ cell, /** @type {number} */ at) => html`<th class=${side(at)}>${tokens(cell.tokens)}</th>`)}</tr></thead>
-      <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((cell, at) => html`<td class=${side(at)}>${tokens(cell.tokens)}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${table.header.map((cell, at) => html`<th class=${side(at)}>${tokens(cell.tokens)}</th>`)}</tr></thead>
+      <tbody>${table.rows.map((row) => html`<tr>${row.map((cell, at) => html`<td class=${side(at)}>${tokens(cell.tokens)}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`;
 }
@@ -194,7 +200,7 @@ function entities(text) {
   });
 }
 
-/** A link that leads out of the page says where to; what is no address of the web is a text. @param {{to: string, children: any}} props */
+/** A link that leads out of the page says where to; what is no address of the web is a text. @param {{to: string, children: Drawn}} props */
 export function Link({ to, children }) {
   let url;
   try {
@@ -211,9 +217,9 @@ export function Link({ to, children }) {
   return html`<a href=${url.href} target="_blank" rel="noopener noreferrer nofollow" title=${url.href}>${children}</a>${isSaid ? "" : html` <span class="target">(${target})</span>`}`;
 }
 
-/** @param {any} node @returns {string} */
+/** @param {Drawn} node @returns {string} */
 function textOf(node) {
   if (Array.isArray(node)) return node.map(textOf).join("");
   if (typeof node === "string" || typeof node === "number") return String(node);
-  return node?.props ? textOf(node.props.children) : "";
+  return isValidElement(node) ? textOf(node.props.children) : "";
 }

@@ -48,7 +48,7 @@ export function Questions({ session, who, waiting }) {
 }
 
 /**
- * @param {{asked: {id: string, method: string, params: any, state?: string}, call?: any, shows?: import("../model/permission.js").Shows, who: string, answer?: (result: object) => void, later: () => void, isNarrow?: boolean, isOpening?: boolean}} props
+ * @param {{asked: {id: string, method: string, params: Received, state?: string}, call?: Received, shows?: import("../model/permission.js").Shows, who: string, answer?: (result: object) => void, later: () => void, isNarrow?: boolean, isOpening?: boolean}} props
  *   `shows` is what the server says of it and of `call`, once that is there; `answer` is left out while it cannot be answered from here
  */
 export function QuestionView({ asked, call, shows, who, answer, later, isNarrow = false, isOpening = false }) {
@@ -75,7 +75,7 @@ export function QuestionView({ asked, call, shows, who, answer, later, isNarrow 
   </section>`;
 }
 
-/** @param {{params: any, call?: any, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string) => void, isBusy: boolean}} props */
+/** @param {{params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string) => void, isBusy: boolean}} props */
 function Permission({ params, call, shows, isNarrow, answer, isBusy }) {
   const tool = callOf(params, call);
   const { title, arguments: given, options, content } = shows ?? shown(params, tool);

@@ -80,7 +80,7 @@ function swiped(list, done) {
       if (far && far > COUNTS) done(subject);
     }, 50);
   };
-  const heard = /** @type {[string, (event: any) => void][]} */ ([["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", leave]]);
+  const heard = /** @type {["pointerdown" | "pointermove" | "pointerup" | "pointercancel", (event: PointerEvent) => void][]} */ ([["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", leave]]);
   for (const [name, what] of heard) list.addEventListener(name, what);
   return () => heard.forEach(([name, what]) => list.removeEventListener(name, what));
 }

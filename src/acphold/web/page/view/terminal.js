@@ -23,15 +23,15 @@ export function Output({ text }) {
   </div>`;
 }
 
-/** Some lines of it, which are drawn again only when they are others. */
+/** Some lines of it, which are drawn again only when they are others. @extends {Component<{whole: string, text: string, begin: number}>} */
 class Part extends Component {
   /** @param {{text: string}} next */
   shouldComponentUpdate(next) {
-    return next.text !== /** @type {any} */ (this.props).text;
+    return next.text !== this.props.text;
   }
 
   render() {
-    const { whole, text, begin } = /** @type {{whole: string, text: string, begin: number}} */ (/** @type {any} */ (this.props));
+    const { whole, text, begin } = this.props;
     return html`<div class=${text.endsWith("\n") ? "" : "cut"}>${runs(setBefore(whole, begin) + text).map(
       (run) => html`<span class=${run.look} style=${{ color: run.colour, background: run.ground }}>${visible(run.text)}</span>`,
     )}</div>`;

@@ -74,14 +74,14 @@ function Arguments({ given }) {
   return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
 }
 
-/** The command of a call that has one. @param {any} input @returns {string | undefined} */
+/** The command of a call that has one. @param {Received} input @returns {string | undefined} */
 function commandOf(input) {
   const command = input?.command ?? input?.cmd;
   if (Array.isArray(command)) return command.map(String).join(" ");
   return typeof command === "string" ? command : undefined;
 }
 
-/** @param {{content: any, isOneColumn?: boolean}} props */
+/** @param {{content: Received, isOneColumn?: boolean}} props */
 export function Produced({ content, isOneColumn }) {
   if (content?.type === "diff") return html`<${DiffView} diff=${content} isOneColumn=${isOneColumn} />`;
   if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
@@ -89,14 +89,14 @@ export function Produced({ content, isOneColumn }) {
   return inner?.type === "text" ? html`<${Output} text=${unfenced(String(inner.text ?? ""))} />` : html`<${Later} name="ContentView" content=${inner} />`;
 }
 
-/** @param {any[]} content @param {unknown} rawOutput */
+/** @param {Received[]} content @param {unknown} rawOutput */
 function outputOf(content, rawOutput) {
   const texts = content.filter((each) => each?.content?.type === "text").map((each) => unfenced(String(each.content.text ?? "")));
   return texts.length > 0 ? texts.join("\n") : (saidIn(rawOutput) ?? "");
 }
 
-/** The text that came out of a call, where agents agree on what it is called. @param {any} raw @returns {string | undefined} */
+/** The text that came out of a call, where agents agree on what it is called. @param {Received} raw @returns {string | undefined} */
 const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof each === "string");
 
-/** @param {any} value */
+/** @param {Received} value */
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");

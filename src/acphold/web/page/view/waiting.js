@@ -173,7 +173,7 @@ function over(ended) {
 
 const HOUR = 3_600_000;
 
-/** Say something into the running turn; whether the agent has taken it. @param {Session} session @param {any[]} prompt */
+/** Say something into the running turn; whether the agent has taken it. @param {Session} session @param {Received[]} prompt */
 async function steer(session, prompt) {
   const _meta = { steering: { idleBehavior: "promptRequired" } };
   const { outcome } = await session.server.call("_session/steering", { sessionId: session.id, prompt, _meta });
@@ -186,7 +186,7 @@ async function steer(session, prompt) {
 
 /**
  * What is written can be said into the running turn, where the agent takes that, and put into the queue, also for a moment.
- * @param {{session: Session, isRunning: boolean, put: (later?: {at?: number}) => void, content: () => any[], clear: () => void, setProblem: (problem: string) => void}} props
+ * @param {{session: Session, isRunning: boolean, put: (later?: {at?: number}) => void, content: () => Received[], clear: () => void, setProblem: (problem: string) => void}} props
  */
 export function PutOff({ session, isRunning, put, content, clear, setProblem }) {
   const [isSaying, setSaying] = useState(false);
@@ -207,7 +207,7 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
       if (await steer(session, content())) clear();
       else put();  // that turn is over
     } catch (error) {
-      const { code, message } = /** @type {any} */ (error);
+      const { code, message } = /** @type {{code?: number, message: string}} */ (error);
       setProblem(code ? message : "The connection was lost. Check whether the agent has this before you send it again.");
     }
     setSaying(false);
@@ -238,7 +238,7 @@ const asField = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000)
 
 /** The words and the moment of a prompt that waits. @param {{session: Session, prompt: Queued, done: () => void}} props */
 function Edit({ session, prompt, done }) {
-  const [content, setContent] = useState(/** @type {any[]} */ ([]));
+  const [content, setContent] = useState(/** @type {Received[]} */ ([]));
   const [text, setText] = useState("");
   const [at, setAt] = useState(prompt.at ? asField(prompt.at) : "");
   const [problem, setProblem] = useState("");
@@ -246,13 +246,13 @@ function Edit({ session, prompt, done }) {
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   // Links that the text names are made from it again.
   const blocks = () => [...content.filter((each) => each.type !== "text" && !(each.type === "resource_link" && was.includes(`@${each.name}`))), ...promptBlocks(text.trim(), session.cwd)];
-  const unsaved = useRef(/** @type {any[] | null} */ (null));
+  const unsaved = useRef(/** @type {Received[] | null} */ (null));
   unsaved.current = text === was ? null : blocks();
   useEffect(() => {
     session.queued({ read: prompt.id }).then(
       ({ prompt: found }) => {
         setContent(found);
-        setText(found.filter((/** @type {any} */ each) => each.type === "text").map((/** @type {any} */ each) => each.text).join("\n\n"));
+        setText(found.filter((/** @type {Received} */ each) => each.type === "text").map((/** @type {Received} */ each) => each.text).join("\n\n"));
         area.current?.focus();
         area.current?.form?.scrollIntoView({ block: "nearest" });
       },

@@ -2,7 +2,7 @@
 
 /** An answer with an error. */
 export class RpcError extends Error {
-  /** @param {{code: number, message: string, data?: any}} error */
+  /** @param {{code: number, message: string, data?: Received}} error */
   constructor(error) {
     super(String(error.message));
     this.code = error.code;
@@ -19,13 +19,13 @@ export class LostError extends Error {
 
 /**
  * @typedef {object} Listener
- * @property {(id: number | string, method: string, params: any) => void} asked
- * @property {(method: string, params: any) => void} told
+ * @property {(id: number | string, method: string, params: Received) => void} asked
+ * @property {(method: string, params: Received) => void} told
  * @property {() => void} ended  once, whoever has ended it
  */
 
 export class Connection {
-  /** @type {Map<number, {resolve: (result: any) => void, reject: (error: Error) => void}>} */
+  /** @type {Map<number, {resolve: (result: Received) => void, reject: (error: Error) => void}>} */
   #waiting = new Map();
   #last = 0;
   #isOver = false;
@@ -54,7 +54,7 @@ export class Connection {
     this.#socket.onmessage = (event) => this.#read(event.data);
   }
 
-  /** @param {string} method @param {object} params @returns {Promise<any>} */
+  /** @param {string} method @param {object} params @returns {Promise<Received>} */
   call(method, params) {
     if (this.#isOver) return Promise.reject(new LostError());
     const id = ++this.#last;

@@ -4,7 +4,7 @@ import { device, kept as keptOf, request } from "./device.js";
 /** Entries that are more than a screen, mostly; what is before them follows when somebody goes up. */
 const ENTRIES = 40;
 
-/** @typedef {{status: number, tag: string | null, told: any}} Answer  one that was read */
+/** @typedef {{status: number, tag: string | null, told: Received}} Answer  one that was read */
 
 /**
  * @typedef {object} Asked

@@ -53,7 +53,7 @@ function told({ status, told }) {
  * @property {import("../model/desk.js").Waiting[]} [openQuestions]  while it waits
  */
 
-/** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
+/** @typedef {{seq: number, kind: string, at: string, update: Received}} Entry */
 
 /** @typedef {{entries: Entry[], before: number | null, lineage?: string, tag?: string | null}} Page  the newest entry first */
 

@@ -43,8 +43,8 @@ const OFFER = {
 
 /**
  * @typedef {object} Client  who wants to know what comes
- * @property {(id: number | string, method: string, params: any) => void} asked
- * @property {(method: string, params: any) => void} told
+ * @property {(id: number | string, method: string, params: Received) => void} asked
+ * @property {(method: string, params: Received) => void} told
  * @property {() => void} came  a new connection is ready
  * @property {() => void} left  it is lost: what was asked is not asked any more
  */
@@ -54,7 +54,7 @@ export class Server {
   link = signal({ state: "coming", since: Date.now() });
   /** The agents that are served, the default one first. @type {import("@preact/signals").Signal<string[]>} */
   agents = signal([]);
-  /** @type {any} */
+  /** @type {Received} */
   capabilities = {};
   /** @type {Connection | null} */
   #connection = null;
@@ -87,7 +87,7 @@ export class Server {
     return this.link.value.state === "here";
   }
 
-  /** @param {string} method @param {object} params @returns {Promise<any>} */
+  /** @param {string} method @param {object} params @returns {Promise<Received>} */
   call(method, params) {
     if (!this.#connection || !this.isHere) return Promise.reject(new LostError());
     return this.#connection.call(method, params);

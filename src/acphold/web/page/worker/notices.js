@@ -24,7 +24,7 @@ async function show({ count, title, body, isNews, sessionId, seq }) {
   const place = sessionId ? `#/session/${encodeURIComponent(sessionId)}${seq ? `@${seq}` : ""}` : "#/";
   await worker.registration.showNotification(
     title || "acphold",
-    /** @type {any} */ ({
+    /** @type {NotificationOptions & {renotify: boolean}} */ ({
       body: body || "A question is waiting for you.",
       tag: TAG,
       renotify: isNews !== false,
@@ -44,7 +44,7 @@ async function takeAway() {
 }
 
 /** @param {number} count */
-const badge = (count) => /** @type {any} */ (worker.navigator).setAppBadge?.(count).catch(() => {});
+const badge = (count) => worker.navigator.setAppBadge?.(count).catch(() => {});
 
 worker.addEventListener("notificationclick", (event) => {
   event.notification.close();
