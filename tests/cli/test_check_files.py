@@ -227,8 +227,8 @@ def test_a_trace_keeps_every_line_as_it_was_in_the_order_of_time() -> None:
 
 
 def test_a_trace_has_an_end_however_much_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acphold.conformance.record.TRACE_CHARS", 2000)
-    monkeypatch.setattr("acphold.conformance.record.TRACE_MESSAGE", 100)
+    monkeypatch.setattr("acphold.conformance.bounds.TRACE_CHARS", 2000)
+    monkeypatch.setattr("acphold.conformance.bounds.TRACE_MESSAGE_CHARS", 100)
     lines = list(trace([record_of(*(json.dumps({"text": "x" * 500}) for _ in range(50)))]))
     assert sum(map(len, lines)) < 2100
     cut = json.loads(lines[1])

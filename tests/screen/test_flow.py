@@ -10,9 +10,9 @@ import pytest
 
 from acphold.history.timeline import ToolCall, turn_end
 from acphold.presentation.visible_text import local
-from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
+from acphold.screen import bounds
+from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
-from acphold.screen.markdown import PIECE_LETTERS
 
 CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
 COMPLETED = turn_end(b'{"stopReason":"end_turn"}', 0)
@@ -200,13 +200,13 @@ def test_of_what_still_grows_only_the_end_is_laid_out(kind: str, text: str) -> N
     flow = Flow(thoughts="whole")
     say(flow, f"{text}the end", kind)
     [live] = flow.live()
-    assert live.letters <= LIVE_LETTERS + 1
+    assert live.letters <= bounds.LIVE_LETTERS + 1
     assert live.lines[-1].plain.endswith("the end")
     flow.turn_over(COMPLETED)
     assert sum(it.letters for it in flow.take()) >= len(LONG)
 
 
-FRAME = 3 * PIECE_LETTERS
+FRAME = 3 * bounds.PIECE_LETTERS
 
 
 def frames(flow: Flow) -> Iterator[list[Passage]]:
@@ -227,8 +227,8 @@ def test_however_much_comes_at_once_a_frame_lays_out_so_much_and_no_more(
             flow.turn_over(COMPLETED)
         for frame in frames(flow):
             letters = sum(it.letters for it in frame)
-            assert letters <= FRAME + PIECE_LETTERS + len(unit)
-            assert sum(it.letters for it in flow.live()) <= LIVE_LETTERS + 2 * len(unit)
+            assert letters <= FRAME + bounds.PIECE_LETTERS + len(unit)
+            assert sum(it.letters for it in flow.live()) <= bounds.LIVE_LETTERS + 2 * len(unit)
             printed += letters
     assert printed >= len(text.replace("\n\n", "\n")) - 1
 
@@ -257,7 +257,7 @@ def test_of_a_tool_that_works_only_the_end_of_its_output_is_laid_out() -> None:
     output = {"type": "text", "text": f"{'x' * 100_000}the end"}
     tool(flow, status="in_progress", content=[{"type": "content", "content": output}])
     [live] = flow.live()
-    assert live.letters < 2 * LIVE_LETTERS
+    assert live.letters < 2 * bounds.LIVE_LETTERS
     assert live.lines[-1].plain.endswith("the end")
 
 
@@ -273,11 +273,11 @@ def test_a_tool_call_is_laid_out_anew_only_when_something_came_of_it() -> None:
 
 def test_of_very_many_tool_calls_at_work_the_newest_are_shown() -> None:
     flow = Flow()
-    for number in range(2 * LIVE_TOOLS):
+    for number in range(2 * bounds.LIVE_TOOLS):
         hear(flow, "tool_call", toolCallId=str(number), title=f"Number {number}")
     live = shown(flow.live())
-    assert len(live) == LIVE_TOOLS
-    assert f"Number {2 * LIVE_TOOLS - 1}" in live[-1][1]
+    assert len(live) == bounds.LIVE_TOOLS
+    assert f"Number {2 * bounds.LIVE_TOOLS - 1}" in live[-1][1]
 
 
 def child(flow: Flow, text: str, name: str = "kid") -> None:

@@ -7,14 +7,14 @@ import pty
 
 import pytest
 
-from acphold.screen import terminal
+from acphold.screen import bounds
 from acphold.screen.terminal import TypedLines
 
 
 async def test_lines_that_have_come_are_one_entry_even_when_the_time_for_them_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(terminal, "PASTE_SECONDS", 0.0)  # as on a machine that is busy for longer
+    monkeypatch.setattr(bounds, "PASTE_SECONDS", 0.0)  # as on a machine that is busy for longer
     ours, theirs = pty.openpty()
     try:
         os.write(ours, b"y\ny\n")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.screen.markdown import PIECE_LETTERS, ParagraphPiece, Paragraphs
+from acphold.screen import bounds
+from acphold.screen.markdown import ParagraphPiece, Paragraphs
 
 BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\ncode\n\nmore\n```"]
 
@@ -79,9 +80,9 @@ def test_what_is_laid_out_at_once_is_bounded_and_nothing_of_it_is_lost(text: str
     for at in range(0, len(text), 1000):
         growing.feed(text[at : at + 1000])
         pieces += iter(growing.finished, None)
-        assert len(growing.live.text) <= PIECE_LETTERS
+        assert len(growing.live.text) <= bounds.PIECE_LETTERS
     pieces += iter(growing.rest, None)
-    assert max(len(piece.text) for piece in pieces) <= PIECE_LETTERS
+    assert max(len(piece.text) for piece in pieces) <= bounds.PIECE_LETTERS
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())
 
 

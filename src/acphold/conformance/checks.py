@@ -37,7 +37,7 @@ from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
-from acphold.conformance import verdicts
+from acphold.conformance import bounds, verdicts
 from acphold.conformance.dialogue import Shell
 from acphold.conformance.record import Record, WireLine
 from acphold.conformance.stage import CheckSettings, Stage
@@ -226,12 +226,6 @@ class Rules:
 
 # -- trying them ------------------------------------------------------------------------------
 
-CASE_TIMEOUTS = 12
-"""Longest time for a case, in answer timeouts.
-
-Each of its waits has its own limit; this is for an agent that uses up all of them.
-"""
-
 
 class CheckReport(Struct):
     """The result of a check.
@@ -326,13 +320,6 @@ async def inspect(
     return CheckReport(subject.name, agent, shown, loop.time() - began, stage.records)
 
 
-STDERR_BEFORE, STDERR_AFTER = 15, 5
-"""Lines of stderr that a failure shows: the last ones before it, and those after it."""
-
-STDERR_SECONDS = 0.5
-"""Seconds by which a line of stderr may be later than the line of the wire that it is about."""
-
-
 def record_of(records: Sequence[Record], line: WireLine) -> Record | None:
     """Return the connection of this line; None for one that was no line of a connection."""
     for record in records:
@@ -350,8 +337,9 @@ def _with_stderr(finding: verdicts.Finding, records: Sequence[Record]) -> verdic
         times = [line.at for line in finding.lines if record_of([record], line) is not None]
         if times:
             until = max(times)
-            found += record.stderr.between(min(times), until)[-STDERR_BEFORE:]
-            found += record.stderr.between(until, until + STDERR_SECONDS)[:STDERR_AFTER]
+            found += record.stderr.between(min(times), until)[-bounds.STDERR_BEFORE :]
+            behind = record.stderr.between(until, until + bounds.STDERR_LATE_SECONDS)
+            found += behind[: bounds.STDERR_AFTER]
     return structs.replace(finding, stderr=tuple(found))
 
 
@@ -367,7 +355,7 @@ async def _found(
 ) -> verdicts.Finding:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    limit = CASE_TIMEOUTS * stage.settings.timeout
+    limit = bounds.CASE_TIMEOUTS * stage.settings.timeout
     try:
         async with asyncio.timeout(limit):
             if check.rule.only not in (None, stage.subject.reach):

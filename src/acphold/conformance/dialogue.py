@@ -19,6 +19,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from acphold import errors
+from acphold.conformance import bounds
 from acphold.conformance.record import Json, Record, WireLine, id_of, likeness, objects, result_of
 from acphold.conformance.subject import RunningAgent
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
@@ -29,9 +30,6 @@ from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import Terminals
 
 T = TypeVar("T")
-
-MAX_LINE = 64 << 20
-"""Bytes kept of a line that does not end."""
 
 BARE: Json = {}
 """Client capabilities of an editor that offers nothing."""
@@ -485,7 +483,7 @@ class Dialogue:
                     self._take(bytes(held + piece))
                     held.clear()
                 held += rest
-                del held[MAX_LINE:]
+                del held[bounds.LINE_BYTES :]
                 self._news.set()
         except errors.ConnectionLostError:
             return

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.record import Json
 
 Task = Literal["greet", "count", "read", "write", "run", "call", "remember", "recall", "plan"]
@@ -81,9 +82,6 @@ PLAN = Errand("plan")
 
 # -- the exemplar's turns ---------------------------------------------------------------------
 
-PAUSE_SECONDS = 0.03
-"""Seconds between two counted numbers: makes a turn long enough to cancel."""
-
 
 class ExemplarSession(msgspec.Struct):
     """A stored session: `history` holds its updates, in order."""
@@ -124,10 +122,6 @@ class Memory(msgspec.Struct):
             os.replace(new, self.path)
 
 
-CANCEL_SECONDS = 5.0
-"""Seconds for a client's answers once it has cancelled the turn."""
-
-
 class ExemplarTurn:
     """A running prompt; `waits` are its open requests to the client."""
 
@@ -141,7 +135,7 @@ class ExemplarTurn:
     def cancel(self) -> None:
         """Cancel the turn, and stop waiting for its requests soon."""
         self.cancelled = True
-        soon = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        soon = asyncio.get_running_loop().time() + bounds.CANCELLED_ANSWER_SECONDS
         for wait in self.waits:
             if not wait.expired():
                 wait.reschedule(min(soon, wait.when() or soon))
@@ -226,7 +220,7 @@ class Script:
                 return
             self.say(f"{number}\n")
             await self.agent.drained()
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(bounds.COUNT_SECONDS)
 
     async def plan(self) -> None:
         steps = ("Knead", "Wait", "Bake")
@@ -325,7 +319,7 @@ class Script:
     async def exited(self, at: Json) -> None:
         """Wait until a command ends; end it if the turn is cancelled."""
         waiting = asyncio.ensure_future(self.ask("terminal/wait_for_exit", at))
-        while not (await asyncio.wait([waiting], timeout=PAUSE_SECONDS))[0]:
+        while not (await asyncio.wait([waiting], timeout=bounds.CANCEL_LOOK_SECONDS))[0]:
             if self.is_cancelled():
                 await self.ask("terminal/kill", at)
                 break

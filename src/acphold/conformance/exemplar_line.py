@@ -11,18 +11,13 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from acphold.conformance.errands import CANCEL_SECONDS, ExemplarTurn, InVainError, Memory
+from acphold.conformance import bounds
+from acphold.conformance.errands import ExemplarTurn, InVainError, Memory
 from acphold.conformance.record import Json
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, AcpholdError, ConnectionLostError
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.rpc.transport import Transport
 from acphold.tasks import TaskSet
-
-ANSWER_SECONDS = 60.0
-"""Seconds for a client to answer a question without a person."""
-
-PERSON_SECONDS = 1800.0
-"""Seconds for a question to a person, who may be away for a while."""
 
 
 class ExemplarError(Exception):
@@ -167,12 +162,13 @@ class ExemplarLine:
         waits: set[asyncio.Timeout] = set() if turn is None else turn.waits
         is_cancelled = turn is not None and turn.cancelled
         takes_person = method in ("session/request_permission", "elicitation/create")
-        seconds = PERSON_SECONDS if takes_person else ANSWER_SECONDS
+        seconds = bounds.PERSON_SECONDS if takes_person else bounds.ANSWER_SECONDS
         number = next(self._ids)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send({"id": number, "method": method, "params": params})
         try:
-            async with asyncio.timeout(CANCEL_SECONDS if is_cancelled else seconds) as wait:
+            limit = bounds.CANCELLED_ANSWER_SECONDS if is_cancelled else seconds
+            async with asyncio.timeout(limit) as wait:
                 waits.add(wait)
                 message = await asked
         except TimeoutError:

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.errands import Errand, Task, errand, errands
 from acphold.conformance.record import Json
 
@@ -419,9 +420,6 @@ def _flat(content: object) -> str:
 
 # -- the mind ---------------------------------------------------------------------------------
 
-PAUSE_SECONDS = 0.02
-"""Seconds between two counted numbers: makes a turn long enough to cancel."""
-
 TOOLS: dict[Task, tuple[str, ...]] = {
     "read": ("read_file", "read", "read_text_file", "view"),
     "write": ("write_file", "write", "create_file", "write_text_file"),
@@ -454,7 +452,7 @@ def _reported(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
         case "count":
             for number in range(1, 301):
                 yield f"{number}\n"
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(bounds.COUNT_SECONDS)
         case "remember":
             yield "OK"
         case "recall":

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from acphold.conformance import bounds
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 
 Json: TypeAlias = dict[str, Any]
@@ -158,13 +159,6 @@ class StderrLine(msgspec.Struct, frozen=True):
     text: str
 
 
-STDERR_KEPT = 4 << 20
-"""Characters kept of the stderr of one process; the oldest lines are dropped."""
-
-STDERR_LINE = 16 << 10
-"""Bytes after which a line of stderr is cut in two."""
-
-
 class StderrLog:
     """An agent's stderr in lines, with the time at which each came."""
 
@@ -178,13 +172,13 @@ class StderrLog:
         """Add what was read."""
         self._at = at
         *ended, self._rest = (self._rest + data).split(b"\n")
-        while len(self._rest) > STDERR_LINE:
-            ended.append(self._rest[:STDERR_LINE])
-            self._rest = self._rest[STDERR_LINE:]
+        while len(self._rest) > bounds.STDERR_LINE_BYTES:
+            ended.append(self._rest[: bounds.STDERR_LINE_BYTES])
+            self._rest = self._rest[bounds.STDERR_LINE_BYTES :]
         for piece in ended:
             self._lines.append(_stderr_line(at, piece))
             self._size += len(self._lines[-1].text)
-        while self._size > STDERR_KEPT:
+        while self._size > bounds.STDERR_CHARS:
             self._size -= len(self._lines.popleft().text)
 
     def lines(self) -> list[StderrLine]:
@@ -337,13 +331,6 @@ def sessions_in(exchange: RecordedExchange) -> list[Json]:
     return objects(exchange.result.get("sessions"))
 
 
-TRACE_CHARS = 64 << 20
-"""Characters of a trace; a last line says what is missing."""
-
-TRACE_MESSAGE = 1 << 20
-"""Characters of a message; a longer one is text, cut."""
-
-
 def trace(records: Sequence[Record]) -> Iterator[str]:
     """Yield the lines, each with its end."""
     found = list(heapq.merge(*map(_of_one, range(1, len(records) + 1), records)))
@@ -353,7 +340,7 @@ def trace(records: Sequence[Record]) -> Iterator[str]:
         head = {"at": round(at - first, 4), "connection": number, "name": name, "from": by}
         line = f"{json.dumps(head, ensure_ascii=False)[:-1]}, {body}}}\n"
         size += len(line)
-        if size > TRACE_CHARS:
+        if size > bounds.TRACE_CHARS:
             yield json.dumps({"leftOut": len(found) - index}) + "\n"
             return
         yield line
@@ -373,8 +360,8 @@ def _of_one(number: int, record: Record) -> list[tuple[float, int, int, str, str
 
 
 def _body(text: str, is_message: bool) -> str:
-    if len(text) > TRACE_MESSAGE:
-        cut = json.dumps(text[:TRACE_MESSAGE], ensure_ascii=False)
+    if len(text) > bounds.TRACE_MESSAGE_CHARS:
+        cut = json.dumps(text[: bounds.TRACE_MESSAGE_CHARS], ensure_ascii=False)
         return f'"text": {cut}, "characters": {len(text)}'
     if is_message:
         if "\n" in text:  # on a WebSocket a message may have several lines

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.dialogue import (
     BARE,
     EQUIPPED,
@@ -222,7 +223,7 @@ class Stage:
 
     async def part(self, dialogue: Dialogue) -> None:
         """Leave one process properly: most save when their client does."""
-        await dialogue.hang_up(PARTING_SECONDS)
+        await dialogue.hang_up(bounds.AGENT_END_SECONDS)
         await self.leave(dialogue)
 
     @asynccontextmanager
@@ -350,19 +351,12 @@ class Stage:
         seconds: float | None = None,
     ) -> CheckedTurn:
         """Return the rest of a turn that was begun."""
-        limit = TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
+        limit = bounds.TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
         answer = await dialogue.answered(call, limit)
         answer.fitting(PromptResponse)
         return CheckedTurn(
             session, call.asked, answer, between(dialogue.record, session, call, answer)
         )
-
-
-PARTING_SECONDS = 5.0
-"""Longest time for a process to end by itself."""
-
-TURN_TIMEOUTS = 3
-"""Longest time for a turn, in answer timeouts: a model thinks."""
 
 
 def begin_prompt(
@@ -398,7 +392,9 @@ async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -
     }
     if version > 1:  # the draft of version 2 requires the first two under these names
         params |= {"info": CLIENT_INFO, "capabilities": {}}
-    return await dialogue.ask("initialize", params, seconds=START_TIMEOUTS * dialogue.timeout)
+    return await dialogue.ask(
+        "initialize", params, seconds=bounds.START_TIMEOUTS * dialogue.timeout
+    )
 
 
 CLIENT_INFO: Json = {
@@ -406,10 +402,6 @@ CLIENT_INFO: Json = {
     "title": "acphold check",
     "version": __version__,
 }
-
-
-START_TIMEOUTS = 3
-"""Longest time to start, in answer timeouts: some programs load for long."""
 
 
 async def introduced(stage: Stage) -> AnswerLine:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from acphold.conformance import bounds
 from acphold.conformance.record import StderrLog
 from acphold.conformance.verdicts import Reach
 from acphold.errors import AcpholdError, AgentStartError
@@ -91,10 +92,6 @@ class ProgramSubject:
         return _RunningProgram(program)
 
 
-LOOK_SECONDS = 0.05
-"""Seconds between two looks for processes left of a program; each reads /proc."""
-
-
 class _RunningProgram(RunningAgent):
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -122,7 +119,7 @@ class _RunningProgram(RunningAgent):
         while not await asyncio.to_thread(self._program.look):
             if loop.time() > deadline:
                 return 1
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.PROCESS_LOOK_SECONDS)
         return 0
 
     def last_words(self) -> str:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import Check, CheckReport
 from acphold.conformance.errands import (
     ExemplarSession,
@@ -38,8 +39,6 @@ from acphold.schema.updates import offered
 
 FENCE = "_acphold.check/fence"
 """A request that no client knows; its `behind` says what was sent before."""
-
-FENCE_SECONDS = 15.0
 
 FILE = "acphold-check-"
 """The beginning of the names of all files that the tour makes."""
@@ -261,7 +260,7 @@ class Tour(Script):
 async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
     """Return True if the client still answers."""
     try:
-        async with asyncio.timeout(FENCE_SECONDS):
+        async with asyncio.timeout(bounds.FENCE_SECONDS):
             await agent.ask(FENCE, {"sessionId": session_id, "behind": behind})
     except InVainError:
         return True
@@ -274,9 +273,6 @@ def _write(path: str) -> None:
     with suppress(OSError):
         Path(path).write_text(LINES, encoding="utf-8")
 
-
-WAIT_SECONDS = 0.2
-"""Seconds before an answer: who does not wait for it is found."""
 
 EARLIER = ("What was said before?", "And before that?")
 """Prompts of sessions that are there already, so that there is something to list and to load."""
@@ -409,7 +405,7 @@ class Watcher(Exemplar):
 
     async def answer(self, request: Json) -> None:
         if request["method"] != "session/prompt":
-            await asyncio.sleep(WAIT_SECONDS)
+            await asyncio.sleep(bounds.ANSWER_DELAY_SECONDS)
         await super().answer(request)
         if request["method"] == "session/prompt":
             if self.sign_in_wanted:

@@ -21,6 +21,7 @@ from acphold.reading.session_reader import OfferedRule
 from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
 from acphold.schema.client_services import ElicitationPropertySchema
+from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage, passage
 from acphold.screen.panels import Choice, Field, Key, asked, field, permission, standing, value_of
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MAKING_SECONDS = 10.0
-"""Seconds that a chosen rule has to be made when its questions are left."""
 
 ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
 """The result of a form, by the key that it was left with."""
@@ -192,7 +190,7 @@ class PersonAnswers:
         try:
             await end(self._offering)
             if self._making:
-                await asyncio.wait(self._making, timeout=MAKING_SECONDS)
+                await asyncio.wait(self._making, timeout=bounds.RULE_SECONDS)
         finally:
             await end(*self._making)
 

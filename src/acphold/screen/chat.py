@@ -22,11 +22,12 @@ from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import AcpholdError
 from acphold.history.children import child_entry
 from acphold.presentation.visible_text import counted, on_one_line
+from acphold.screen import bounds
 from acphold.screen.answers import Face
 from acphold.screen.chat_commands import ChatCommands, SessionAction
 from acphold.screen.flow import Flow
 from acphold.screen.session_options import attributes
-from acphold.screen.turns import IDLE_LOOK_SECONDS, LOOK_SECONDS, ChatScreen, ShownTurns
+from acphold.screen.turns import ChatScreen, ShownTurns
 from acphold.screen.typed import Local, TypedCommand, TypedPrompt, meant
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ class Chat:
     async def _watch(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_LOOK_SECONDS):
+                async with asyncio.timeout(bounds.CLIENTS_LOOK_SECONDS):
                     await self._heard.wait()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.TURN_LOOK_SECONDS)
             self._heard.clear()
             await self.turns.look()
             if self.turns.in_turn_of_another:

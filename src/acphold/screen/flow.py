@@ -55,28 +55,17 @@ from acphold.history.timeline import (
 from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.schema.updates import ATTRIBUTE_KINDS
+from acphold.screen import bounds
 from acphold.screen.layout import Passage, passage
-from acphold.screen.markdown import PIECE_LETTERS, ParagraphPiece, Paragraphs
+from acphold.screen.markdown import ParagraphPiece, Paragraphs
 
 Thoughts = Literal["folded", "whole"]
 
 LIVE_OUTPUT = 4
 """Lines of output shown of a running tool."""
 
-LIVE_LETTERS = PIECE_LETTERS
-"""Characters laid out of the end of an unfinished passage: more than a terminal shows.
-
-Laying out a megabyte of code takes ten seconds, and would happen at each drawing.
-"""
-
-LIVE_TOOLS = 100
-"""Running tool calls that are laid out, the newest ones: more than a terminal shows."""
-
 MORE = "; `acphold show --full` has them"
 """Follows truncated output."""
-
-KEPT_BYTES = 1 << 20
-"""Bytes of tool calls, the newest ones, that are kept to be opened whole."""
 
 
 class _SaidMessage:
@@ -112,7 +101,7 @@ class _SaidMessage:
     @property
     def end(self) -> Message:
         """The end of the message so far, short enough to be laid out repeatedly."""
-        text = self.paragraphs.live.text[-LIVE_LETTERS:]
+        text = self.paragraphs.live.text[-bounds.LIVE_LETTERS :]
         return Message(self.role, self.message_id, (text_block(text),))
 
 
@@ -312,11 +301,11 @@ class Flow:
         if self._plan is not None:
             shown.append(_planned(self._plan))
         at_work = [id_ for id_ in self._tools if id_ != self.in_question]
-        shown += map(self._working, at_work[-LIVE_TOOLS:])
+        shown += map(self._working, at_work[-bounds.LIVE_TOOLS :])
         for going in self._compactions.values():  # maybe too long to lay out
             compaction = passage(going.compaction())
             shown.append(replace(compaction, lines=_last(compaction.lines)))
-        for agent in self._children.timeline()[-LIVE_TOOLS:]:
+        for agent in self._children.timeline()[-bounds.LIVE_TOOLS :]:
             if isinstance(agent, SubAgent) and agent.session_id not in self._told_of:
                 head, *inside = passage(self._named(agent), full=True).lines
                 shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
@@ -416,7 +405,7 @@ class Flow:
             self._put(partial(passage, call, more=MORE))
             return
         self._calls.append(call)
-        while sum(_size(kept) for kept in self._calls) > KEPT_BYTES and len(self._calls) > 1:
+        while sum(map(_size, self._calls)) > bounds.KEPT_CALLS_BYTES and len(self._calls) > 1:
             self._calls.popleft()
         asked = self._asked.pop(call.tool_call_id, None)
         if asked is not None and _is_same(asked, call):
@@ -452,7 +441,7 @@ def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
     lines: list[Text] = []
     letters, goes_on = 0, False
     for line in shown.lines:
-        if letters + len(line) > PIECE_LETTERS and lines:
+        if letters + len(line) > bounds.PIECE_LETTERS and lines:
             yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
             lines, letters, goes_on = [], 0, True
         lines.append(line)
@@ -466,15 +455,15 @@ def _spoken_so_far(said: _SaidMessage) -> Passage:
     It is not laid out as Markdown if the beginning, which says what it is, is missing.
     """
     piece = said.paragraphs.live
-    if len(piece.text) <= LIVE_LETTERS:
+    if len(piece.text) <= bounds.LIVE_LETTERS:
         return _laid_out(piece, begun=said.is_begun)
-    end = replace(piece, text=piece.text[-LIVE_LETTERS:], opening="")
+    end = replace(piece, text=piece.text[-bounds.LIVE_LETTERS :], opening="")
     return replace(_laid_out(end, begun=True), markdown=False)
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
-    """Return the last lines, at most LIVE_LETTERS long."""
-    room, kept = LIVE_LETTERS, []
+    """Return the last lines, at most `bounds.LIVE_LETTERS` long."""
+    room, kept = bounds.LIVE_LETTERS, []
     for line in reversed(lines):
         kept.append(line if len(line) <= room else line[-room:])
         room -= len(line) + 1
@@ -495,7 +484,7 @@ def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None)
         return shown
     line = Text.assemble(
         (f"{counted(count, 'line')} (Ctrl-T)  ", "faint"),
-        told[0 if so_far is None else -1][: LIVE_LETTERS // 2],
+        told[0 if so_far is None else -1][: bounds.LIVE_LETTERS // 2],
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return Passage(shown.label, shown.style, [line])

@@ -42,30 +42,13 @@ from rich.text import Text
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.processes.foreground import ForegroundProgram, run_in_front
 from acphold.reports.transcript import Noticed
+from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, NARROWEST, Gutter, Passage, passage
-from acphold.screen.panels import SEEN_SECONDS, Choice, Field, PanelStage, Pick
+from acphold.screen.panels import Choice, Field, PanelStage, Pick
 from acphold.screen.queued_prompts import MOST_SHOWN, heading, numbered
 from acphold.screen.terminal import drop_typed, paged
-
-REDRAW_SECONDS = 0.05
-"""Seconds between two drawings of a stream: quick for the eye, and little load for a slow line.
-
-Keys are read in between.
-"""
-
-FRAME_LETTERS = 16 * 1024
-"""Characters laid out and printed in one drawing, which takes a tenth of a second.
-
-So typed keys are handled that soon, however much arrives at once.
-"""
-
-TICK_SECONDS = 0.2
-"""Seconds between two drawings while a turn runs without updates, to count its seconds."""
-
-LAST_LETTERS = 64 * 1024
-"""Most characters printed at the end, to be done soon."""
 
 INPUT_LINES = 10
 """Visible lines of an input."""
@@ -168,7 +151,7 @@ class LineScreen:
             self._app.output.write_raw(GIVE_TITLE_BACK)
             self._app.output.flush()
             # Leaving does not wait until a large burst of output is printed.
-            self._print(self.flow.take(LAST_LETTERS))
+            self._print(self.flow.take(bounds.LAST_LETTERS))
             if self.flow.take(1):
                 told = "the rest is not printed; see `acphold show`"
                 self._print([passage(Noticed("info", "", told, is_ours=True))])
@@ -183,11 +166,11 @@ class LineScreen:
     def changed(self) -> None:
         """Redraw soon, because something has changed."""
         loop = asyncio.get_running_loop()
-        if self._due is not None and self._due.when() > loop.time() + REDRAW_SECONDS:
+        if self._due is not None and self._due.when() > loop.time() + bounds.REDRAW_SECONDS:
             self._due.cancel()  # that was a tick
             self._due = None
         if self._due is None:
-            self._due = loop.call_later(REDRAW_SECONDS, self._redraw)
+            self._due = loop.call_later(bounds.REDRAW_SECONDS, self._redraw)
 
     def _redraw(self) -> None:
         self._version += 1
@@ -198,7 +181,7 @@ class LineScreen:
         if self.print_finished():
             self.changed()
         elif self.person.in_turn and self._app.is_running:  # count its seconds
-            self._due = asyncio.get_running_loop().call_later(TICK_SECONDS, self._draw)
+            self._due = asyncio.get_running_loop().call_later(bounds.TICK_SECONDS, self._draw)
         self._app.invalidate()
         if (heading := self.person.heading) != self._heading and not self.is_lent:
             self._heading = heading
@@ -209,7 +192,7 @@ class LineScreen:
         """Print finished passages, or the first of them; return True if there may be more."""
         if self.is_lent:
             return False
-        shown = self.flow.take(FRAME_LETTERS)
+        shown = self.flow.take(bounds.FRAME_LETTERS)
         self._print(shown)
         return bool(shown)
 
@@ -309,7 +292,9 @@ class LineScreen:
                 self.pick = Pick(choice, takes_prompts=self._takes_prompts)
                 if not choice.passes:
                     self.ring()
-                self._seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
+                self._seeing = asyncio.get_running_loop().call_later(
+                    bounds.QUESTION_SEEN_SECONDS, self._seen
+                )
             try:
                 return await self._answer()
             finally:

@@ -1,8 +1,8 @@
 """An agent's Markdown, laid out for a conversation; while it is written, in finished blocks.
 
-A block is printed when no further text can change it. A block longer than PIECE_LETTERS is not
-waited for: it is printed piece by piece, each laid out as the kind of block it is. So the work at
-once is bounded, whatever an agent writes.
+A block is printed when no further text can change it. A block longer than `bounds.PIECE_LETTERS` is
+not waited for: it is printed piece by piece, each laid out as the kind of block it is. So the work
+at once is bounded, whatever an agent writes.
 
 | block | a piece ends | prefix of the next one |
 |---|---|---|
@@ -28,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acphold.presentation.visible_text import visible
+from acphold.screen import bounds
 
 
 def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
@@ -45,16 +46,12 @@ class _PlainHeading(Heading):
         yield self.text
 
 
-COLOURED = 50_000
-"""Longest coloured block of code, in characters; a megabyte takes five seconds."""
-
-
 class _Code(CodeBlock):
     """Code without empty lines around it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        language = self.lexer_name if len(code) <= COLOURED else "text"
+        language = self.lexer_name if len(code) <= bounds.COLOURED_LETTERS else "text"
         # A console that knows its background says so; see `cli.terminal_text.console`.
         theme = "ansi_light" if getattr(console, "is_light", False) else self.theme
         yield Syntax(code, language, theme=theme, word_wrap=True, padding=(0, 1))
@@ -114,12 +111,6 @@ def _prepare(tokens: Iterable[Token], *, reflowed: bool) -> None:
         }
         _prepare(token.children or (), reflowed=reflowed)
 
-
-PIECE_LETTERS = 8192
-"""Characters of a block before it is printed in pieces: more than a terminal shows.
-
-Laying out that much takes a tenth of a second for coloured code.
-"""
 
 CLEAR_LETTERS = 3
 """Letters at the start of a line after which it is certainly text.
@@ -187,9 +178,9 @@ class Paragraphs:
         """Return the next finished blocks in one piece; None while there are none."""
         text = self.live.text
         has_hardly_grown = len(text) - self._looked <= self._looked // LOOK_AGAIN
-        if has_hardly_grown and len(text) <= PIECE_LETTERS:
+        if has_hardly_grown and len(text) <= bounds.PIECE_LETTERS:
             return None
-        read = text[:PIECE_LETTERS]
+        read = text[: bounds.PIECE_LETTERS]
         lines = read.splitlines(keepends=True)
         above = self._opening.count("\n")
         found = [
@@ -212,7 +203,7 @@ class Paragraphs:
         """Return the next piece of the rest, when the message is over; None after the last one."""
         text = self.live.text
         self._looked = 0
-        is_more = len(text) > PIECE_LETTERS or self._goes_on
+        is_more = len(text) > bounds.PIECE_LETTERS or self._goes_on
         if is_more and (found := self.finished()) is not None:
             return found
         return self._take(len(text)) if text else None

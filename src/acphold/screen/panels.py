@@ -45,13 +45,6 @@ from acphold.screen.layout import Passage, call_head, passage
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
 
-SEEN_SECONDS = 0.5
-"""Seconds a question is on screen before typed keys can be meant for it.
-
-Nobody reads one and reaches for a key in less.
-"""
-
-
 A_KEY = "press a key, then Enter"
 """Says how a question is answered."""
 

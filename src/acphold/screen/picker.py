@@ -34,6 +34,7 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 from rich.cells import cell_len, set_cell_size
 
+from acphold.screen import bounds
 from acphold.screen.layout import MARK
 from acphold.tasks import end
 
@@ -41,9 +42,6 @@ HEIGHT: Final = 20
 """Lines of the list, if the terminal has them."""
 
 PREVIEW_HEIGHT: Final = 10
-
-SAID_SECONDS: Final = 0.2
-"""Seconds without a key before the full-text search starts."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -207,7 +205,7 @@ class Picker:
         self._app.invalidate()
 
     async def _look_for(self, words: str) -> None:
-        await asyncio.sleep(SAID_SECONDS)
+        await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
         self._said = await self._source.said(words)
         self._show()
 

@@ -14,9 +14,10 @@ from acphold.errors import AgentStartError
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.presentation.visible_text import visible
 from acphold.processes.foreground import ForegroundProgram, run_in_front
+from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.layout import LabelledText, Passage
-from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
+from acphold.screen.panels import A_KEY, Choice, Field
 from acphold.screen.queued_prompts import heading, numbered
 from acphold.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.tasks import beside, first
@@ -32,10 +33,6 @@ class Prompting(Protocol):
 
     def submit(self, text: str) -> None:
         """Send a prompt."""
-
-
-LOOK_SECONDS = 0.5
-"""Seconds between two checks that somebody still reads the output: there is no event for it."""
 
 
 class PlainFace:
@@ -120,7 +117,7 @@ class PlainFace:
         """Return when the chat is over, or nobody reads the output any more."""
         while not self._closed.is_set() and not is_unread(self._stream):
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(bounds.READER_LOOK_SECONDS):
                     await self._closed.wait()
 
     async def prompt_each(self, turns: ShownTurns) -> None:
@@ -181,7 +178,7 @@ class TeletypeFace(PlainFace):
                 *(f"  [{key.name}] {key.words}" for key in choice.keys),
             )
             self._seen_at = None
-            seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
+            seeing = asyncio.get_running_loop().call_later(bounds.QUESTION_SEEN_SECONDS, self._seen)
             try:
                 return await self._answered(choice)
             finally:

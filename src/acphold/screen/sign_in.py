@@ -24,6 +24,7 @@ from acphold.presentation.visible_text import on_one_line, visible
 from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.neighbours import SIGNED_IN
 from acphold.schema.initialize import AuthMethodTerminal
+from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.panels import Choice, Key
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 """Matches the name of a key that an agent looks for: `OPENAI_API_KEY`."""
-
-LOOK_SECONDS = 0.5
-"""Seconds between two reads of the agent's stderr during a sign-in."""
 
 
 class SignInProgram(Struct, frozen=True):
@@ -157,7 +155,7 @@ class TerminalSignIn:
         signing_in = asyncio.ensure_future(agent.authenticate(way.method_id))
         try:
             while not signing_in.done():
-                await asyncio.wait([signing_in], timeout=LOOK_SECONDS)
+                await asyncio.wait([signing_in], timeout=bounds.STDERR_LOOK_SECONDS)
                 if (said := self._program.stderr()) != shown:  # many write their link there
                     new = visible(said.removeprefix(shown)).splitlines()
                     self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))

@@ -24,9 +24,7 @@ from select import select as select_readable
 from typing import Any, NamedTuple, TextIO
 
 from acphold.processes.foreground import InFront, start_in_front
-
-BOUND_SECONDS = 0.2
-"""Seconds a terminal has to answer; a remote one may take that long. No answer means dark."""
+from acphold.screen import bounds
 
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """Asks for the background (xterm's OSC 11) and the device attributes (DA1).
@@ -51,7 +49,7 @@ def is_light(reads: int, writes: int) -> bool:
     try:
         tty.setcbreak(reads, termios.TCSADRAIN)
         os.write(writes, QUESTION)
-        deadline = time.monotonic() + BOUND_SECONDS
+        deadline = time.monotonic() + bounds.BACKGROUND_SECONDS
         while (left := deadline - time.monotonic()) > 0 and not DONE.search(answer):
             if select.select([reads], [], [], left)[0]:
                 piece = os.read(reads, 1024)
@@ -66,10 +64,6 @@ def is_light(reads: int, writes: int) -> bool:
         return False
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
     return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
-
-
-PASTE_SECONDS = 0.1
-"""Seconds between two lines of a paste: nobody types one in so short a time."""
 
 
 class LineEntry(NamedTuple):
@@ -95,7 +89,7 @@ class TypedLines:
         at = asyncio.get_running_loop().time()
         while not self._is_over:
             try:
-                async with asyncio.timeout(PASTE_SECONDS):
+                async with asyncio.timeout(bounds.PASTE_SECONDS):
                     text += await self._piece()
             except TimeoutError:
                 # On a busy machine the time may be over although the next line has come.

@@ -21,6 +21,7 @@ from acphold.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acphold.presentation.visible_text import on_one_line, visible
 from acphold.reading.neighbours import PRESENCE, LiveSession, Process
 from acphold.schema import ContentBlock, ResourceLink, TextContent, encode
+from acphold.screen import bounds
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
@@ -33,18 +34,6 @@ if TYPE_CHECKING:
     from acphold.screen.sign_in import TerminalSignIn
 
 log = logging.getLogger(__name__)
-
-LOOK_SECONDS = 1.0
-"""Seconds between two checks whether another client's turn still runs."""
-
-IDLE_LOOK_SECONDS = 5.0
-"""Seconds between two checks of who else is connected, while nothing happens."""
-
-LONG_SECONDS = 10.0
-"""Seconds after which a finished turn rings the bell: the person may be doing something else."""
-
-HINT_SECONDS = 5.0
-"""Seconds that a hint is shown, and that a key pressed a second time leaves the chat."""
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TURNS_A_SECOND = 8
@@ -91,7 +80,7 @@ class ChatScreen:
 
     def say(self, hint: str) -> None:
         """Show a hint in the status line for a while, or none."""
-        self._hint, self._hint_until = hint, monotonic() + HINT_SECONDS
+        self._hint, self._hint_until = hint, monotonic() + bounds.HINT_SECONDS
 
     @property
     def hint(self) -> str:
@@ -313,7 +302,7 @@ class ShownTurns:
                 self._screen.start(self._prompt_all(), "prompts")
             elif queue.wakes_at is not None:
                 # In steps: the machine may sleep meanwhile, and its clock be set.
-                seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, IDLE_LOOK_SECONDS)
+                seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, bounds.CLIENTS_LOOK_SECONDS)
                 loop = asyncio.get_running_loop()
                 self._waking = loop.call_later(seconds, self.queue_changed)
 
@@ -351,7 +340,7 @@ class ShownTurns:
         self.last_end = None
         if self._flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(bounds.TURN_LOOK_SECONDS):
                     await self.look()
         self._unshown = encode(said)
         if not (self._flow.is_open and self.live.running):
@@ -415,7 +404,7 @@ class ShownTurns:
     def _show_end(self, end: TurnEnd) -> None:
         """Show the end of the turn of a prompt from here; a long one rings the bell."""
         self._flow.turn_over(end)
-        if monotonic() - self._began > LONG_SECONDS:
+        if monotonic() - self._began > bounds.LONG_TURN_SECONDS:
             self._screen.face.ring()
         self.live = LiveSession(self.live.session_id, self.live.clients)
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ResourceLink
 from acphold.schema.updates import AvailableCommand
+from acphold.screen import bounds
 from acphold.screen.layout import Passage
 
 
@@ -102,10 +103,6 @@ def help_page() -> Passage:
 
 MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 """A file in a prompt: `@src/a.py`, or `@"with a space.md"`."""
-
-MOST_FILES = 200
-"""Files offered at once; in a larger folder, those that begin with the typed text."""
-
 
 ABOUT = 200
 """Letters shown of a command's description, if there is room."""
@@ -198,11 +195,8 @@ def file_names(begun: str, cwd: str) -> list[str]:
             names = [f"{above}{entry.name}{'/' * _is_folder(entry)}" for entry in fitting]
     except (OSError, ValueError):
         return []  # no such folder: nothing to offer
-    return sorted(names)[:MOST_FILES]
+    return sorted(names)[: bounds.OFFERED_FILES]
 
-
-MOST_WALKED = 20_000
-"""Most files looked at when searching for a part of a path."""
 
 LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
 """Folders full of files nobody mentions, beside hidden ones."""
@@ -220,9 +214,9 @@ def fitting(words: str, cwd: str) -> list[str]:
             if match := pattern.search(path):
                 found.append((match.end() - match.start(), len(path), path))
         walked += len(files)
-        if walked > MOST_WALKED:
+        if walked > bounds.WALKED_FILES:
             break
-    return [path for _, _, path in sorted(found)[:MOST_FILES]]
+    return [path for _, _, path in sorted(found)[: bounds.OFFERED_FILES]]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -6,6 +6,7 @@ import os.path
 import re
 from collections.abc import Iterator
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
 from acphold.conformance.verdicts import RuleSource
@@ -323,10 +324,6 @@ def terminal_exit(record: Record, witness: Witness) -> None:
                     witness.accuse(f"it had ended with {STATUS}", *output.lines)
 
 
-AT_ONCE_SECONDS = 5.0
-"""Seconds for a terminal to be made; its command runs for four times as long."""
-
-
 @RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
     """A terminal's id is returned at once, and it has no exit status while its command runs."""
@@ -337,9 +334,9 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
         witness.saw()
         has_ended = output.result.get("exitStatus") is not None
         took = terminal.made.answer.at - terminal.made.request.at
-        if has_ended and took > AT_ONCE_SECONDS:
+        if has_ended and took > bounds.TERMINAL_SECONDS:
             witness.accuse("it was told when the command was over", *terminal.made.lines)
-        elif has_ended and output.answer.at - terminal.made.request.at < AT_ONCE_SECONDS:
+        elif has_ended and output.answer.at - terminal.made.request.at < bounds.TERMINAL_SECONDS:
             witness.accuse("the command still runs", *output.lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine
 from acphold.conformance.errands import GREET
@@ -15,7 +16,7 @@ from acphold.conformance.rules.listings import (
     past,
     restarted,
 )
-from acphold.conformance.rules.prompt_turns import ATTEMPTS, begun, cancel, is_of_turn, plain_turn
+from acphold.conformance.rules.prompt_turns import begun, cancel, is_of_turn, plain_turn
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse
@@ -44,7 +45,7 @@ Closed = tuple[AnswerLine, AnswerLine, tuple[WireLine, ...]]
 async def closed_in_turn(stage: Stage) -> Closed:
     """Close a session while its turn runs."""
     await stage.given(plain_turn)
-    for _ in range(ATTEMPTS):
+    for _ in range(bounds.CANCEL_ATTEMPTS):
         closed = await _closed_in_turn(stage)
         if closed[0].stop_reason == "cancelled":
             break

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import GREET, PLAN, Errand
@@ -244,12 +245,6 @@ LISTING = RuleSource(PAGE, "Listing Sessions")
 PAGES = RuleSource(PAGE, "Pagination")
 OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
-MAX_PAGES = 30
-"""Pages that are read: somebody may have thousands of sessions."""
-
-MAX_SESSIONS = 1000
-"""No page says which size is reasonable; nobody looks through more."""
-
 
 class Page(Struct, frozen=True):
     """One answer, and its sessions, undecoded."""
@@ -273,9 +268,9 @@ def _page(answer: AnswerLine) -> Page:
 
 
 async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
-    """Return all pages, MAX_PAGES at most."""
+    """Return all pages, `bounds.LIST_PAGES` at most."""
     found = [await page(dialogue, **params)]
-    while found[-1].cursor is not None and len(found) < MAX_PAGES:
+    while found[-1].cursor is not None and len(found) < bounds.LIST_PAGES:
         found.append(await page(dialogue, **params, cursor=found[-1].cursor))
     return found
 
@@ -285,9 +280,9 @@ def page_size(record: Record, witness: Witness) -> None:
     """A page of a list has no more than a thousand sessions."""
     for exchange in record.exchanges("client", "session/list"):
         number = len(sessions_in(exchange))
-        if number > MAX_SESSIONS or exchange.result.get("nextCursor") is not None:
+        if number > bounds.PAGE_SESSIONS or exchange.result.get("nextCursor") is not None:
             witness.saw()
-        if number > MAX_SESSIONS:
+        if number > bounds.PAGE_SESSIONS:
             witness.accuse(f"this one has {number}", exchange.request)
 
 
@@ -360,11 +355,11 @@ async def last_activity(stage: Stage) -> None:
     session = (await stage.given(plain_turn)).session
     dialogue = await stage.main()
     before, _ = await _time_of(dialogue, session)
-    await asyncio.sleep(A_WHILE)
+    await asyncio.sleep(bounds.LIST_TIME_SECONDS)
     await stage.prompt(dialogue, session, GREET)
     await dialogue.caught_up()
     then, listed = await _time_of(dialogue, session)
-    if abs(time_of_day(asyncio.get_running_loop()) - then) > JUST:
+    if abs(time_of_day(asyncio.get_running_loop()) - then) > bounds.CLOCK_OFFSET:
         raise Violation(f"it is listed with {then.isoformat()}", *listed.answer.lines)
     if then <= before and (then.second or then.microsecond):  # minutes are fine enough for people
         why = f"it is listed with {then.isoformat()}, as before the last prompt"
@@ -381,13 +376,6 @@ async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetim
     if then.tzinfo is None:
         raise NotObservable("its time has no zone")
     return then, found[0]
-
-
-A_WHILE = 1.5
-"""Seconds that a list with whole seconds shows."""
-
-JUST = timedelta(minutes=30)
-"""Longer than a check takes, and shorter than the offset of most time zones."""
 
 
 @RULES.case("list.after-restart", EXPECTED, RuleSource(PAGE, ""), "list")
@@ -442,8 +430,8 @@ async def each_once(stage: Stage) -> None:
         raise Violation(f"session {id} is listed twice", *lines)
     if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
         raise Violation(f"the cursor {cursor!r} comes again", *lines)
-    if len(found) == MAX_PAGES:
-        raise NotObservable(f"there are more than {MAX_PAGES} pages")
+    if len(found) == bounds.LIST_PAGES:
+        raise NotObservable(f"there are more than {bounds.LIST_PAGES} pages")
     if len(found) == 1:
         raise NotObservable("there is one page only")
     listed = entries(found)

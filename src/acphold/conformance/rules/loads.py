@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, Rules
 from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
@@ -338,10 +339,6 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
     answer.refused("it was answered with a result")
 
 
-SIDE_LINES = 12
-"""Lines of each side, live and replayed, that a difference shows."""
-
-
 def _apart(told: ToldConversation, kind: str) -> tuple[WireLine, ...]:
     """Return the chunks of a kind from the first that differs: live ones, and their replay."""
     sides = told.live, told.loaded.replay
@@ -372,7 +369,12 @@ def _both_sides(
     told: ToldConversation, live: list[WireLine], replayed: list[WireLine]
 ) -> tuple[WireLine, ...]:
     loaded = told.loaded
-    return (*live[:SIDE_LINES], loaded.asked, *replayed[:SIDE_LINES], loaded.answer.line)
+    return (
+        *live[: bounds.DIFFERENCE_LINES],
+        loaded.asked,
+        *replayed[: bounds.DIFFERENCE_LINES],
+        loaded.answer.line,
+    )
 
 
 def _differs(what: str, live: str, replayed: str) -> str:

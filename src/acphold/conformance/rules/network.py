@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import BARE
 from acphold.conformance.record import Json, WireLine, line
@@ -530,15 +531,12 @@ async def binary(stage: Stage) -> None:
                         raise Violation("a request in a binary frame was answered", told)
                     if answered == 1:
                         is_answered = True
-                        wait.reschedule(loop.time() + OVERTAKEN_SECONDS)
+                        wait.reschedule(loop.time() + bounds.OVERTAKEN_SECONDS)
         except TimeoutError:
             if not is_answered:
                 why = "`initialize` was not answered behind it"
                 raise Violation(why, line(0, 0.0, "client", asked)) from None
 
-
-OVERTAKEN_SECONDS: Final = 0.5
-"""Requests are answered in any order: the answer to an earlier one may still come this long."""
 
 IN_BINARY: Final = "in a binary frame"
 """The id of a request that nobody should read."""

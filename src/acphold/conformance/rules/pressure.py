@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, Rules, Witness
 from acphold.conformance.dialogue import Dialogue
 from acphold.conformance.errands import COUNT, GREET
@@ -18,9 +19,6 @@ RULES = Rules()
 
 STDIO = RuleSource("Transports", "stdio")
 
-FLOOD = 1000
-"""Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
-
 
 @RULES.case("pressure.unread-answers", EXPECTED, STDIO)
 async def unread_answers(stage: Stage) -> None:
@@ -28,7 +26,9 @@ async def unread_answers(stage: Stage) -> None:
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of requests")
     dialogue.stop_reading()
-    calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(FLOOD)]
+    calls = [
+        dialogue.begin("check/no_such_method", {"number": n}) for n in range(bounds.FLOOD_REQUESTS)
+    ]
     await _paused(dialogue)
     dialogue.go_on_reading()
     for call in calls:
@@ -46,7 +46,7 @@ async def notifications(stage: Stage) -> None:
     """Thousands of notifications in a row do no harm."""
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of notifications")
-    for number in range(3 * FLOOD):
+    for number in range(3 * bounds.FLOOD_REQUESTS):
         dialogue.tell("_check/no_such_notification", {"number": number})
     await dialogue.ask("check/no_such_method", {}, seconds=2 * dialogue.timeout)
     await stage.leave(dialogue)

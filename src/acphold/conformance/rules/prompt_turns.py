@@ -10,6 +10,7 @@ import zlib
 
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import COUNT, GREET
@@ -271,9 +272,6 @@ RULES.unseen(
 
 # -- cancellation ---------------------------------------------------------------------------
 
-SOON_SECONDS = 5.0
-"""Seconds for an agent to end a cancelled turn before people think it is not listening."""
-
 
 class Cancelled(Struct, frozen=True):
     """A turn that was cancelled while it ran; `cancel` is the line that did it."""
@@ -350,16 +348,12 @@ async def alive_meanwhile(stage: Stage) -> None:
         raise Violation("a request was not answered while a turn ran", *busy.lines)
 
 
-ATTEMPTS = 3
-"""A turn may end by itself just when it is cancelled, but not three times in a row."""
-
-
 async def cancelled_turn(stage: Stage) -> Cancelled:
     """Return a turn that was cancelled while it ran."""
     loop = asyncio.get_running_loop()
     busy = await stage.given(busy_turn)
     session, call = busy.session, busy.call
-    for attempt in range(ATTEMPTS):
+    for attempt in range(bounds.CANCEL_ATTEMPTS):
         dialogue = await stage.main()
         if attempt:
             call = await begun(stage, dialogue, session)
@@ -408,7 +402,7 @@ async def at_once(stage: Stage) -> None:
 async def soon(stage: Stage) -> None:
     """A cancelled turn ends as soon as possible."""
     cancelled = await stage.given(cancelled_turn)
-    if cancelled.seconds > SOON_SECONDS:
+    if cancelled.seconds > bounds.CANCELLED_TURN_SECONDS:
         raise Violation(f"it took {cancelled.seconds:.1f} s", *cancelled.lines)
 
 

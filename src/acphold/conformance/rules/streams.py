@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import MUST, SHOULD, Rules
 from acphold.conformance.errands import COUNT, GREET, Errand
 from acphold.conformance.record import Json, objects
@@ -108,7 +109,7 @@ class HttpLife:
                 body = _decided(question.message, allows=allows)
                 found = await http.ask("POST", http.head(session_id), body)
                 self.posts.setdefault("the permission", found)
-            if len(self.replied) > MOST_ASKED:
+            if len(self.replied) > bounds.STREAM_PERMISSIONS:
                 return
 
     async def permission(self, stage: Stage, session_id: str) -> None:
@@ -144,10 +145,6 @@ class HttpLife:
             await self.finish("session/cancel", id, session_id, allows=False)
         finally:
             await end(posting)
-
-
-MOST_ASKED = 20
-"""Permissions that are answered in one conversation."""
 
 
 def _decided(question: Json, *, allows: bool) -> bytes:

@@ -15,7 +15,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from acphold.conformance import tool_server
+from acphold.conformance import bounds, tool_server
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import Dialogue, Silence
 from acphold.conformance.errands import GREET, Errand
@@ -30,9 +30,6 @@ from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Signa
 from acphold.processes.own_program import own_python
 
 RULES = Rules()
-
-KEEP_ALIVE_SECONDS = 0.5
-"""Seconds between two checks of an open stream for the server's end."""
 
 
 class ToolEndpoint:
@@ -118,7 +115,7 @@ class _ToolHandler(BaseHTTPRequestHandler):
             self._event("endpoint", f"/messages?{stream}".encode())
             while not endpoint.closed:
                 with suppress(queue.Empty):
-                    self._event("message", messages.get(timeout=KEEP_ALIVE_SECONDS))
+                    self._event("message", messages.get(timeout=bounds.STREAM_LOOK_SECONDS))
 
     def _event(self, name: str, data: bytes) -> None:
         self.wfile.write(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
@@ -147,9 +144,6 @@ SERVERS = RuleSource(PAGE, "MCP Servers")
 KEY = "check-key-93"
 ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
 """Arguments that a shell would interpret."""
-
-LOOK_SECONDS = 0.05
-"""Seconds between two looks at a server's log."""
 
 
 class Log:
@@ -191,7 +185,7 @@ async def waited(found: Callable[[], object], seconds: float) -> bool:
     while not found():
         if loop.time() > deadline:
             return False
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
     return True
 
 
@@ -327,17 +321,13 @@ async def closed(stage: Stage) -> None:
         raise NotObservable("no server ran")
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
     answer.succeeded()
-    ended = await waited(lambda: not any(map(_runs, pids)), CLOSED_SECONDS)
+    ended = await waited(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
     is_alone = all(map(_runs, others))
     await stage.leave(dialogue)
     if not is_alone:
         raise Violation("the server of another session has ended", *answer.lines)
     if not ended:
-        raise Violation(f"a server still runs {CLOSED_SECONDS:g} s later", *answer.lines)
-
-
-CLOSED_SECONDS = 5.0
-"""Seconds for a server to end by itself, and to be ended."""
+        raise Violation(f"a server still runs {bounds.SERVER_END_SECONDS:g} s later", *answer.lines)
 
 
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)

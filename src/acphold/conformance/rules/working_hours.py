@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import EQUIPPED, AnswerLine, Dialogue, SentRequest, Silence
 from acphold.conformance.errands import COUNT, GREET, Errand
@@ -142,9 +143,6 @@ async def pictured(stage: Stage) -> CheckedTurn:
 
 # -- cancelled and refused ------------------------------------------------------------------
 
-COMMAND_SECONDS = 3
-"""Seconds that the command runs before it leaves a trace."""
-
 
 class CancelledTool(Cancelled, frozen=True):
     """`has_trace` is True if the command ran on to its end."""
@@ -157,7 +155,7 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     now = await stage.given(hour)
     dialogue = now.dialogue
     trace = stage.folder / "trace"
-    command = Errand("run", f"sleep {COMMAND_SECONDS}; touch {trace}")
+    command = Errand("run", f"sleep {bounds.COMMAND_SECONDS}; touch {trace}")
     call = begin_prompt(dialogue, now.alder, command)
     since = call.asked.number
 
@@ -179,7 +177,7 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     if not is_running:
         raise NotObservable("the agent ran no command that could be cancelled")
-    await asyncio.sleep(COMMAND_SECONDS)
+    await asyncio.sleep(bounds.COMMAND_SECONDS)
     await dialogue.settled()
     late = tuple(
         filter(is_of_turn, dialogue.record.updates(now.alder.id, since=answer.line.number))

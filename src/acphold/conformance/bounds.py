@@ -1,0 +1,121 @@
+"""The waits, sizes and counts that limit a check, in one place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+# -- the agent: its start, its answers, its turns and its end -----------------------------------
+
+CASE_TIMEOUTS = 12
+"""Longest time for a case, in answer timeouts.
+
+Each of its waits has its own limit; this is for an agent that uses up all of them.
+"""
+
+START_TIMEOUTS = 3
+"""Longest time to start, in answer timeouts: some programs load for long."""
+
+TURN_TIMEOUTS = 3
+"""Longest time for a turn, in answer timeouts: a model thinks."""
+
+CANCELLED_TURN_SECONDS = 5.0
+"""Seconds for an agent to end a cancelled turn before people think it is not listening."""
+
+CANCEL_ATTEMPTS = 3
+"""Turns that are begun to cancel one: it may end by itself just then, but not three in a row."""
+
+COMMAND_SECONDS = 3
+"""Seconds that the command runs before it leaves a trace."""
+
+AGENT_END_SECONDS = 5.0
+"""Longest time for a process to end by itself."""
+
+PROCESS_LOOK_SECONDS = 0.05
+"""Seconds between two looks for processes left of a program; each reads /proc."""
+
+# -- the agent: what is sent to it, and asked of it ---------------------------------------------
+
+FLOOD_REQUESTS = 1000
+"""Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
+
+STREAM_PERMISSIONS = 20
+"""Permissions that are answered in one conversation over HTTP."""
+
+OVERTAKEN_SECONDS = 0.5
+"""Requests are answered in any order: the answer to an earlier one may still come this long."""
+
+LIST_PAGES = 30
+"""Pages of a list that are read: somebody may have thousands of sessions."""
+
+PAGE_SESSIONS = 1000
+"""Sessions on a page. No page of the protocol says which size is reasonable; nobody looks through
+more."""
+
+LIST_TIME_SECONDS = 1.5
+"""Seconds between two changes of a session that a list with whole seconds shows."""
+
+CLOCK_OFFSET = timedelta(minutes=30)
+"""Longer than a check takes, and shorter than the offset of most time zones."""
+
+# -- the MCP servers that the agent is given ----------------------------------------------------
+
+STREAM_LOOK_SECONDS = 0.5
+"""Seconds between two checks of an open stream for the server's end."""
+
+LOG_LOOK_SECONDS = 0.05
+"""Seconds between two looks at a server's log."""
+
+SERVER_END_SECONDS = 5.0
+"""Seconds for a server to end by itself, and to be ended."""
+
+# -- the client, when that is checked -----------------------------------------------------------
+
+ANSWER_SECONDS = 60.0
+"""Seconds for a client to answer a question without a person."""
+
+PERSON_SECONDS = 1800.0
+"""Seconds for a question to a person, who may be away for a while."""
+
+CANCELLED_ANSWER_SECONDS = 5.0
+"""Seconds for a client's answers once it has cancelled the turn."""
+
+TERMINAL_SECONDS = 5.0
+"""Seconds for a terminal to be made; its command runs for four times as long."""
+
+FENCE_SECONDS = 15.0
+"""Seconds for a client to answer the request behind a form."""
+
+ANSWER_DELAY_SECONDS = 0.2
+"""Seconds before an answer: who does not wait for it is found."""
+
+CANCEL_LOOK_SECONDS = 0.03
+"""Seconds between two looks whether the turn of a running command was cancelled."""
+
+COUNT_SECONDS = 0.03
+"""Seconds between two counted numbers: makes a turn long enough to cancel."""
+
+# -- what is kept, and what is shown of it ------------------------------------------------------
+
+LINE_BYTES = 64 << 20
+"""Bytes kept of a line that does not end."""
+
+STDERR_CHARS = 4 << 20
+"""Characters kept of the stderr of one process; the oldest lines are dropped."""
+
+STDERR_LINE_BYTES = 16 << 10
+"""Bytes after which a line of stderr is cut in two."""
+
+STDERR_BEFORE, STDERR_AFTER = 15, 5
+"""Lines of stderr that a failure shows: the last ones before it, and those after it."""
+
+STDERR_LATE_SECONDS = 0.5
+"""Seconds by which a line of stderr may be later than the line of the wire that it is about."""
+
+DIFFERENCE_LINES = 12
+"""Lines of each side, live and replayed, that a difference shows."""
+
+TRACE_CHARS = 64 << 20
+"""Characters of a trace; a last line says what is missing."""
+
+TRACE_MESSAGE_CHARS = 1 << 20
+"""Characters of a message in a trace; a longer one is text, cut."""
