@@ -167,10 +167,10 @@ ALIASES = {
     "stores.Archived": ("acphold.journal.rows", "Archived"),
     "stores.Grouping": ("acphold.journal.seams", "Grouping"),
     "stores.Part": ("acphold.journal.seams", "Part"),
-    "stores.RENEW_SECONDS": ("acphold.journal.owners", "RENEW_SECONDS"),
+    "stores.RENEW_SECONDS": ("acphold.journal.bounds", "RENEW_SECONDS"),
     "stores.ReadTranscript": ("acphold.journal.stored_journal", "ReadTranscript"),
     "stores.Run": ("acphold.history.entries", "Run"),
-    "stores.SILENT_SECONDS": ("acphold.journal.owners", "SILENT_SECONDS"),
+    "stores.SILENT_SECONDS": ("acphold.journal.bounds", "SILENT_SECONDS"),
     "stores.Speaker": ("acphold.journal.seams", "Speaker"),
     "stores.Whose": ("acphold.journal.owners", "Whose"),
     "testing.JOURNAL_PROMISES": ("acphold.testing.journal_promises.suite", "JOURNAL_PROMISES"),
@@ -216,7 +216,7 @@ IN_WORDS = {
 LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 """Marks on the types of the protocol that say how they are read; for a reader they are noise."""
 
-MODULES = {"errors", "schema"}
+MODULES = {"bounds", "errors", "schema"}
 """Those whose names the code writes with the module in front."""
 
 BLANK = "\n\n"

@@ -36,6 +36,7 @@ from acphold.history.entries import Entry, PastEntry, Run, Segment
 from acphold.history.fold import Summary
 from acphold.journal.access import Access, AccessToken, Deed, Share
 from acphold.journal.base import BaseJournal
+from acphold.journal.bounds import RENEW_SECONDS, SILENT_SECONDS
 from acphold.journal.journal import (
     Append,
     Arrivals,
@@ -48,17 +49,7 @@ from acphold.journal.journal import (
     PageBack,
     Sessions,
 )
-from acphold.journal.owners import (
-    RENEW_SECONDS,
-    SILENT_SECONDS,
-    At,
-    Free,
-    Gone,
-    Here,
-    Owner,
-    Silent,
-    Whose,
-)
+from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
 from acphold.journal.records.draft import Records
 from acphold.journal.rows import (
     Archived,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession
+from acphold.journal import NewSession, bounds
 from acphold.journal.sqlite import in_file
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
@@ -94,8 +94,8 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
 async def test_what_is_more_than_some_is_given_back_turn_by_turn(
     half_empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_file, "SPARE_BYTES", 1 << 19)
-    monkeypatch.setattr(in_file, "AFTER_A_TURN_BYTES", 1 << 20)
+    monkeypatch.setattr(bounds, "SPARE_BYTES", 1 << 19)
+    monkeypatch.setattr(bounds, "AFTER_A_TURN_BYTES", 1 << 20)
     journal = SqliteJournal.open(half_empty)
     lease = await journal.create(NewSession("live", "a", "/w"))
     free = [await journal.attend(in_file.free_bytes)]

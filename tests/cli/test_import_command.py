@@ -16,8 +16,8 @@ import pytest
 
 from acphold.cli import bounds, index_beside
 from acphold.errors import RuntimeFolderError
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.compression import zstd
-from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.conftest import Until
@@ -277,7 +277,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "INDEX_AT_ONCE_SECONDS", 0)
-    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(journal_bounds, "INDEXED_SESSIONS", 1)
     left_to: list[str] = []
 
     class Beside:

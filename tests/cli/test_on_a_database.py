@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.postgresql import database
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.cli.conversation import CONVERSATION, remember
@@ -101,7 +102,7 @@ def test_what_is_for_files_says_so(
 def test_a_database_that_is_not_there_is_named_without_its_password(
     acphold: OnDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(journal_bounds, "RETRY_SECONDS", 0.0)
     away = acphold.url.replace("host=", "host=/nowhere")
     for arguments in ((acphold.url, away), (away, acphold.url)):
         done = acphold.run("copy-journal", *arguments)

@@ -12,8 +12,7 @@ import pytest
 
 from acphold.cli import findings
 from acphold.errors import JournalUnavailableError
-from acphold.journal import Whose
-from acphold.journal.sqlite import connection
+from acphold.journal import Whose, bounds
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
@@ -143,7 +142,7 @@ def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
     for number in range(30):
         remember(journal, f"s-{number}", *CONVERSATION)
         _age(journal, f"s-{number}", 100)
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     with file_size_limit(64 * 4096):
         done = acphold.run("prune", "--older-than", "90d", "--yes")
     gone = 30 - len(ids(acphold))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.cli import bounds
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine, here_and_there
@@ -165,7 +166,7 @@ def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "SEARCH_CATCH_UP_SECONDS", 1e-9)
-    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(journal_bounds, "INDEXED_SESSIONS", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")
     assert len(done.out.splitlines()) == 1
@@ -192,7 +193,7 @@ def test_an_import_leaves_what_is_old_to_the_background(
     until: Callable[..., None],
 ) -> None:
     monkeypatch.setattr(bounds, "INDEX_AT_ONCE_SECONDS", 0)
-    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(journal_bounds, "INDEXED_SESSIONS", 1)
     for number in range(3):
         session_id = f"1111111{number}-2222-4333-8444-555555555555"
         transcript = Transcript()

@@ -23,8 +23,7 @@ from acphold.cli.settings import OWN_KEYS
 from acphold.exports.redacted import Removed
 from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
-from acphold.journal import SearchHit, SessionRow
-from acphold.journal.sql.unsettled import SESSIONS_AT_MOST, TAIL_BYTES
+from acphold.journal import SearchHit, SessionRow, bounds
 from acphold.presentation.json_facts import entry_json as shown
 from acphold.presentation.json_facts import hit_json as found
 from acphold.presentation.json_facts import session_json as listed
@@ -159,8 +158,7 @@ def test_who_may_do_what_with_a_session_is_said_in_the_help_as_on_the_page() -> 
 
 
 def test_how_far_a_search_reads_what_is_not_indexed_yet_is_said() -> None:
-    most = (
-        f"the ends of the {SESSIONS_AT_MOST} newest sessions, up to {TAIL_BYTES >> 10} KiB of each"
-    )
+    sessions, kibibytes = bounds.UNSETTLED_SESSIONS, bounds.UNSETTLED_BYTES >> 10
+    most = f"the ends of the {sessions} newest sessions, up to {kibibytes} KiB of each"
     assert most in words(parser_of("search").format_help())
     assert most in words(section("`acphold search"))

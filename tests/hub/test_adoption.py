@@ -13,7 +13,7 @@ from acphold.errors import RemoteError
 from acphold.hub import loaded_sessions
 from acphold.hub.loaded_sessions import Adoption
 from acphold.journal import NewSession
-from acphold.journal.postgresql import leases
+from acphold.journal import bounds as journal_bounds
 from acphold.transports.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
@@ -25,7 +25,7 @@ TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
 @pytest.fixture
 def forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has ended is not waited for: in a database it might come back."""
-    monkeypatch.setattr(leases, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(journal_bounds, "SILENT_SECONDS", 0.0)
 
 
 def holding(house: Shared, **listed: Any) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from acphold.agents import Updates
-from acphold.hub import ownership
 from acphold.hub.session_list import GIVEN_LENGTH, given_title
 from acphold.journal import RowChange, state_of
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
 
@@ -67,7 +67,7 @@ async def test_a_given_title_wins_over_one_that_is_passed_on_whole(journal: Path
 async def test_clients_are_told_of_it_by_and_by(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     async with shared(journal) as house:
         client, session = await house.opened()
         await rename(journal, session, "Mine")

@@ -11,6 +11,7 @@ import pytest
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.hub import ownership
 from acphold.journal import Free, Lease, RowChange, SessionRow, state_of
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
@@ -191,7 +192,7 @@ async def test_a_session_that_takes_its_time_to_close_holds_up_no_load_of_anothe
 async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unforeseen(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     async with shared(journal) as house, asyncio.timeout(40):
         client = await house.client()
         session = await client.new()
@@ -243,7 +244,7 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
 async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_looked_at(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(ownership, "LOOK_SECONDS", 0.0)  # each look has taken long
     async with shared(journal) as house, asyncio.timeout(40):
         client = await house.client()
@@ -337,7 +338,7 @@ async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_t
 async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_its_turns_in_time(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     now = 0.0
     monkeypatch.setattr(ownership, "_clock", lambda: now)
     async with shared(journal) as house, asyncio.timeout(40):
@@ -368,7 +369,7 @@ async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_i
 async def test_an_owner_that_the_journal_does_not_answer_ends_its_turns_in_time(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     async with shared(journal) as house, asyncio.timeout(40):
         client = await house.client()
         session = await client.new()

@@ -16,7 +16,7 @@ from acphold.journal import (
     NewSession,
     Origin,
     RowChange,
-    copies,
+    bounds,
     history,
     state_of,
 )
@@ -127,7 +127,7 @@ async def test_nothing_is_left_of_a_copy_that_fails(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session(journal, *CONVERSATION)
-    monkeypatch.setattr(copies, "PIECE_BYTES", 50)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 50)
     take_in, times = journal.take_in, 0
 
     async def full(*args: object, **more: object) -> None:
@@ -148,7 +148,7 @@ async def test_a_long_conversation_is_taken_in_piece_by_piece(
 ) -> None:
     texts = [f"{number} " for number in range(50)]
     await session(journal, PROMPT, *map(said, texts), END)
-    monkeypatch.setattr(copies, "PIECE_BYTES", 200)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 200)
     await copied(journal)
     said_there = [it for it in (await state_of(journal, "s2")).timeline if isinstance(it, Message)]
     assert [it.text for it in said_there] == ["Hello", "".join(texts)]
@@ -158,7 +158,7 @@ async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session(journal, PROMPT, *map(said, "ABCDEF"), END)
-    monkeypatch.setattr(copies, "PIECE_BYTES", 50)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 50)
     take_in, times = journal.take_in, 0
 
     async def settled_meanwhile(*args: object, **more: object) -> None:

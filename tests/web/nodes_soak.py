@@ -65,9 +65,9 @@ OFTEN: Final = """
 import sys
 
 if "serve" in sys.orig_argv:
-    from acphold.journal import owners
+    from acphold.journal import bounds
 
-    owners.RENEW_SECONDS, owners.LATE_SECONDS, owners.SILENT_SECONDS = 4.0, 5.0, 12.0
+    bounds.RENEW_SECONDS, bounds.LATE_SECONDS, bounds.SILENT_SECONDS = 4.0, 5.0, 12.0
 """
 """What each Python of a machine runs at its start: a third of what is in use, and a little more."""
 

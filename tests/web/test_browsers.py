@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.history.entries import now_ms
-from acphold.journal.access import BROWSER_MS, SCOPES, AccessToken
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.access import SCOPES, AccessToken
 from acphold.presentation.visible_text import iso
 from acphold.web.gate import cookie_name
 from tests.web.in_process import ORIGIN, Answer, Site, answered, site
@@ -216,13 +217,15 @@ async def test_it_is_told_whose_page_it_is(web: Site) -> None:
 
 async def test_who_uses_it_keeps_it_and_who_stays_away_signs_in_again(browser: Browser) -> None:
     kept = await browser.kept()
-    assert kept.ends_at == (kept.used_at or kept.created_at) + BROWSER_MS
-    month = replace(kept, id="0" * 8, created_at=kept.created_at - BROWSER_MS, used_at=None)
+    assert kept.ends_at == (kept.used_at or kept.created_at) + journal_bounds.BROWSER_MS
+    month = replace(
+        kept, id="0" * 8, created_at=kept.created_at - journal_bounds.BROWSER_MS, used_at=None
+    )
     assert not month.is_good(now_ms())
     assert replace(month, used_at=now_ms() - 1000).is_good(now_ms())
     # The cookie lasts as long, counted from the last use.
     again = await browser.ask("/browser")
-    assert again.headers["set-cookie"].endswith(f"; Max-Age={BROWSER_MS // 1000}")
+    assert again.headers["set-cookie"].endswith(f"; Max-Age={journal_bounds.BROWSER_MS // 1000}")
     assert browser.cookie in again.headers["set-cookie"]
 
 
@@ -245,11 +248,11 @@ async def test_whoever_has_the_page_s_half_is_told_when_it_ended_and_nobody_else
     kept: Any = await browser.kept()
     at = kept.created_at + 60_000
     for end, how in (
-        ({"used_at": at - 2 * BROWSER_MS}, "expired"),
+        ({"used_at": at - 2 * journal_bounds.BROWSER_MS}, "expired"),
         ({"revoked_at": at}, "revoked"),
     ):
         await browser.web.journal.access.keep_token(replace(kept, **end))
-        ended = iso(at - BROWSER_MS if how == "expired" else at)
+        ended = iso(at - journal_bounds.BROWSER_MS if how == "expired" else at)
         told = (await browser.ask("/browser")).json["error"]
         assert how in told
         assert ended[:10] in told

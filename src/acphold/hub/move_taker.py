@@ -71,10 +71,11 @@ from acphold.journal import (
     SessionRow,
     Sessions,
 )
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.lineage import identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text
-from acphold.journal.seams import MOST_LEFT_OUT, TurnSnapshot
+from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
 from acphold.snapshots.packs import PACK_BOUNDS, has_base, pack_file, unpack
@@ -172,7 +173,7 @@ def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
         tree=files.tree,
         commit=files.commit,
         branch=files.branch[:NAME_LETTERS],
-        left_out=files.left_out[:MOST_LEFT_OUT],
+        left_out=files.left_out[: journal_bounds.LEFT_OUT_NAMED],
         left_out_count=files.left_out_count,
     )
 

@@ -54,7 +54,7 @@ from acphold.history.entries import (
     Entry,
 )
 from acphold.journal import Journal, Lease, Origin, history
-from acphold.journal.copies import PIECE_BYTES
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.owners import is_free, refuse_held
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.rpc.transport import Transport
@@ -330,7 +330,7 @@ async def leased(journal: Journal, session_id: str) -> Lease:
 async def pieces(
     journal: Journal, session_id: str, after: int, through: int
 ) -> AsyncIterator[list[SentEntry]]:
-    """Yield the entries above `after` in pieces of PIECE_BYTES."""
+    """Yield the entries above `after` in pieces of `journal.bounds.PIECE_BYTES`."""
     piece: list[SentEntry] = []
     size = 0
     async for segment in history(journal, session_id, after, through):
@@ -338,7 +338,7 @@ async def pieces(
             if entry.seq > after:
                 piece.append(SentEntry(entry.seq, entry.kind, entry.at, entry.raw))
                 size += len(entry.raw)
-            if size > PIECE_BYTES:
+            if size > journal_bounds.PIECE_BYTES:
                 yield piece
                 piece, size = [], 0
     if piece:

@@ -30,8 +30,9 @@ from acphold.hub.session import HubSession, SessionJournal
 from acphold.hub.tool_calls import close_children
 from acphold.hub.turns import SharedParts
 from acphold.journal import Free, Lease, Owners, Readable, SessionRow, Whose
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.moves import refuse_moved, require_here
-from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, other_owner, refuse_held
+from acphold.journal.owners import other_owner, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ SETTLING_AT_ONCE = 32
 """Sessions settled at the same time: the journal has one thread for that, and neither searches nor
 the event loop must wait for hundreds."""
 
-TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
+TRUSTED_SECONDS: Final = journal_bounds.SILENT_SECONDS - journal_bounds.RENEW_SECONDS
 """Seconds without contact to the journal in which an owner trusts that its sessions were not
 taken."""
 
@@ -195,11 +196,11 @@ class Ownership:
         """Renew the leases and drop lost sessions, for as long as this runs."""
         heard = _clock()
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(journal_bounds.RENEW_SECONDS)
             asked = _clock()
             async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():
-                    await asyncio.wait({renewing}, timeout=RENEW_SECONDS)
+                    await asyncio.wait({renewing}, timeout=journal_bounds.RENEW_SECONDS)
                     if not renewing.done():
                         await self._doubt(heard)
             if renewing.result():

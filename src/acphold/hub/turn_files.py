@@ -27,7 +27,8 @@ from acphold.history.entries import now_ms
 from acphold.hub.annotations import notice
 from acphold.hub.session import HubSession
 from acphold.journal import Journal
-from acphold.journal.seams import MOST_LEFT_OUT, TurnSnapshot
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.seams import TurnSnapshot
 from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads
 
@@ -214,7 +215,9 @@ class FileKeeper:
             branch=taken.head.branch,
             files=taken.added,
             size=taken.size,
-            left_out=tuple((one.path, one.why) for one in taken.left_out[:MOST_LEFT_OUT]),
+            left_out=tuple(
+                (one.path, one.why) for one in taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
+            ),
             left_out_count=taken.left_out_count,
         )
 

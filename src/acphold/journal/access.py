@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from msgspec import Struct
 
+from acphold.journal import bounds
+
 if TYPE_CHECKING:  # most processes never see a rule
     from acphold.standing import RuleChange, StandingRule
 
@@ -37,21 +39,12 @@ BROWSER: Final[Scope] = "browser"
 KINDS: Final = (*SCOPES, NODE, BROWSER)
 """All scopes that this release knows; a scope of a newer release permits nothing here."""
 
-BROWSER_MS: Final = 30 * 24 * 3600 * 1000
-"""A browser's session ends when the browser stays away this long."""
-
 PREFIX: Final = "acphold"
 """The beginning of every token, so that scanners for secrets recognize one."""
 
 
 DIGEST: Final = 32
 """Bytes of a SHA-256. A browser's session has two: first the page's half, then the cookie's."""
-
-KEPT_DEEDS: Final = 10_000
-"""Deeds kept per token, the newest: a busy token never pushes out the deeds of another."""
-
-KEPT_DEEDS_MS: Final = 400 * 24 * 3600 * 1000
-"""Deeds older than this are forgotten."""
 
 
 class AccessToken(Struct, frozen=True, kw_only=True):
@@ -83,7 +76,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
         """The time at which it ends unless it is used before; None for never."""
         if not self.is_browser:
             return self.expires_at
-        idle = (self.created_at if self.used_at is None else self.used_at) + BROWSER_MS
+        idle = (self.created_at if self.used_at is None else self.used_at) + bounds.BROWSER_MS
         return idle if self.expires_at is None else min(idle, self.expires_at)
 
     def is_good(self, now: int) -> bool:
@@ -155,7 +148,7 @@ class Access(Protocol):
         """The last `limit` deeds since `since` (ms since the epoch), oldest first."""
 
     async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
-        """Add deeds, and forget those beyond KEPT_DEEDS and KEPT_DEEDS_MS."""
+        """Add deeds, and forget those beyond KEPT_DEEDS and KEPT_DEEDS_MS of `journal.bounds`."""
 
     async def rules(self, person: str | None) -> list[StandingRule]:
         """The standing answers of a person, oldest first, including those that have ended; with

@@ -12,9 +12,9 @@ from typing import TypeVar
 from acphold.errors import IllegibleNameError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, now_ms
 from acphold.history.fold import Summary
-from acphold.journal import stored_history
+from acphold.journal import bounds, stored_history
 from acphold.journal.access import Access
-from acphold.journal.journal import READ_BYTES, Append, Identity, Lease, Links, PageBack
+from acphold.journal.journal import Append, Identity, Lease, Links, PageBack
 from acphold.journal.owners import Free, Owner, Silent, Whose
 from acphold.journal.records import (
     access_records,
@@ -209,7 +209,12 @@ class BaseJournal(StoredJournal):
         lease.next_seq = last + 1
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
     ) -> list[Segment]:
         return await self._written(
             lambda draft: session_records.read(
@@ -222,7 +227,7 @@ class BaseJournal(StoredJournal):
         session_id: str,
         before: int | None,
         limit: int,
-        limit_bytes: int = READ_BYTES,
+        limit_bytes: int = bounds.READ_BYTES,
         *,
         kinds: Sequence[str] = (),
     ) -> PageBack:

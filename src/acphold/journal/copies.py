@@ -24,13 +24,11 @@ from acphold.history.entries import (
     now_ms,
 )
 from acphold.history.raw_update import may_be_chunk, members, update_kind
+from acphold.journal import bounds
 from acphold.journal.journal import Journal, Lease, history
 from acphold.journal.rows import NewSession, Origin, RowChange, SessionRow
 from acphold.schema.splice import splice
 from acphold.schema.updates import kinds_about
-
-PIECE_BYTES: Final = 512 << 10
-"""Bytes taken in at once: nobody else can write meanwhile."""
 
 TITLE: Final = "acphold/title"
 """The `_meta` key that marks a title which no agent gave."""
@@ -69,7 +67,7 @@ async def _fill(
         taken = list(_copied(segment, for_another=source.agent != new.agent))
         size += sum(len(entry.raw) for entry in taken)
         piece += taken
-        if size > PIECE_BYTES:
+        if size > bounds.PIECE_BYTES:
             await journal.take_in(lease, piece)
             piece, size = [], 0
     if new.title is not None:

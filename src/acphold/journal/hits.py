@@ -14,17 +14,8 @@ from typing import Final, NamedTuple
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, is_the_persons, members, storable, string, update_kind
 from acphold.history.words import camel_parts, document, with_spaces
+from acphold.journal import bounds
 from acphold.journal.seams import Part, SearchHit, Speaker
-
-EXCERPT: Final = 160
-"""Characters of an excerpt, without the ellipses; a quarter of them before the first word found."""
-
-TERMS_AT_MOST: Final = 64
-"""Terms of a query that count: FTS5 refuses several hundred. Of a pasted page, the start is
-meant."""
-
-MATCHES_AT_MOST: Final = 100
-"""Places of one term in one text that are considered for the best excerpt."""
 
 
 class Held(NamedTuple):
@@ -42,7 +33,7 @@ def hit(
     entry: Entry,
     patterns: Sequence[re.Pattern[str]],
     part: Part | None,
-    length: int = EXCERPT,
+    length: int = bounds.EXCERPT_CHARACTERS,
 ) -> SearchHit:
     """Return the hit for an entry: the part of its text that has the most of the terms, with at
     most `length` characters."""
@@ -102,7 +93,7 @@ def terms(words: str) -> list[Term]:
         # A term without a letter or digit is not in the index, and would match nothing.
         if any(map(str.isalnum, term.text)):
             found.append(term)
-    return found[:TERMS_AT_MOST]
+    return found[: bounds.QUERY_TERMS]
 
 
 class Excerpt(NamedTuple):
@@ -124,7 +115,9 @@ def patterns_of(found: Iterable[Term]) -> list[re.Pattern[str]]:
     return patterns
 
 
-def excerpt(text: str, patterns: Sequence[re.Pattern[str]], length: int = EXCERPT) -> Excerpt:
+def excerpt(
+    text: str, patterns: Sequence[re.Pattern[str]], length: int = bounds.EXCERPT_CHARACTERS
+) -> Excerpt:
     """Return the excerpt of the text that has the most terms; the first of several."""
     line = " ".join(text.split())
     plain = _plain(line)
@@ -148,7 +141,9 @@ def _best_start(places: Sequence[tuple[int, int, int]], terms: int, length: int)
     start, most, before = 0, 0, length // 4
     for at, (begin, _, _) in enumerate(places):
         limit = begin + length - before
-        inside = {number for _, end, number in places[at : at + MATCHES_AT_MOST] if end <= limit}
+        inside = {
+            number for _, end, number in places[at : at + bounds.PLACES_OF_A_TERM] if end <= limit
+        }
         if len(inside) > most:
             start, most = max(0, begin - before), len(inside)
         if most == terms:
@@ -167,7 +162,7 @@ def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     """Places where the index may have found a term: as a whole word, else inside a word."""
-    found = [match.span() for match in islice(pattern.finditer(plain), MATCHES_AT_MOST)]
+    found = [match.span() for match in islice(pattern.finditer(plain), bounds.PLACES_OF_A_TERM)]
     whole = [
         (start, end)
         for start, end in found

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from acphold.errors import RewrittenError
 from acphold.history.fold import Fold
+from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.rows import (
     Listed,
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from acphold.history.fold import SessionState, Summary
     from acphold.journal.owners import Owner, Whose
     from acphold.journal.seams import InFile
-
-READ_BYTES: Final = 1 << 20
-"""Bytes of history that one `read` returns at most, beyond its first segment."""
-
-TAIL_BYTES: Final = 64 << 20
-"""Bytes of unsettled history that are read at once; see `history`."""
 
 
 class Lease(Struct):
@@ -166,7 +161,12 @@ class Entries(Protocol):
         """
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
     ) -> list[Segment]:
         """Return the segments with entries above `after`, oldest first; empty only at the end.
 
@@ -180,7 +180,7 @@ class Entries(Protocol):
         session_id: str,
         before: int | None,
         limit: int,
-        limit_bytes: int = READ_BYTES,
+        limit_bytes: int = bounds.READ_BYTES,
         *,
         kinds: Sequence[str] = (),
     ) -> PageBack:
@@ -401,7 +401,12 @@ class Readable(Protocol):
         """See `Sessions.session`."""
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
     ) -> list[Segment]:
         """See `Entries.read`."""
 
@@ -413,7 +418,7 @@ async def history(
 
     Yields the entries that exist now, or those up to `through`, each once: if the session is
     settled meanwhile, only unsettled entries are merged, and those are read at once. Only if these
-    exceed TAIL_BYTES can they change between two pages; then RewrittenError is raised.
+    exceed `bounds.TAIL_BYTES` can they change between two pages; then RewrittenError is raised.
     """
     async for page in _pages(journal, session_id, after, through):
         for segment in page:
@@ -427,7 +432,7 @@ async def _pages(
     through = last if through is None else min(through, last)
     first = after
     while after < through and (
-        page := await journal.read(session_id, after, tail_bytes=TAIL_BYTES)
+        page := await journal.read(session_id, after, tail_bytes=bounds.TAIL_BYTES)
     ):
         # Only the first `after` may lie inside a merged segment: later ones were ends of segments,
         # so a merge has happened in between.

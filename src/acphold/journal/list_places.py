@@ -14,11 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AmbiguousIdError, CursorError, UnknownSessionError
+from acphold.journal import bounds
 from acphold.journal.location import resolved_folder
 from acphold.journal.rows import ListFilter, ListKey
-
-MATCHES: Final = 100
-"""Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 
 
 def span(prefix: str) -> tuple[str, str]:
@@ -30,14 +28,16 @@ def span(prefix: str) -> tuple[str, str]:
 
 
 def only_one(prefix: str, matches: Sequence[str]) -> str:
-    """Return the id that `prefix` stands for, of the first MATCHES + 1 ids in its span, in order.
+    """Return the id that `prefix` stands for, of the first ids in its span, in order.
 
-    Raises UnknownSessionError and AmbiguousIdError.
+    More than `AMBIGUOUS_IDS` are not told. Raises UnknownSessionError and AmbiguousIdError.
     """
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
     if len(matches) > 1 and matches[0] != prefix:  # an exact match sorts first
-        raise AmbiguousIdError(prefix, tuple(matches[:MATCHES]), more=len(matches) > MATCHES)
+        raise AmbiguousIdError(
+            prefix, tuple(matches[: bounds.AMBIGUOUS_IDS]), more=len(matches) > bounds.AMBIGUOUS_IDS
+        )
     return matches[0]
 
 

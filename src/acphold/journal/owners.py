@@ -24,20 +24,12 @@ after that, because its epoch is old.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from acphold.errors import HeldElsewhereError
-
-RENEW_SECONDS: Final = 10.0
-"""Time between two reports of an owner that it is alive."""
-
-LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
-"""An owner that has not reported for this long is late."""
-
-SILENT_SECONDS: Final = 30.0
-"""An owner that has not reported for this long is silent."""
+from acphold.journal import bounds
 
 
 class Owner(Struct, frozen=True):
@@ -88,7 +80,7 @@ class Silent(Struct, frozen=True):
     owner: Owner
     epoch: int
     yields: bool = False
-    seconds: float = SILENT_SECONDS
+    seconds: float = bounds.SILENT_SECONDS
 
 
 Whose: TypeAlias = Free | Here | At | Silent

@@ -7,7 +7,7 @@ what no row names is removed there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -142,10 +142,6 @@ class Index(Protocol):
         Packing runs for about `seconds`, at least one piece. It packs sessions that nobody has
         continued for a day, the newest first; returns how many of these are left.
         """
-
-
-MOST_LEFT_OUT: Final = 100
-"""Left-out files that a row names; the others are only counted."""
 
 
 class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

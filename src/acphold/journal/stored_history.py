@@ -28,28 +28,16 @@ from acphold.history.entries import PROMPT, TURN_END, Entry, Run, Segment, in_on
 from acphold.history.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.history.timeline import Message
-from acphold.journal import token_reports
-from acphold.journal.journal import READ_BYTES, PageBack
+from acphold.journal import bounds, token_reports
+from acphold.journal.journal import PageBack
 
 if TYPE_CHECKING:
     from acphold.journal.compression import zstd
 
 
-OLD_MS: Final = 24 * 60 * 60 * 1000
-"""Age at which a turn is old: it is rarely replayed any more."""
-
 LEVEL: Final = 3
 """The level of compression, of 1 to 22; the next levels take two to six times as long for 1 % of
 size."""
-
-WORTH_PACKING: Final = 200
-"""Packing saves nothing on rows of fewer bytes."""
-
-LARGEST: Final = 1 << 30
-"""Rows of more bytes are not unpacked; no store keeps larger ones."""
-
-PACKED_AT_ONCE_BYTES: Final = 512 << 10
-"""Bytes packed in one transaction (beyond one row)."""
 
 FRAME: Final = b"\x28\xb5\x2f\xfd"
 """The first bytes of a packed row."""
@@ -68,7 +56,7 @@ def plain(raw: bytes) -> bytes:
 
 def packed(raw: bytes) -> bytes:
     """Return the row packed; or unchanged if packing saves less than a tenth."""
-    if len(raw) < WORTH_PACKING or raw.startswith(FRAME):
+    if len(raw) < bounds.WORTH_PACKING_BYTES or raw.startswith(FRAME):
         return raw
     compressor = _compressor()
     smaller = compressor.compress(raw, compressor.FLUSH_FRAME)
@@ -88,7 +76,7 @@ def unpacked(frame: bytes) -> bytes:
 
     try:
         size = zstd.get_frame_info(frame).decompressed_size
-        if size is None or size > LARGEST:
+        if size is None or size > bounds.UNPACKED_BYTES:
             raise zstd.ZstdError(f"it claims {size} bytes")
         decompressor = zstd.ZstdDecompressor()
         raw = decompressor.decompress(frame, size + 1)  # one more byte, to read the frame's end
@@ -110,14 +98,6 @@ def _compressor() -> zstd.ZstdCompressor:
         found = _kept.compressor = zstd.ZstdCompressor(options=options)
     made: zstd.ZstdCompressor = found
     return made
-
-
-PIECE_BYTES: Final = 512 << 10
-"""Bytes of history that one transaction rewrites, or removes, at most (beyond one segment)."""
-
-CONTEXT_SEGMENTS: Final = 8
-_CONTEXT_ENTRIES: Final = 50
-"""Limits of the search backwards for the message that the first chunk of a piece may belong to."""
 
 
 class Settled(Struct, frozen=True, array_like=True):
@@ -178,10 +158,10 @@ def messages(state: SessionState) -> int:
 
 
 def late_context(before: list[Segment]) -> SessionState:
-    """The state after the last CONTEXT_SEGMENTS, as far as it matters for a late chunk of a message
-    that is already counted."""
+    """The state after the last segments, as far as it matters for a late chunk of a message that is
+    already counted."""
     entries = [entry for segment in before for entry in segment.entries()]
-    return fold(entries[-_CONTEXT_ENTRIES:])
+    return fold(entries[-bounds.CONTEXT_ENTRIES :])
 
 
 def going_on(summary: Summary, state: SessionState = EMPTY) -> SessionState:
@@ -191,11 +171,6 @@ def going_on(summary: Summary, state: SessionState = EMPTY) -> SessionState:
 
 END: Final = (1 << 32) - 1
 """No entry has a higher number."""
-
-COUNTED_BYTES: Final = 1 << 20
-"""Bytes of an unsettled turn whose messages are counted, at most."""
-
-_BACK_AT_ONCE: Final = 16
 
 
 class StoredSegments(Protocol):
@@ -226,14 +201,14 @@ def appended(seq: int, runs: Iterable[Run], at: int) -> list[Segment]:
 
 def read_all(rows: StoredSegments, after: int, *, chunks: bool = True) -> Iterator[Segment]:
     """Yield all segments that end above `after`, oldest first, with some in memory at a time."""
-    while found := rows.read(after, READ_BYTES, chunks=chunks):
+    while found := rows.read(after, bounds.READ_BYTES, chunks=chunks):
         yield from found
         after = found[-1].last_seq
 
 
 def backwards(rows: StoredSegments, through: int, kinds: Sequence[str] = ()) -> Iterator[Segment]:
     """Yield the segments that end by `through`, newest first; of these kinds, if any are named."""
-    while found := rows.read_back(through, _BACK_AT_ONCE, kinds):
+    while found := rows.read_back(through, bounds.BACK_SEGMENTS, kinds):
         yield from reversed(found)
         through = found[0].first_seq - 1
 
@@ -321,13 +296,13 @@ def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
 def context(rows: StoredSegments, kept: Summary, settled: int) -> SessionState:
     """The state at `settled`, with the summary kept there, as far as it matters for what follows: a
     late chunk may belong to a message that is already counted."""
-    return going_on(kept, late_context(rows.read_back(settled, CONTEXT_SEGMENTS)))
+    return going_on(kept, late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS)))
 
 
 def unsettled_messages(rows: StoredSegments, settled: int) -> int:
     """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
-    before = late_context(rows.read_back(settled, CONTEXT_SEGMENTS))
-    entries = (entry for one in rows.read(settled, COUNTED_BYTES) for entry in one.entries())
+    before = late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS))
+    entries = (entry for one in rows.read(settled, bounds.COUNTED_BYTES) for entry in one.entries())
     return messages(fold(entries, before)) - messages(before)
 
 
@@ -339,7 +314,7 @@ def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:
     """
     position = after
     while after < settled:
-        found = rows.read(after, PIECE_BYTES, settled)
+        found = rows.read(after, bounds.PIECE_BYTES, settled)
         if any(segment.is_merged for segment in found):
             return _is_between_turns(rows, position)
         if not found:

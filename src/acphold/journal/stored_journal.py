@@ -22,6 +22,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from acphold.errors import LeaseLostError, TranscriptError, UnknownSessionError
 from acphold.history.entries import Run, Segment
+from acphold.journal import bounds
 from acphold.journal.journal import Append, Journal, Lease
 from acphold.journal.rows import RowChange, SessionRow
 from acphold.journal.seams import InFile
@@ -52,16 +53,6 @@ class Durations:
 APPENDS: Final = Durations()
 """Appends to all journals that this process has open, from the call to the commit."""
 
-
-READ_SECONDS: Final = 60.0
-"""Whoever needs a session waits this long for its transcript; one of 200 MB takes a third of it.
-Entries read by then are kept."""
-
-PATIENCE_SECONDS: Final = 5.0
-"""An import of another process may read a transcript for this long without adding anything to the
-journal. Normally it adds several pieces a second."""
-
-LOOK_SECONDS: Final = 0.2
 
 ReadTranscript = Callable[[str, str], Awaitable[None]]
 """Reads a session of the journal at this location to its end: it raises TranscriptError, and may be
@@ -107,7 +98,7 @@ class Transcripts:
             if self._read_transcript is None:
                 raise TranscriptError(f"session {session_id!r} was imported, but not read yet")
             try:
-                async with asyncio.timeout(READ_SECONDS):
+                async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
                     await self._read_transcript(self._location, session_id)
             except TimeoutError:
                 raise TranscriptError(
@@ -126,14 +117,14 @@ class Transcripts:
     async def _read_elsewhere(self, session_id: str) -> bool:
         """Wait while an import of another process reads it; True if it was read to its end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
                 seen, quiet = -1, 0.0
                 while (row := await self._find(session_id)) is not None and row.is_unread:
-                    quiet = 0.0 if row.last_seq != seen else quiet + LOOK_SECONDS
-                    if quiet > PATIENCE_SECONDS:
+                    quiet = 0.0 if row.last_seq != seen else quiet + bounds.IMPORT_LOOK_SECONDS
+                    if quiet > bounds.IMPORT_QUIET_SECONDS:
                         return False
                     seen = row.last_seq
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
         return await self._is_read(session_id)
 
     async def _find(self, session_id: str) -> SessionRow | None:

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 
 from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members, string
+from acphold.journal import bounds
 from acphold.journal.rows import Origin
 from acphold.journal.seams import Tokens
 
@@ -185,10 +186,6 @@ def _counted(tokens: Tokens) -> Tokens | None:
     return Tokens(**({"total": sum_} | known))
 
 
-TAIL_BYTES: Final = 256 << 10
-"""Bytes of the unsettled end of a session that are searched for reports."""
-
-
 # -- in sessions --------------------------------------------------------------------------------
 
 
@@ -235,8 +232,6 @@ def holders(session_id: str, agent: str, origins: str) -> Holders:
 MODEL: Final = "acphold/model"
 """The `_meta` key of the model that answered in a turn; imports write it at the end of the turn."""
 
-MODEL_CHARACTERS: Final = 100
-
 Models = Sequence[tuple[int, str]]
 """The ends of turns, oldest first, each with the model that answered, "" if it is unknown."""
 
@@ -248,7 +243,7 @@ def models(newest_first: Iterable[Segment]) -> Models:
         name = None
         if MODEL.encode() in entry.raw:
             name = string(members(members(entry.raw).get("_meta", b"")).get(MODEL))
-        found.append((entry.seq, (name or "")[:MODEL_CHARACTERS]))
+        found.append((entry.seq, (name or "")[: bounds.MODEL_CHARACTERS]))
     return sorted(found)
 
 
@@ -338,10 +333,6 @@ SLOT_MS: Final = 15 * 60 * 1000
 MOST_TOKENS: Final = 10**18
 MOST_COST: Final = 1e300
 """The largest cost kept in a slot: any store can add two of these."""
-
-FEW_CURRENCIES: Final = 4
-"""The last cost is looked up for up to this many currencies; with more, the session is
-recomputed."""
 
 
 class Slot(Struct):

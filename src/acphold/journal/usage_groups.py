@@ -9,11 +9,11 @@ from typing import Any, Final, overload
 import msgspec
 
 from acphold.history.entries import TURN_END
+from acphold.journal import bounds
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.stored_history import END, StoredSegments, backwards, tail
 from acphold.journal.token_reports import (
     COUNTS,
-    TAIL_BYTES,
     Report,
     SessionUsage,
     UsageReport,
@@ -40,7 +40,7 @@ def session_usage(
     """
     found = [*kept]
     if settled is not None:
-        found += reports(tail(rows, settled, TAIL_BYTES))
+        found += reports(tail(rows, settled, bounds.UNSETTLED_BYTES))
     turn_ends = backwards(rows, END, [TURN_END])
     answered = models_since(found, turn_ends, since) if has_models else ()
     session_id, agent, cwd, title, updated_at, origins = facts

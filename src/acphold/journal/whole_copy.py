@@ -26,18 +26,13 @@ from msgspec.structs import replace
 
 from acphold import errors
 from acphold.history.entries import PROMPT, TURN_END, PastEntry
+from acphold.journal import bounds
 from acphold.journal.access import Share
-from acphold.journal.copies import PIECE_BYTES
 from acphold.journal.journal import Journal, Lease, history, state_of
 from acphold.journal.owners import Free, Gone, Here
 from acphold.journal.rows import Listed, ListFilter, ListKey, NewSession, RowChange, SessionRow
 
 log = logging.getLogger(__name__)
-
-LATE_SECONDS: Final = 30.0
-"""Time to wait for late changes: any open transaction on the same server may hold them up."""
-
-LOOK_SECONDS: Final = 0.05
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
 """The outcome for a session. "new": copied. "grown": brought up to date. "same": nothing was new.
@@ -47,8 +42,6 @@ cannot be read to its end and was left out."""
 
 
 _EVERYTHING: Final = ListFilter(include_unprompted=True, archived="include")
-
-ROWS_AT_ONCE: Final = 200
 
 
 async def copy_all(
@@ -77,12 +70,12 @@ async def copy_all(
         told(session_id, word)
 
     after: ListKey | None = None
-    while rows := await source.page(_EVERYTHING, after, ROWS_AT_ONCE):
+    while rows := await source.page(_EVERYTHING, after, bounds.COPIED_ROWS):
         for row in rows:
             await take(row.session_id)
         after = rows[-1].key
     # A session that was continued meanwhile has moved up in the list, maybe past our place.
-    until = time.monotonic() + LATE_SECONDS
+    until = time.monotonic() + bounds.LATE_CHANGES_SECONDS
     is_news = True
     while is_news:
         news = await source.changes(mark)
@@ -91,7 +84,7 @@ async def copy_all(
         mark, is_news = news.last, news.more
         if news.late and not news.more:
             if is_news := time.monotonic() < until:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(bounds.LATE_CHANGES_LOOK_SECONDS)
             else:
                 log.warning("somebody writes for long: what went on meanwhile is for the next copy")
     await _copy_tombstones(source, target)
@@ -221,7 +214,7 @@ async def _fill(
         entries = segment.entries()
         piece += [PastEntry(entry.kind, entry.at, entry.raw, entry.seq) for entry in entries]
         size += len(segment.raw)
-        if size > PIECE_BYTES:
+        if size > bounds.PIECE_BYTES:
             await target.take_in(lease, piece)
             piece, size = [], 0
     if piece:

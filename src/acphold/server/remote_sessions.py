@@ -31,7 +31,8 @@ from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
-from acphold.journal.owners import SILENT_SECONDS, other_owner
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.owners import other_owner
 from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.rpc.eager_tasks import EagerTasks
@@ -51,7 +52,7 @@ ATTEMPTS = 25
 """Attempts to find the owner while it changes: each time it has ended, or another process was
 quicker. One that ends while it opens the session costs two attempts."""
 
-SEARCH_SECONDS = SILENT_SECONDS + 15.0
+SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
 """Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
 and an attempt may take some seconds."""
 

@@ -24,7 +24,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.journal.access import BROWSER_MS, SCOPES, Scope, token_id
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.access import SCOPES, Scope, token_id
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Gate, RefusedError, cookie_name
 
@@ -37,7 +38,7 @@ LARGEST_PAIRING: Final = 4096
 NAME_LENGTH: Final = 60
 """Characters of a device's name."""
 
-COOKIE_SECONDS: Final = BROWSER_MS // 1000
+COOKIE_SECONDS: Final = journal_bounds.BROWSER_MS // 1000
 
 CODE_SECONDS: Final = 600.0
 """Seconds until a code expires."""

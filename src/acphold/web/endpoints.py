@@ -24,7 +24,8 @@ from acphold.history.prompt_queue import REOPENED
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
 from acphold.journal import Here, Journal, ListFilter, ListKey, SessionRow, Silent
-from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS, is_free, other_owner
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.owners import is_free, other_owner
 from acphold.reading.neighbours import asked_over
 from acphold.rpc import Transport
 from acphold.schema import RESUME_SESSION, encode
@@ -62,7 +63,7 @@ OPENED_AT_ONCE: Final = 4
 OPEN_SECONDS: Final = 120.0
 """Seconds in which an agent has to start, and again to open the session, for such a one."""
 
-OWNER_LOOKS: Final = 2 + round(SILENT_SECONDS / RENEW_SECONDS)
+OWNER_LOOKS: Final = 2 + round(journal_bounds.SILENT_SECONDS / journal_bounds.RENEW_SECONDS)
 """Looks at the sessions of a process that may still live: after so many it does, or was silent."""
 
 
@@ -292,7 +293,7 @@ class Endpoints:
                         tried.add(row.session_id)
                 except AcpholdError as exc:
                     log.error("cannot read which sessions are to go on: %s", exc)
-                await asyncio.sleep(RENEW_SECONDS)
+                await asyncio.sleep(journal_bounds.RENEW_SECONDS)
 
     async def _left_behind(self) -> AsyncIterator[SessionRow]:
         """Yield the sessions with prompts that are to go on after a restart."""

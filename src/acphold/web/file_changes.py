@@ -45,7 +45,8 @@ from acphold.history.entries import TurnSpan, turn_spans
 from acphold.history.raw_update import storable
 from acphold.history.words import document
 from acphold.journal import Journal, SessionRow
-from acphold.journal.journal import READ_BYTES, Readable, history
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Readable, history
 from acphold.origins.origin_readers import (
     MOST_BYTES,
     AskedOrigins,
@@ -254,7 +255,12 @@ class _Bounded:
         return await self._journal.session(session_id, counted=counted)
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = journal_bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
     ) -> list[Segment]:
         found = await self._journal.read(session_id, after, limit_bytes, tail_bytes=tail_bytes)
         self._left -= sum(len(segment.raw) for segment in found)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from acphold.errors import RewrittenError
 from acphold.history import Segment
-from acphold.journal import Journal, history
-from acphold.journal import journal as interface
+from acphold.journal import Journal, bounds, history
 from acphold.journal.stores import open_journal
 from acphold.testing.journal_promises.sessions import TEXT, long_turn, numbers
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
@@ -20,7 +19,7 @@ from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interface, "TAIL_BYTES", len(TEXT))
+    monkeypatch.setattr(bounds, "TAIL_BYTES", len(TEXT))
     lease = await long_turn(journal)
     found: list[Segment] = []
 

@@ -28,10 +28,10 @@ from acphold.journal import (
     Origin,
     RowChange,
     SessionRow,
+    bounds,
     is_forgotten,
 )
 from acphold.journal.access import Share
-from acphold.journal.journal import READ_BYTES
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
 from acphold.testing.journal_promises.promise import append, chunk, turn
@@ -346,7 +346,7 @@ async def test_a_damaged_session_is_told_and_left_out_and_the_others_are_copied(
     for name in ("s1", "s2"):
         lease = await journal.create(NewSession(name, "a", "/w"))
         for _ in range(3):  # of which no more than one is read at once, also when it is packed
-            await prompted(journal, lease, Random(1).randbytes(READ_BYTES).hex())
+            await prompted(journal, lease, Random(1).randbytes(bounds.READ_BYTES).hex())
         await over(journal, lease)
     real = journal.read
 

@@ -23,8 +23,7 @@ from acphold.errors import (
     NewerJournalError,
     ReadOnlyJournalError,
 )
-from acphold.journal import At, Gone, Journal
-from acphold.journal.postgresql import database
+from acphold.journal import At, Gone, Journal, bounds
 from acphold.journal.postgresql.migrations import FIRST
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, entries_of
@@ -379,7 +378,7 @@ async def test_a_server_that_starts_again_is_waited_for_and_leaves_owners_what_t
 async def test_a_server_that_is_gone_is_told_of_in_a_bound_and_used_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.5)
     async with opened(server.url(), create=True) as journal:
         lease = await begun(journal)
         await asyncio.to_thread(server.stop)
@@ -395,7 +394,7 @@ async def test_a_server_that_is_gone_is_told_of_in_a_bound_and_used_again(
 async def test_a_server_that_answers_nothing_any_more_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.5)
     async with opened(f"{server.url()}&connect_timeout=2", create=True) as journal:
         lease = await begun(journal)
         kept = journal._database  # type: ignore[attr-defined]

@@ -16,8 +16,8 @@ from acphold.errors import (
     LeaseLostError,
     NewerJournalError,
 )
-from acphold.journal import Append, NewSession, RowChange
-from acphold.journal.postgresql import database, migrations
+from acphold.journal import Append, NewSession, RowChange, bounds
+from acphold.journal.postgresql import migrations
 from acphold.journal.postgresql.store import PostgresqlJournal
 from tests.postgresql import Databases
 
@@ -132,8 +132,8 @@ async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_aga
 async def test_one_that_is_at_it_and_does_not_end_is_waited_for_within_a_bound(
     first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "LOCK_SECONDS", 0.1)
-    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "UPGRADE_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.0)
     journal = PostgresqlJournal(first)
     with psycopg.connect(first) as line:
         line.execute("SELECT pg_advisory_xact_lock(%s)", (migrations.LOCK,))

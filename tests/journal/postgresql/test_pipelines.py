@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from acphold.errors import LeaseLostError
-from acphold.journal import Append, NewSession
-from acphold.journal.postgresql import pipelines
+from acphold.journal import Append, NewSession, bounds
 from acphold.journal.postgresql.pipelines import Pipelines
 from acphold.journal.postgresql.store import PostgresqlJournal
 from tests.journal.conversations import entries_of
@@ -103,7 +102,7 @@ async def test_many_sessions_append_at_once_over_few_connections(location: str) 
                 " AND query LIKE 'WITH held%'"
             ).fetchone()
         assert row is not None
-        assert 1 < row[0] <= pipelines.CONNECTIONS + 1  # and a thread told of the lost one
+        assert 1 < row[0] <= bounds.PIPELINES + 1  # and a thread told of the lost one
         for name in names:
             raws = [it.raw for it in entries_of(await journal.read(name, 0))]
             assert raws == ([] if name == "s7" else [b"0", b"1", b"2", b"3", b"4"])

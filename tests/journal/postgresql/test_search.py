@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from acphold.journal import ListFilter, NewSession, Sought
+from acphold.journal import ListFilter, NewSession, Sought, bounds
 from acphold.journal.postgresql import search
 from acphold.journal.postgresql.search import MOST_PLACES
 from acphold.journal.postgresql.session_rows import PostgresqlTables
@@ -21,7 +21,7 @@ from tests.postgresql import Databases
 async def test_what_is_sought_is_found_newest_first_however_rare_it_is(
     databases: Databases, monkeypatch: pytest.MonkeyPatch, walked: int
 ) -> None:
-    monkeypatch.setattr(search, "WALKED", walked)
+    monkeypatch.setattr(bounds, "WALKED_DOCUMENTS", walked)
     with databases.new() as url:
         journal = PostgresqlJournal(url)
         for number in range(8):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.journal.postgresql.session_rows import LONG_BYTES, TOO_LONG_BYTES
+from acphold.journal import bounds
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.stored_history import FRAME
 from tests.journal.conversations import begun, entries_of
@@ -17,14 +17,14 @@ from tests.postgresql import Databases
 
 async def test_what_is_long_takes_less_room_at_once_and_says_the_same(databases: Databases) -> None:
     random = Random(1)
-    words = [b'"%d"' % random.randrange(1000) for _ in range(LONG_BYTES)]
-    noise = random.randbytes(LONG_BYTES * 2).replace(b"\n", b" ")
+    words = [b'"%d"' % random.randrange(1000) for _ in range(bounds.LONG_BYTES)]
+    noise = random.randbytes(bounds.LONG_BYTES * 2).replace(b"\n", b" ")
     appended = [
         [b'"short"'],
         words,
         [b'"%s"' % noise],
-        [b'"%s"' % (b"word " * TOO_LONG_BYTES)],
-        [b'"one that stands for itself, %s"' % (b"word " * LONG_BYTES)],
+        [b'"%s"' % (b"word " * bounds.TOO_LONG_BYTES)],
+        [b'"one that stands for itself, %s"' % (b"word " * bounds.LONG_BYTES)],
     ]
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         journal = PostgresqlJournal(url)

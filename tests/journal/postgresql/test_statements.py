@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.journal import Append, ListFilter, NewSession, RowChange
+from acphold.journal import Append, ListFilter, NewSession, RowChange, bounds
 from acphold.journal.postgresql import database, pipelines, session_rows
 from acphold.journal.postgresql import leases as owners
 from acphold.journal.postgresql.store import PostgresqlJournal
@@ -151,7 +151,7 @@ async def test_sessions_that_an_import_lists_are_added_one_by_one(location: str)
 async def test_many_sessions_are_deleted_by_few_statements(
     location: str, executed: list[tuple[str, str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_rows, "DELETED_AT_ONCE", 20)
+    monkeypatch.setattr(bounds, "DELETED_SESSIONS", 20)
     journal = PostgresqlJournal(location)
     names = [f"session {number}" for number in range(60)]
     try:

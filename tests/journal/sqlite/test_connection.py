@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.journal import Append, Lease, RowChange
-from acphold.journal.sqlite import background, in_file
-from acphold.journal.sqlite.connection import (
-    CACHE_KIB,
-    CROWD,
-    CROWD_CACHE_KIB,
-    PIECE_SECONDS,
-    Connection,
-    connect,
-    writing,
-)
+from acphold.journal import Append, Lease, RowChange, bounds
+from acphold.journal.sqlite import in_file
+from acphold.journal.sqlite.connection import Connection, connect, writing
 from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, turn
@@ -43,7 +35,7 @@ async def test_who_is_live_comes_in_between_the_pieces_of_what_gives_way(
         for number in range(PIECES):
             with writing(connection):
                 begins.set()
-                time.sleep(PIECE_SECONDS)  # what a piece of work takes
+                time.sleep(bounds.PIECE_SECONDS)  # what a piece of work takes
             done.append(number)
         connection.close()
 
@@ -64,11 +56,11 @@ async def test_more_of_the_file_is_kept_in_memory_only_where_many_sessions_write
 ) -> None:
     connection = journal.connect().connection
     sizes: list[int] = []
-    for number in (1, CROWD + 1, 1):
+    for number in (1, bounds.CROWD + 1, 1):
         leases = [await begun(journal, f"{number} {len(sizes)} {it}") for it in range(number)]
         await journal.append_all([Append(lease, [("update", [b"{}"])]) for lease in leases])
         sizes.append(connection.execute("PRAGMA cache_size").fetchone()[0])
-    assert sizes == [-CACHE_KIB, -CROWD_CACHE_KIB, -CROWD_CACHE_KIB]
+    assert sizes == [-bounds.CACHE_KIB, -bounds.CROWD_CACHE_KIB, -bounds.CROWD_CACHE_KIB]
 
 
 async def test_the_lock_of_this_process_is_free_while_another_program_is_waited_for(
@@ -123,8 +115,8 @@ def log_bytes(path: Path) -> int:
 async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LOG_PAGES_AT_MOST", 100)
-    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 100_000)
+    monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 100)
+    monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
     # As patient as a test can be: whoever waits for the reader hangs.
     journal = SqliteJournal.open(path, busy_seconds=3600)
     lease = await begun(journal)
@@ -143,8 +135,8 @@ async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
 async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LOG_PAGES_AT_MOST", 250)
-    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 200_000)
+    monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 250)
+    monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 200_000)
     journal = SqliteJournal.open(path)
     lease = await begun(journal)
     rested = 0
@@ -159,8 +151,8 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
 async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_who_appends(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
-    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 100_000)
+    monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
+    monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
     journal = SqliteJournal.open(path)
     lease = await begun(journal)
     for _ in range(300):
@@ -180,7 +172,7 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
 async def test_who_gives_room_back_gives_back_that_of_the_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
+    monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
     journal = SqliteJournal.open(path)
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"x" * 1_000_000])])
@@ -194,7 +186,7 @@ async def test_who_gives_room_back_gives_back_that_of_the_log(
 async def test_room_that_cannot_be_given_back_for_long_is_left(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_file, "SHORTENED_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "SHORTENED_SECONDS", 0.05)
     monkeypatch.setattr(in_file, "_is_shortened", lambda _: False)
     journal = SqliteJournal.open(path)
     await begun(journal)
@@ -207,7 +199,7 @@ async def test_room_that_cannot_be_given_back_for_long_is_left(
 async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_for_that(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
+    monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
     # As patient as a test can be: whoever waits for the reader hangs.
     journal = SqliteJournal.open(path, busy_seconds=3600)
     lease = await begun(journal)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, NewSession, RowChange, is_forgotten
-from acphold.journal.sqlite import connection, deletion, search_index
+from acphold.journal import ListFilter, NewSession, RowChange, bounds, is_forgotten
+from acphold.journal.sqlite import deletion, search_index
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.search_index import Indexed, unindex
 from acphold.journal.sqlite.store import SqliteJournal
@@ -102,7 +102,7 @@ async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
 async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_as_it_can_be(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "EMPTYING_TRIES", 2)
+    monkeypatch.setattr(bounds, "EMPTYING_TRIES", 2)
     await talked(journal, "kept")
     await talked(journal, "gone")
     reader = sqlite3.connect(path, isolation_level=None)
@@ -189,8 +189,8 @@ async def test_a_session_is_swept_in_pieces_between_which_others_write(
     await talked(journal, "gone")
     await talked(journal, "kept")
     lease = await journal.acquire("kept")
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
-    monkeypatch.setattr(deletion, "PART_BYTES", 1)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "PART_BYTES", 1)
     database = connect(str(path), 60.0, gives_way=True)
     for _ in deletion.delete(database, ["gone"], None, lambda _: True, []):
         pass
@@ -208,8 +208,8 @@ async def test_a_session_is_swept_in_pieces_between_which_others_write(
 async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_after_a_crash(
     path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 45)
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 45)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     journal = SqliteJournal.open(path)
     names = [f"s{number:02}" for number in range(12)]
     for number, name in enumerate(names):
@@ -244,7 +244,7 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
     names = [f"s{number}" for number in range(5)]
     for name in names:
         await remember(journal, name, 1000)
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
     gone: list[str] = []
     for number, _ in enumerate(deletion.delete(database, names, 2000, lambda _: False, gone), 1):
@@ -257,10 +257,10 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
 async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"s{number}" for number in range(8 * search_index.PARTS)]
+    names = [f"s{number}" for number in range(8 * bounds.VOLUME_PARTS)]
     for name in names:
         await remember(journal, name, 1000)
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
     for _ in deletion.delete(database, names[:-1], None, lambda _: False, []):
         pass
@@ -268,6 +268,6 @@ async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted
         len(database.execute("SELECT DISTINCT segid FROM words_1_idx").fetchall())
         for _ in deletion.sweep(database)
     ]
-    assert max(parts) < 3 * search_index.PARTS
+    assert max(parts) < 3 * bounds.VOLUME_PARTS
     assert parts[-1] == 1
     database.close()

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 
 from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
-from acphold.journal import Lease, NewSession, RowChange, history, state_of
+from acphold.journal import Lease, NewSession, RowChange, bounds, history, state_of
 from acphold.journal.compression import zstd
 from acphold.journal.seams import Repaired
 from acphold.journal.sql import entry_rows
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.stored_history import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
+from acphold.journal.stored_history import DamagedRowError, packed, plain
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -48,7 +48,9 @@ async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -
 def years_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, what was said so far is old."""
     for module in ("store", "session_rows"):
-        monkeypatch.setattr(f"acphold.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * OLD_MS)
+        monkeypatch.setattr(
+            f"acphold.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * bounds.OLD_MS
+        )
 
 
 async def segments(journal: SqliteJournal, session_id: str = "s1") -> list[Segment]:
@@ -67,7 +69,9 @@ def contents(path: Path) -> bytes:
     return b"".join([file.read_bytes() for file in files if file.exists()])
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b"x" * (WORTH_PACKING - 1), FRAME + b"x" * 500])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{}", b"x" * (bounds.WORTH_PACKING_BYTES - 1), FRAME + b"x" * 500]
+)
 def test_what_is_short_or_packed_stays_as_it_is(raw: bytes) -> None:
     assert packed(raw) == raw
 
@@ -172,11 +176,13 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 ) -> None:
     lease = await held(journal, TURN)
     years_later(monkeypatch)
-    monkeypatch.setattr("acphold.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * OLD_MS)
+    monkeypatch.setattr(
+        "acphold.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * bounds.OLD_MS
+    )
     years_later(monkeypatch)
     for kind, raws in TURN:
         await journal.append(lease, [(kind, raws)])
-    await journal.change(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
+    await journal.change(lease, RowChange(updated_at=NOW + 3 * bounds.OLD_MS))
     await journal.settle(lease, lease.next_seq - 1)
     assert [raw.startswith(FRAME) for raw in rows(path)] == [
         False,
@@ -189,7 +195,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 
 
 async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_rows, "PACKED_AT_ONCE_BYTES", 3000)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 3000)
     one, two = SqliteJournal.open(path), SqliteJournal.open(path)
     for number in range(6):
         await held(one, TURN * 3, f"s{number}")

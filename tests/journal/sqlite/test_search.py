@@ -15,7 +15,7 @@ from acphold.history import PastEntry
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
-from acphold.journal import NewSession, Sought
+from acphold.journal import NewSession, Sought, bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
 from acphold.journal.sql.session_tables import unindexed
@@ -183,7 +183,7 @@ async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJourn
 async def test_the_newest_sessions_are_caught_up_with_first(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(bounds, "INDEXED_SESSIONS", 1)
     for number in range(4):
         new = NewSession(f"s{number}", "a", "/w", created_at=1000 * (number % 3))
         lease = await journal.create(new)
@@ -210,7 +210,7 @@ async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, pa
 async def test_what_is_in_several_volumes_is_found_newest_or_best_first(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
     for name, times in (("s1", (3000, 9000)), ("s2", (4000, 8000)), ("s3", (2000, 5000, 7000))):
         await told(journal, name, *times)
         await journal.index.catch_up(9)
@@ -232,7 +232,7 @@ async def test_ranks_of_documents_in_several_volumes_can_be_compared(
 ) -> None:
     texts = {f"s{number}": "flaky " + "filler " * number for number in (1, 40, 3, 20, 2)}
     for name, text in texts.items():
-        monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1 << 20 if name != "s3" else 1)
+        monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1 << 20 if name != "s3" else 1)
         await said(journal, name, *[chunk("agent_message", word) for word in ("other", "text")])
         await said(journal, f"{name}-more", chunk("agent_message", text))
     ranked = await journal.index.search(Sought("flaky", rank=True))
@@ -244,8 +244,8 @@ async def test_ranks_of_documents_in_several_volumes_can_be_compared(
 async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 50)
-    monkeypatch.setattr(search_index, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 50)
+    monkeypatch.setattr(bounds, "INDEXED_CHARACTERS", 1)
     for number in range(40):
         await told(journal, f"s{number}", number * 1000)
     await journal.index.catch_up(9)
@@ -268,7 +268,7 @@ async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
 async def test_a_volume_of_which_nothing_is_left_is_dropped(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
     for number in range(3):
         await told(journal, f"s{number}", number * 1000)
         await journal.index.catch_up(9)
@@ -287,7 +287,7 @@ async def test_small_sessions_are_indexed_many_at_once(
 ) -> None:
     for number in range(200):
         await told(journal, f"s{number}", number * 1000)
-    monkeypatch.setattr(connection, "PIECE_SECONDS", 60.0)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 60.0)
     database = connect(str(path), 60.0)
     steps = run(search_index.index(database))
     assert steps < 20
@@ -308,7 +308,7 @@ async def test_two_processes_that_catch_up_put_nothing_in_twice(
 async def test_what_is_half_indexed_can_be_deleted(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "PIECE_BYTES", 1)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 1)
     await told(journal, "s1", 1000, 2000, 3000)
     await journal.index.catch_up(1e-9)
     assert await journal.index.catch_up(0) == 1
@@ -386,8 +386,8 @@ def test_no_word_of_what_is_taken_out_is_left(
     last = found[-1].last_seq if found else 0
     database.execute("UPDATE sessions SET settled_through = ?", (last,))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(search_index, "VOLUME_CHARACTERS", characters)
-        patched.setattr(search_index, "PART_BYTES", 1)
+        patched.setattr(bounds, "VOLUME_CHARACTERS", characters)
+        patched.setattr(bounds, "PART_BYTES", 1)
         run(search_index.index(database, session))
     for indexed in search_index.documents(found):
         for word in indexed.texts[0].split()[:3]:
@@ -409,7 +409,7 @@ def test_no_word_of_what_is_taken_out_is_left(
 async def test_the_end_of_a_long_turn_is_looked_through(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.journal.sql.unsettled.TAIL_BYTES", 1)
+    monkeypatch.setattr("acphold.journal.bounds.UNSETTLED_BYTES", 1)
     words = [chunk("agent_message", f"word{n}", messageId=str(n)) for n in range(40)]
     await running(journal, "s1", *words)
     assert await found(journal, "word39") == [("s1", 40)]

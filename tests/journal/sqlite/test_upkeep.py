@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from acphold.history import Segment
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
-from acphold.journal import NewSession, RowChange, session_of, state_of
-from acphold.journal.sql import entry_rows
+from acphold.journal import NewSession, RowChange, bounds, session_of, state_of
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import (
     CONVERSATIONS,
@@ -77,7 +76,7 @@ def test_settling_never_changes_the_state_of_a_session(
 async def test_a_long_turn_is_settled_in_pieces(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_rows, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 1000)
     lease = await begun(journal)
     said = [chunk("agent_message", f"word{n} ") for n in range(200)]
     last = await append(journal, lease, turn("Hi", *said))

@@ -5,11 +5,11 @@ runs in threads, so that the loop never blocks. Each working thread has a connec
 most recently used of the free ones. Short work has its own threads, so that it does not wait for
 slow work.
 
-A transaction is retried for PATIENCE_SECONDS if the connection was lost, or if the server shuts
+A transaction is retried for `RETRY_SECONDS` if the connection was lost, or if the server shuts
 down, starts up, has no connection left or cancels the query. If the answer to a commit was lost, it
 may have succeeded: work that must not be done twice checks that itself (see `store`). Every wait
-has a bound: a connection that stays silent for BOUND_SECONDS is cut, because a stopped server would
-never answer.
+has a bound: a connection that stays silent for `QUICK_SECONDS` is cut, because a stopped server
+would never answer.
 
 Passwords, `sslmode` and the rest are up to libpq: the URL, `PGPASSWORD`, `~/.pgpass`, a service
 file.
@@ -32,31 +32,13 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 from acphold import errors
+from acphold.journal import bounds
 from acphold.journal.location import NAMED_BY
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Answer, Pipelines
 from acphold.journal.stored_history import DamagedRowError
 
 T = TypeVar("T")
-
-QUICK: Final = 3
-"""Threads for short work."""
-
-SLOW: Final = 2
-"""Threads for slow work."""
-
-PATIENCE_SECONDS: Final = 5.0
-"""Work is retried for this long before it fails."""
-
-BOUND_SECONDS: Final = 30.0
-"""Short work may take this long before its connection is cut; slow work has longer."""
-
-SLOW_BOUND_SECONDS: Final = 600.0
-
-CONNECT_SECONDS: Final = 5
-
-AGAIN_SECONDS: Final = 0.05
-"""Pause between two attempts."""
 
 _PASSING: Final = frozenset(
     {
@@ -95,8 +77,8 @@ class Database:
         self._create = create
         self._is_ready = False
         self._preparing = threading.Lock()
-        self._quick = _Threads(self, QUICK, BOUND_SECONDS)
-        self._slow = _Threads(self, SLOW, SLOW_BOUND_SECONDS)
+        self._quick = _Threads(self, bounds.QUICK_THREADS, bounds.QUICK_SECONDS)
+        self._slow = _Threads(self, bounds.SLOW_THREADS, bounds.SLOW_SECONDS)
         self.pipelines = Pipelines(self.connect)
         self._open: set[Line] = set()
         self._free: list[Line] = []
@@ -166,7 +148,7 @@ class Database:
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "application_name": "acphold",
-    "connect_timeout": CONNECT_SECONDS,
+    "connect_timeout": bounds.CONNECT_SECONDS,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -226,7 +208,7 @@ class _Threads:
         self._bound = bound
         self._executor: ThreadPoolExecutor | None = None
         self._is_closed = False
-        self._failed_at = -PATIENCE_SECONDS
+        self._failed_at = -bounds.RETRY_SECONDS
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
         if self._is_closed:  # nobody would close a connection that is opened now
@@ -239,14 +221,14 @@ class _Threads:
         name = self._database.name
         # After a recent failure there is no second long wait.
         began = time.monotonic()
-        patience = PATIENCE_SECONDS if began - self._failed_at > PATIENCE_SECONDS else 0.0
+        patience = bounds.RETRY_SECONDS if began - self._failed_at > bounds.RETRY_SECONDS else 0.0
         while True:
             line: Line | None = None
             try:
                 line = self._database.take()
                 with _Bound(line, self._bound):
                     done = work(line)
-                self._failed_at = -PATIENCE_SECONDS
+                self._failed_at = -bounds.RETRY_SECONDS
                 return done
             except FAULTS as error:
                 if line is not None and not line.closed:
@@ -262,7 +244,7 @@ class _Threads:
             finally:
                 if line is not None:
                     self._database.put_back(line)
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(bounds.RETRY_PAUSE_SECONDS)
 
     async def aclose(self) -> None:
         self._is_closed = True

@@ -32,24 +32,12 @@ from acphold.errors import (
     HeldElsewhereError,
     UnknownSessionError,
 )
+from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
-from acphold.journal.owners import (
-    LATE_SECONDS,
-    SILENT_SECONDS,
-    At,
-    Free,
-    Gone,
-    Here,
-    Owner,
-    Silent,
-    Whose,
-)
+from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.sql.session_tables import NOBODY
-
-FORGOTTEN_SECONDS: Final = 24 * 3600
-"""The row of an owner that has not reported for this long is removed."""
 
 CHANGED: Final = "changed = pg_current_xact_id()"
 """Written with every change to a session that the list shows."""
@@ -88,7 +76,7 @@ def forget_dead(line: Line) -> None:
     """Remove the rows of owners that have not reported for long."""
     line.execute(
         "DELETE FROM acphold.owners WHERE renewed_at < now() - make_interval(secs => %s)",
-        (FORGOTTEN_SECONDS,),
+        (bounds.FORGOTTEN_SECONDS,),
     )
 
 
@@ -244,16 +232,16 @@ def whose(line: Line, session_id: str, own_id: str | None, own: Sequence[str] = 
     id_, epoch, yields, lives, host, pid, addresses, silent, is_present = row
     if id_ == own_id and id_ != NOBODY:
         return Here(epoch, yields)
-    if not lives and (silent is None or silent > SILENT_SECONDS):
+    if not lives and (silent is None or silent > bounds.SILENT_SECONDS):
         return Free(epoch)
     owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
     if not (lives and is_present) and not {*own}.isdisjoint(owner.addresses):
         return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
         return Gone(owner, epoch, yields)
-    if silent > SILENT_SECONDS:
+    if silent > bounds.SILENT_SECONDS:
         return Silent(owner, epoch, yields, silent)
-    if silent > LATE_SECONDS and not is_present:
+    if silent > bounds.LATE_SECONDS and not is_present:
         return Gone(owner, epoch, yields)
     return At(owner, epoch, yields)
 
@@ -286,6 +274,6 @@ def held(line: Line, session_ids: Sequence[str]) -> set[str]:
         "SELECT session_id FROM acphold.leases JOIN acphold.owners ON id = owner"
         " WHERE session_id = ANY(%s)"
         f" AND ({_LIVES} OR renewed_at > now() - make_interval(secs => %s))",
-        ([*session_ids], SILENT_SECONDS),
+        ([*session_ids], bounds.SILENT_SECONDS),
     )
     return {session_id for (session_id,) in rows.fetchall()}

@@ -18,16 +18,13 @@ import psycopg
 from psycopg import Connection
 
 from acphold.errors import JournalUnavailableError, NoJournalError
-from acphold.journal import location
+from acphold.journal import bounds, location
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""
 
 LOCK: Final = 0x61637068
 """The advisory lock held while upgrading a journal."""
-
-LOCK_SECONDS: Final = 5.0
-"""Time to wait for another upgrade, and for users of a table that is changed."""
 
 _TABLES: Final = (
     "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
@@ -286,7 +283,9 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
             location.refuse_older(found, FIRST, f"in {name}")
         try:
             with line.transaction():
-                line.execute(f"SET LOCAL lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'")
+                line.execute(
+                    f"SET LOCAL lock_timeout = '{int(bounds.UPGRADE_LOCK_SECONDS * 1000)}ms'"
+                )
                 # A lock of the transaction: one of the connection would be lost behind PgBouncer.
                 line.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
                 found = version(line)

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import psycopg
 from psycopg import pq
 
+from acphold.journal import bounds
 from acphold.journal.postgresql.migrations import Line
 
 T = TypeVar("T")
@@ -34,21 +35,6 @@ Value: TypeAlias = "str | bytes | int | bool | None"
 
 Rows: TypeAlias = "list[list[bytes | None]]"
 """Rows in the binary format of the server."""
-
-CONNECTIONS: Final = 8
-"""Connections of one process, at most."""
-
-TOGETHER: Final = 4
-"""With this many questions pending on each connection, another one is opened."""
-
-PREPARED: Final = 64
-"""Statements that a connection keeps prepared; there are about a dozen."""
-
-BOUND_SECONDS: Final = 10.0
-"""A question may wait this long before its connection is given up."""
-
-UNREACHED_SECONDS: Final = 1.0
-"""After a failed attempt to connect, there is no new one for this long."""
 
 _OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -95,10 +81,10 @@ class Pipelines:
 
     def __init__(self, connect: Callable[[], Line]) -> None:
         self._connect = connect
-        self._bound = BOUND_SECONDS
+        self._bound = bounds.QUESTION_SECONDS
         self._open: list[_Pipeline] = []
         self._opening: asyncio.Future[Line] | None = None
-        self._vain_at = -UNREACHED_SECONDS
+        self._vain_at = -bounds.UNREACHED_SECONDS
         self._is_closed = False
 
     @property
@@ -133,7 +119,7 @@ class Pipelines:
             answer.give(None)
             return answer
         line = self._open[0] if len(self._open) == 1 else min(self._open, key=_Pipeline.waiting)
-        if line.waiting() >= TOGETHER and len(self._open) < CONNECTIONS:
+        if line.waiting() >= bounds.PENDING_QUESTIONS and len(self._open) < bounds.PIPELINES:
             self._connect_more()
         line.ask(statement, values, answer)
         return answer
@@ -152,7 +138,7 @@ class Pipelines:
         """Start connecting once more, unless that has just failed."""
         if self._is_closed:
             return
-        if self._opening is None and monotonic() - self._vain_at >= UNREACHED_SECONDS:
+        if self._opening is None and monotonic() - self._vain_at >= bounds.UNREACHED_SECONDS:
             loop = asyncio.get_running_loop()
             self._opening = loop.run_in_executor(None, self._connect)
             self._opening.add_done_callback(self._opened)
@@ -214,7 +200,7 @@ class _Pipeline:
             sent = [_BINARY[type(value)](value) for value in values]
             formats = [1] * len(sent)
             name = self._names.get(statement)
-            if name is None and self._prepares and len(self._names) < PREPARED:
+            if name is None and self._prepares and len(self._names) < bounds.PREPARED_STATEMENTS:
                 self._named += 1
                 name = self._names[statement] = b"acphold_%d" % self._named
                 self._pq.send_prepare(name, _numbered(statement))
@@ -306,7 +292,7 @@ class _Pipeline:
         self.loop.call_later(left, self._watch)
 
 
-@lru_cache(PREPARED)
+@lru_cache(bounds.PREPARED_STATEMENTS)
 def _numbered(statement: str) -> bytes:
     """The statement with `$1` and so on for its values, as the server expects it."""
     first, *others = statement.split("%s")

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from acphold.history.entries import Entry
 from acphold.history.words import Document, camel_parts, document, indexable, with_spaces
-from acphold.journal import token_reports
+from acphold.journal import bounds, token_reports
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import session_rows
@@ -107,13 +107,6 @@ def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
     return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)
 
 
-RANKED_AT_MOST: Final = 10_000
-"""The best are chosen from this many matching documents, the newest: all words of each are read."""
-
-SAMPLE: Final = 20_000
-"""Documents sampled for the average length and for how rare a phrase is; in a smaller journal,
-all."""
-
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 _LEAST: Final = 1e-6
@@ -145,7 +138,7 @@ def best(
     found = line.execute(
         f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
         f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
-        {**values, **dict(_named(phrases)), "ranked": RANKED_AT_MOST, "ranks": _RANKS},
+        {**values, **dict(_named(phrases)), "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
     ).fetchall()
     if not found:
         return []
@@ -216,7 +209,7 @@ def _measured(
 ) -> tuple[float, list[float]]:
     """The average number of words in a document, and the rarity of each phrase.
 
-    If there are more than SAMPLE documents, their number is the database's estimate.
+    If there are more than `SAMPLED_DOCUMENTS`, their number is the database's estimate.
     """
     fits = "".join(
         f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
@@ -225,12 +218,12 @@ def _measured(
     row = line.execute(
         "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
         f" WHERE oid = 'acphold.documents'::regclass){fits}"
-        f" FROM (SELECT size, words FROM {documents} LIMIT {SAMPLE}) AS page",
+        f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
         values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
     ).fetchone()
     assert row is not None
     looked_at, average, guessed, *having = row
-    number = looked_at if looked_at < SAMPLE else max(guessed, looked_at)
+    number = looked_at if looked_at < bounds.SAMPLED_DOCUMENTS else max(guessed, looked_at)
     rarities = [1.0] * len(phrases)
     for place, some in enumerate(having):
         least = sum(bool(counts[place]) for counts in found)
@@ -239,9 +232,6 @@ def _measured(
         rarities[place] = rarity if rarity > 0 else _LEAST
     return average or 1.0, rarities
 
-
-PIECE_BYTES: Final = 256 << 10
-"""Bytes of history indexed at once (beyond one segment)."""
 
 # -- putting in -------------------------------------------------------------------------------
 
@@ -264,7 +254,9 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
 
 def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
     """Index the next piece of a session."""
-    found = session_rows.PostgresqlSegments(line, session_id).read(after, PIECE_BYTES, settled)
+    found = session_rows.PostgresqlSegments(line, session_id).read(
+        after, bounds.INDEXED_BYTES, settled
+    )
     through = found[-1].last_seq if found else settled
     said = [
         (entry, words)
@@ -317,10 +309,6 @@ _FOUND: Final = """
 """
 
 _NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
-
-WALKED: Final = 20_000
-"""The newest documents, which are checked one by one: common words are found there at once. For
-rarer words, an index is fast."""
 
 _WALK: Final = f"""
     SELECT session_id, seq, at, number, size, words FROM acphold.documents
@@ -381,7 +369,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
         "query": query(wanted, sought.part),
         "since": sought.since,
         "limit": sought.limit,
-        "walked": WALKED,
+        "walked": bounds.WALKED_DOCUMENTS,
         "agents": [*sought.agents],
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,

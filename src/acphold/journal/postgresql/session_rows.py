@@ -16,13 +16,13 @@ from zlib import crc32
 from acphold.errors import RewrittenError, SessionExistsError
 from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.postgresql import leases
 from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.entry_rows import BEHIND_A_TURN
 from acphold.journal.sql.list_filters import walks
 from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import Found, LastOfTurns, Tables
@@ -33,16 +33,6 @@ COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
 
 NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
 """The time of the transaction, by the clock of the database."""
-
-_ROWS_AT_ONCE: Final = 2048
-
-LONG_BYTES: Final = 2000
-"""Longer values are packed before they are sent: the server would write them elsewhere, cut into
-rows of their own. Packed, 50 pieces of a message take a fifth, in the server's log, too."""
-
-TOO_LONG_BYTES: Final = 32 << 10
-"""Longer values are sent unpacked, and packed once they are old: packing one of this size takes the
-event loop 0.1 ms."""
 
 _SIZE: Final = """
     CASE
@@ -63,7 +53,7 @@ _READ: Final = f"""
             SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
             WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
                 {{}}
-            ORDER BY last_seq LIMIT {_ROWS_AT_ONCE}
+            ORDER BY last_seq LIMIT {bounds.READ_ROWS}
         ) AS next_ones
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
 """
@@ -101,7 +91,7 @@ class PostgresqlSegments:
             rows = self._line.execute(statement, values, binary=True).fetchall()
             some = [segment_of_row(*row) for row in rows]
             found += some
-            if len(some) < _ROWS_AT_ONCE:
+            if len(some) < bounds.READ_ROWS:
                 break
             limit_bytes -= sum(len(segment.raw) for segment in some)
             after = some[-1].last_seq
@@ -222,7 +212,8 @@ def appended(
         parameters += [*values, lease.session_id]
     parameters.append(lease.session_id)
     for one in segments:
-        raw = packed(one.raw) if LONG_BYTES < len(one.raw) <= TOO_LONG_BYTES else one.raw
+        is_long = bounds.LONG_BYTES < len(one.raw) <= bounds.TOO_LONG_BYTES
+        raw = packed(one.raw) if is_long else one.raw
         parameters += (one.last_seq, one.first_seq, one.kind, raw)
     return appending(len(segments), assignments), parameters
 
@@ -352,7 +343,9 @@ _LAST_OF_TURNS: Final = """
 
 def last_of_turns(line: Line, session_ids: Iterable[str]) -> Iterator[LastOfTurns]:
     """Yield the ends of the last turns of those sessions that there are."""
-    rows = line.execute(_LAST_OF_TURNS, (BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids]))
+    rows = line.execute(
+        _LAST_OF_TURNS, (bounds.SEGMENTS_BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids])
+    )
     for session_id, settled, prompted, kind, raw in rows.fetchall():
         its = PostgresqlSegments(line, session_id)
         end = raw if kind == TURN_END else None
@@ -394,10 +387,6 @@ OF_A_SESSION: Final = (
     "sessions",
 )
 """The tables whose rows are deleted with a session."""
-
-
-DELETED_AT_ONCE: Final = 50
-"""Sessions deleted in one transaction: anybody who opens one of them waits for it."""
 
 
 def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list[str]:

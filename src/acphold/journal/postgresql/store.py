@@ -28,6 +28,7 @@ from psycopg.errors import UniqueViolation
 
 from acphold import errors
 from acphold.history.entries import Segment
+from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import leases, session_rows
@@ -46,9 +47,6 @@ from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-KEPT_BYTES: Final = 16 << 20
-"""Bytes kept over all sessions, the newest; a standby lags by less, or its administrator knows."""
 
 _BYTES_OF_ONE: Final = 300
 """Bytes needed to remember one append, beside its content."""
@@ -70,7 +68,7 @@ class RecentAppends:
         size = _BYTES_OF_ONE + sum(len(one.raw) for one in made)
         self._kept.append((lease.session_id, made, change, size))
         self._bytes += size
-        while self._bytes > KEPT_BYTES:
+        while self._bytes > bounds.REMEMBERED_BYTES:
             self._bytes -= self._kept.popleft()[3]
 
     def write_again(self, line: Line, lease: Lease, lost: errors.LeaseLostError) -> bool:
@@ -320,7 +318,7 @@ class PostgresqlJournal(SqlJournal):
 
         for is_held, alike in groupby(sessions, key=lambda it: isinstance(it, Lease)):
             left = [*alike]
-            most = 1 if is_held else session_rows.DELETED_AT_ONCE
+            most = 1 if is_held else bounds.DELETED_SESSIONS
             while left:
                 now, left = left[:most], left[most:]
                 ids = [it if isinstance(it, str) else it.session_id for it in now]

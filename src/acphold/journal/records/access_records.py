@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, AccessToken, Deed
+from acphold.journal import bounds
+from acphold.journal.access import AccessToken, Deed
 from acphold.journal.records.draft import DEED_COUNTS, DEEDS, RULES, TOKENS, Draft, key
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
@@ -47,10 +48,10 @@ def keep_deeds(draft: Draft, deeds: Sequence[Deed]) -> None:
     for token in {it.token for it in deeds}:
         place = key(DEED_COUNTS, token)
         count = (draft.get(place, int) or 0) + sum(it.token == token for it in deeds)
-        for old, _ in islice(draft.walk(key(DEEDS, token)), max(0, count - KEPT_DEEDS)):
+        for old, _ in islice(draft.walk(key(DEEDS, token)), max(0, count - bounds.KEPT_DEEDS)):
             draft.remove(old)
-        draft.put(place, min(count, KEPT_DEEDS))
-    oldest = max(it.at for it in deeds) - KEPT_DEEDS_MS
+        draft.put(place, min(count, bounds.KEPT_DEEDS))
+    oldest = max(it.at for it in deeds) - bounds.KEPT_DEEDS_MS
     for it, _ in draft.walk(DEED_COUNTS):
         its = DEEDS + it.removeprefix(DEED_COUNTS)
         gone = 0

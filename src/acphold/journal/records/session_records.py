@@ -14,9 +14,9 @@ from msgspec.structs import asdict, replace
 from acphold.errors import SessionExistsError, UnknownSessionError
 from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
 from acphold.history.raw_update import storable
-from acphold.journal import list_places, stored_history
+from acphold.journal import bounds, list_places, stored_history
 from acphold.journal.access import Share
-from acphold.journal.journal import READ_BYTES, Identity, PageBack
+from acphold.journal.journal import Identity, PageBack
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.location import is_same_folder
 from acphold.journal.records.draft import (
@@ -136,9 +136,6 @@ class KeptSession(Struct):
         more = stored_history.unsettled_messages(self.segments(draft), self.settled)
         return replace(self.row, message_count=self.row.message_count + more)
 
-
-MANY_LINKS: Final = 100
-"""Of more ids than this, all links of the agent are read to find some."""
 
 _decode: Final = msgspec.msgpack.Decoder(KeptSession).decode
 _text: Final = msgspec.msgpack.Decoder(str).decode
@@ -271,7 +268,7 @@ def read(
     draft: Draft,
     session_id: str,
     after: int,
-    limit_bytes: int = READ_BYTES,
+    limit_bytes: int = bounds.READ_BYTES,
     *,
     tail_bytes: int = 0,
 ) -> list[Segment]:
@@ -285,7 +282,7 @@ def read_back(
     session_id: str,
     before: int | None,
     limit: int,
-    limit_bytes: int = READ_BYTES,
+    limit_bytes: int = bounds.READ_BYTES,
     *,
     kinds: Sequence[str] = (),
 ) -> PageBack:
@@ -338,7 +335,7 @@ def resolve(draft: Draft, prefix: str, cwd: str | None = None) -> SessionRow:
         row = _decode(found).row
         if cwd is None or is_same_folder(cwd, row.cwd):
             matches.append(row.session_id)
-        if len(matches) > list_places.MATCHES:
+        if len(matches) > bounds.AMBIGUOUS_IDS:
             break
     return find(draft, list_places.only_one(prefix, matches)).shown(draft)
 
@@ -412,7 +409,7 @@ def _keep_linked(draft: Draft, kept: KeptSession) -> None:
 def linked(draft: Draft, agent: str, ids: Collection[str]) -> dict[str, str | None]:
     """Like `Links.linked`."""
     asked = {key(LINKS, agent, it): it for it in ids}
-    if len(asked) > MANY_LINKS:  # one walk instead of many looks
+    if len(asked) > bounds.MANY_LINKS:  # one walk instead of many looks
         kept = ((place, _text(it)) for place, it in draft.walk(key(LINKS, agent)))
         found = {place: it for place, it in kept if place in asked}
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -18,32 +17,19 @@ from msgspec.structs import replace
 from acphold.errors import HeldElsewhereError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
-from acphold.journal import stored_history
+from acphold.journal import bounds, stored_history
 from acphold.journal.journal import Append, Lease
 from acphold.journal.lineage import why_lost
 from acphold.journal.location import is_same_folder
-from acphold.journal.owners import (
-    LATE_SECONDS,
-    SILENT_SECONDS,
-    At,
-    Free,
-    Gone,
-    Here,
-    Owner,
-    Silent,
-    Whose,
-)
+from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
 from acphold.journal.records import session_records
 from acphold.journal.records.draft import OWNERS, REPORTS, SETTLED, Draft, key
 from acphold.journal.records.session_records import KeptSession
 from acphold.journal.rows import RowChange
 from acphold.journal.seams import Grouping, UsageSum, UsageSums
-from acphold.journal.stored_history import PIECE_BYTES, Piece, Settled
+from acphold.journal.stored_history import Piece, Settled
 from acphold.journal.token_reports import Report
 from acphold.journal.usage_groups import add, in_order, session_usage
-
-FORGOTTEN_SECONDS: Final = 24 * 3600
-"""The record of an owner that has not reported for this long is removed."""
 
 
 class KeptOwner(Struct):
@@ -64,7 +50,7 @@ def register(draft: Draft, owner: KeptOwner) -> None:
     """Note that an owner lives, and forget those that have not reported for long."""
     for it, record in draft.walk(OWNERS):
         known = msgspec.msgpack.decode(record, type=KeptOwner)
-        if owner.renewed_at - known.renewed_at > FORGOTTEN_SECONDS * 1000:
+        if owner.renewed_at - known.renewed_at > bounds.FORGOTTEN_SECONDS * 1000:
             draft.remove(it)
     draft.put(key(OWNERS, owner.id), owner)
 
@@ -155,14 +141,14 @@ def whose(draft: Draft, session_id: str, own_id: str) -> Whose:
     if known.id == own_id:
         return Here(kept.epoch, yields)
     silent = (draft.now() - known.renewed_at) / 1000
-    if silent > SILENT_SECONDS:
+    if silent > bounds.SILENT_SECONDS:
         return Silent(known.owner(), kept.epoch, yields, silent)
-    return (Gone if silent > LATE_SECONDS else At)(known.owner(), kept.epoch, yields)
+    return (Gone if silent > bounds.LATE_SECONDS else At)(known.owner(), kept.epoch, yields)
 
 
 def owners(draft: Draft) -> list[Owner]:
     """Like `Journal.owners`."""
-    oldest = draft.now() - SILENT_SECONDS * 1000
+    oldest = draft.now() - bounds.SILENT_SECONDS * 1000
     found = (msgspec.msgpack.decode(record, type=KeptOwner) for _, record in draft.walk(OWNERS))
     return [it.owner() for it in found if it.addresses and it.renewed_at >= oldest]
 
@@ -191,7 +177,7 @@ def next_piece(
     if error(draft, lease) is not None:
         return None
     kept = session_records.find(draft, lease.session_id)
-    found = kept.segments(draft).read(kept.settled, PIECE_BYTES, through)
+    found = kept.segments(draft).read(kept.settled, bounds.PIECE_BYTES, through)
     return (found, _before(draft, kept, kept.settled)) if found else None
 
 

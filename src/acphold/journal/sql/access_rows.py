@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, KINDS, AccessToken, Deed, Share
+from acphold.journal import bounds
+from acphold.journal.access import KINDS, AccessToken, Deed, Share
 from acphold.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
@@ -98,10 +99,10 @@ def keep_deeds(tables: Tables, deeds: Sequence[Deed]) -> None:
         tables.execute(
             "DELETE FROM acphold.deeds WHERE token = %s AND id <= (SELECT id FROM acphold.deeds"
             " WHERE token = %s ORDER BY id DESC LIMIT 1 OFFSET %s)",
-            (token, token, KEPT_DEEDS),
+            (token, token, bounds.KEPT_DEEDS),
         )
     newest = max(it.at for it in deeds)
-    tables.execute("DELETE FROM acphold.deeds WHERE at < %s", (newest - KEPT_DEEDS_MS,))
+    tables.execute("DELETE FROM acphold.deeds WHERE at < %s", (newest - bounds.KEPT_DEEDS_MS,))
 
 
 def rules(tables: Tables, person: str | None) -> list[StandingRule]:

@@ -9,25 +9,17 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
-from acphold.journal import stored_history
-from acphold.journal.journal import READ_BYTES, Lease, PageBack
+from acphold.journal import bounds, stored_history
+from acphold.journal.journal import Lease, PageBack
 from acphold.journal.rows import RowChange
 from acphold.journal.sql import session_tables, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
-from acphold.journal.stored_history import (
-    PACKED_AT_ONCE_BYTES,
-    PIECE_BYTES,
-    Piece,
-    Settled,
-    decode_settled,
-    packed,
-    plain,
-)
+from acphold.journal.stored_history import Piece, Settled, decode_settled, packed, plain
 
 
 def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
@@ -38,7 +30,7 @@ def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[i
     settled = _settled_under(tables, lease)
     if settled is None or settled >= through:
         return False
-    found = tables.segments(tables.key(lease)).read(settled, PIECE_BYTES, through)
+    found = tables.segments(tables.key(lease)).read(settled, bounds.PIECE_BYTES, through)
     if not found:
         return False
     piece = Piece(found, _before(tables, lease, settled), stored=True, apart=apart)
@@ -70,7 +62,7 @@ def take_in(
     instead = instead and rows.is_alone(last)
     found = list(in_segments(past, lease.next_seq - instead))
     before = _before(tables, lease, last)
-    old_before = tables.now() - stored_history.OLD_MS
+    old_before = tables.now() - bounds.OLD_MS
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
     with tables.writing():
@@ -155,16 +147,11 @@ def _empty(rows: KeptSegments, seq: int) -> None:
     rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
 
 
-BEHIND_A_TURN: Final = 64
-"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
-session."""
-
-
 def read(
     tables: Tables,
     session_id: str,
     after: int,
-    limit_bytes: int = READ_BYTES,
+    limit_bytes: int = bounds.READ_BYTES,
     *,
     tail_bytes: int = 0,
 ) -> list[Segment]:
@@ -178,7 +165,7 @@ def read_back(
     session_id: str,
     before: int | None,
     limit: int,
-    limit_bytes: int = READ_BYTES,
+    limit_bytes: int = bounds.READ_BYTES,
     *,
     kinds: Sequence[str] = (),
 ) -> PageBack:
@@ -251,7 +238,7 @@ def pack_piece(tables: Tables, key: Key, before: int | None = None) -> bool:
     rows: list[tuple[int, bytes]] = []
     size = 0
     for seq, at, raw in tables.segments(key).stored(*far):
-        if (before is not None and at >= before) or size >= PACKED_AT_ONCE_BYTES:
+        if (before is not None and at >= before) or size >= bounds.PIECE_BYTES:
             break
         rows.append((seq, raw))
         size += len(raw)

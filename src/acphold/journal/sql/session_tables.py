@@ -19,7 +19,7 @@ from msgspec.structs import asdict, fields
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.history.entries import Entry
 from acphold.history.raw_update import storable
-from acphold.journal import list_places, stored_history
+from acphold.journal import bounds, list_places, stored_history
 from acphold.journal.journal import Identity, Lease
 from acphold.journal.lineage import lineage_of, why_lost
 from acphold.journal.location import resolved_folder
@@ -225,7 +225,7 @@ def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
         (
             *list_places.span(prefix),
             *(() if cwd is None else (resolved_folder(cwd),)),
-            list_places.MATCHES + 1,
+            bounds.AMBIGUOUS_IDS + 1,
         ),
     )
     only_one = list_places.only_one(prefix, [match for (match,) in found.fetchall()])

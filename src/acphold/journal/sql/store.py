@@ -11,7 +11,7 @@ from math import inf
 from typing import TypeVar
 
 from acphold.history.entries import PastEntry
-from acphold.journal import stored_history
+from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.journal import Identity, Lease, Links
 from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
@@ -166,7 +166,7 @@ async def repeated(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -
 
 def _old(tables: Tables) -> int:
     """The time before which a turn is old (ms since the epoch)."""
-    return tables.now() - stored_history.OLD_MS
+    return tables.now() - bounds.OLD_MS
 
 
 class SqlPart:

@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import Segment
+from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import Settled, StoredSegments
@@ -22,13 +23,10 @@ Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
 
 
-IDS_AT_ONCE: Final = 500
-"""Ids in one statement: SQLite before 3.32 takes 999 parameters."""
-
 T = TypeVar("T")
 
 
-def batches(values: Iterable[T], size: int = IDS_AT_ONCE) -> Iterator[tuple[T, ...]]:
+def batches(values: Iterable[T], size: int = bounds.IDS_AT_ONCE) -> Iterator[tuple[T, ...]]:
     """Yield these values in pieces, such as ids for a statement each."""
     remaining = iter(values)
     while some := tuple(islice(remaining, size)):
@@ -115,7 +113,7 @@ class Tables(ABC):
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
-    SESSIONS_AT_ONCE: ClassVar[int] = IDS_AT_ONCE
+    SESSIONS_AT_ONCE: ClassVar[int] = bounds.IDS_AT_ONCE
     """Sessions that one transaction may add."""
 
     TOLD: ClassVar[str]

@@ -8,9 +8,9 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from acphold.history.compaction import compact
+from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, hit, patterns_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
@@ -20,12 +20,6 @@ from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import fitting, query
 
-SESSIONS_AT_MOST: Final = 20
-"""The number of newest sessions whose ends are searched."""
-
-TAIL_BYTES: Final = 256 << 10
-"""Bytes searched at the end of one session: indexing them takes 50 ms."""
-
 
 def with_unsettled(
     tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
@@ -33,7 +27,7 @@ def with_unsettled(
     """Add hits in unsettled entries to those that the index has found."""
     filter = ListFilter(sought.agents, sought.cwd, tenant=sought.tenant)
     if sought.session_id is None:
-        rows = tables.page(filter, None, SESSIONS_AT_MOST, counted=False)
+        rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
         its = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
         rows = [row for row in its if filter.fits(row)]
@@ -42,7 +36,7 @@ def with_unsettled(
         for row in rows
         for key, settled in [settled_through(tables, row.session_id)]
         if row.last_seq > settled
-        for segment in compact(tail(tables.segments(key), settled, TAIL_BYTES))
+        for segment in compact(tail(tables.segments(key), settled, bounds.UNSETTLED_BYTES))
         for entry in segment.entries()
         if entry.at >= sought.since
     ]

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from acphold.journal import bounds
 from acphold.journal.seams import Tokens
 from acphold.journal.sql.tables import Key, Tables
 from acphold.journal.token_reports import (
     COUNTS,
-    FEW_CURRENCIES,
     MOST_COST,
     MOST_TOKENS,
     Report,
@@ -59,7 +59,7 @@ def keep(tables: Tables, key: Key, found: Sequence[Report]) -> None:
         ],
     )
     currencies = {report.currency for report in found if report.cost is not None}
-    if found[0].seq > last and len(currencies) <= FEW_CURRENCIES:
+    if found[0].seq > last and len(currencies) <= bounds.FEW_CURRENCIES:
         paid = {
             currency: float(cost)
             for currency in currencies

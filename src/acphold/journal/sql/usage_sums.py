@@ -13,9 +13,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from acphold.journal import bounds
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
-from acphold.journal.sql.tables import IDS_AT_ONCE, Tables
+from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.usage_rows import COLUMNS, SESSION, report
 from acphold.journal.token_reports import COUNTS, CUMULATIVE, SLOT_MS, SessionUsage
 from acphold.journal.usage_groups import PackedSums, add, by_model, in_order, session_usage
@@ -155,8 +156,8 @@ def sessions(
         f" WHERE {_wanted(cwd)} AND {which} ORDER BY updated_at DESC, session_id DESC",
         _values(cwd, since),
     ).fetchall()
-    for start in range(0, len(rows), IDS_AT_ONCE):
-        some = rows[start : start + IDS_AT_ONCE]
+    for start in range(0, len(rows), bounds.IDS_AT_ONCE):
+        some = rows[start : start + bounds.IDS_AT_ONCE]
         found = tables.execute(
             f"SELECT {tables.KEY}, {COLUMNS} FROM acphold.usage"
             f" WHERE {tables.among(tables.KEY, 'keys')} ORDER BY {tables.KEY}, seq",

@@ -12,28 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect
+from acphold.journal import bounds
+from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
-
-CHECKPOINT_BYTES: Final = 4 << 20
-"""The write-ahead log is copied into the journal file after growing by this much."""
-
-PIECE_BYTES: Final = 512 << 10
-"""Bytes that a piece of work adds to the log, roughly."""
-
-LOG_PAGES_AT_MOST: Final = 16_384
-"""Above this length (64 MiB), writes pause now and then so that the write-ahead log can start
-over."""
-
-LOG_BYTES_KEPT: Final = 16 << 20
-"""The log is shortened to this after a burst; the next writes reuse it."""
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +61,11 @@ class Background:
             nonlocal pieces
             if pieces is None:
                 pieces = work(connection)
-            until = min(deadline, time.monotonic() + PIECE_SECONDS)
+            until = min(deadline, time.monotonic() + bounds.PIECE_SECONDS)
             return any(time.monotonic() >= until for _ in pieces)
 
         while await self.run(step) and time.monotonic() < deadline:
-            self.has_grown(PIECE_BYTES)
+            self.has_grown(bounds.PIECE_BYTES)
 
     @property
     def rests(self) -> bool:
@@ -93,7 +81,7 @@ class Background:
     def has_grown(self, size: int) -> None:
         """Note that the log grew by `size` bytes; once it has grown enough, it is copied soon."""
         self._grown += size
-        if self._grown > CHECKPOINT_BYTES:
+        if self._grown > bounds.CHECKPOINT_BYTES:
             self._grown = 0
             self._submit(self._checkpoint).add_done_callback(_report)
 
@@ -158,13 +146,13 @@ class Background:
         be in vain.
         """
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied and pages > LOG_PAGES_AT_MOST:
+        if pages == copied and pages > bounds.LOG_PAGES_AT_MOST:
             with self._writers_rest(connection):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _shorten(self, connection: Connection) -> None:
         try:
-            if os.stat(f"{connection.path}-wal").st_size <= LOG_BYTES_KEPT:
+            if os.stat(f"{connection.path}-wal").st_size <= bounds.LOG_BYTES_KEPT:
                 return
         except FileNotFoundError:
             return

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
+from acphold.journal import bounds
 from acphold.journal.sqlite import checks, leases
 from acphold.journal.sqlite.connection import connect, is_busy, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
@@ -96,9 +97,6 @@ def write_out(path: str) -> None:
         os.close(opened)
 
 
-BUSY_SECONDS = 5.0
-
-
 def restored(path: str, backup: str) -> str | None:
     """Replace the journal at `path` with a copy of `backup`; return the new path of the former
     file.
@@ -134,7 +132,7 @@ def restored(path: str, backup: str) -> str | None:
 def _make_ready(path: str, backup: str) -> None:
     """Check that it is a whole journal, migrate it, and begin a new era."""
     try:
-        file = JournalFile.open(path, create=False, busy_seconds=BUSY_SECONDS)
+        file = JournalFile.open(path, create=False, busy_seconds=bounds.BUSY_SECONDS)
     except JournalError as error:  # its words are about the copy, which nobody knows
         raise type(error)(str(error).replace(path, backup)) from error
     try:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from acphold.history.compaction import snapshots
 from acphold.history.entries import now_ms
 from acphold.history.fold import Fold
-from acphold.journal import stored_history
+from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows, usage_rows
 from acphold.journal.sqlite import deletion, leases, search_index, session_rows
@@ -150,9 +150,6 @@ def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
     return Sizes(conversations, index, free * page_size, tuple(Large(*row) for row in rows))
 
 
-TRIES: Final = 5
-"""Attempts to count a session that is settled meanwhile, as happens after every turn."""
-
 _ORPHANS: Final = """
     SELECT DISTINCT number FROM (
         SELECT key >> 32 AS number FROM segments
@@ -213,7 +210,7 @@ class _Kept(Struct, frozen=True):
 
 def _recounted(connection: Connection, number: int) -> bool:
     """Correct the count and summary of a session; True if they were wrong."""
-    for _ in range(TRIES):
+    for _ in range(bounds.RECOUNT_TRIES):
         kept = _kept(connection, number)
         if kept is None or (right := _computed(connection, number, kept.through)) == kept:
             return False

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from acphold.errors import JournalUnavailableError, ReadOnlyJournalError
+from acphold.journal import bounds
 from acphold.journal.sqlite.migrations import refuse_newer_by_now
 
 T = TypeVar("T")
@@ -50,26 +51,6 @@ class OpenMode(NamedTuple):
 READ_WRITE: Final = OpenMode("mode=rw")
 READ_ONLY: Final = OpenMode("mode=ro")
 
-CACHE_KIB: Final = 2 * 1024
-"""Memory that a connection uses to cache the file, at most."""
-
-CROWD: Final = 32
-CROWD_CACHE_KIB: Final = 8 * 1024
-"""The same, once more than `CROWD` sessions are written together. Each of hundreds of streaming
-sessions writes to a page of its own: with 2 MiB these were read again for each piece."""
-
-PIECE_SECONDS: Final = 0.01
-"""Time for which a piece of work holds the lock, beyond the step it is in."""
-
-REST_SECONDS: Final = 0.005
-"""Time for which slow work leaves the lock alone after holding it for that long."""
-
-TRY_SECONDS: Final = 0.0005
-"""Pause between two attempts to get the lock; several fit into a rest."""
-
-SELDOM_SECONDS: Final = 0.005
-"""The same for work that gives way."""
-
 
 class Connection(sqlite3.Connection):
     """A connection made by `connect`; see the module.
@@ -91,9 +72,9 @@ class Connection(sqlite3.Connection):
 
     def written_together(self, sessions: int) -> None:
         """Use a larger cache if one transaction writes to this many sessions."""
-        if sessions > CROWD and not self._keeps_more:
+        if sessions > bounds.CROWD and not self._keeps_more:
             self._keeps_more = True
-            self.execute(f"PRAGMA cache_size = -{CROWD_CACHE_KIB}")
+            self.execute(f"PRAGMA cache_size = -{bounds.CROWD_CACHE_KIB}")
 
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the file.
@@ -193,15 +174,15 @@ class Connection(sqlite3.Connection):
         """
         while waiting:
             yield waiting.popleft()
-            if time.monotonic() - self._began >= PIECE_SECONDS:
+            if time.monotonic() - self._began >= bounds.PIECE_SECONDS:
                 return
 
     def _rest(self) -> None:
         pause = time.monotonic() - self._ended
-        if pause < REST_SECONDS:
-            if self._held < PIECE_SECONDS:
+        if pause < bounds.REST_SECONDS:
+            if self._held < bounds.PIECE_SECONDS:
                 return
-            time.sleep(REST_SECONDS - pause)
+            time.sleep(bounds.REST_SECONDS - pause)
         self._held = 0.0
 
     def _wait(self, deadline: float, error: sqlite3.Error) -> None:
@@ -212,7 +193,7 @@ class Connection(sqlite3.Connection):
             raise error
         if time.monotonic() > deadline:
             raise error
-        time.sleep(SELDOM_SECONDS if self.gives_way else TRY_SECONDS)
+        time.sleep(bounds.SELDOM_SECONDS if self.gives_way else bounds.TRY_SECONDS)
 
     def _be_patient(self) -> None:
         # For reads between transactions: there SQLite itself waits.
@@ -255,7 +236,7 @@ def connect(
     # Overwrite deleted content: otherwise deleted conversations stay readable in free pages.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute(f"PRAGMA cache_size = -{bounds.CACHE_KIB}")
     return connection
 
 

@@ -19,22 +19,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.sql.session_tables import NOBODY, require_lease
 from acphold.journal.sqlite import leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.session_rows import SqliteTables
-
-PIECE_BYTES: Final = 512 << 10
-"""Bytes of history read at once for removal (beyond one part)."""
-
-PART_BYTES: Final = 64 << 10
-"""Bytes of history of one session removed at once (beyond one segment)."""
-
-EMPTYING_TRIES: Final = 10
-EMPTYING_WAIT_SECONDS: Final = 0.05
-"""Attempts of a sweep to empty the log, and the pause between them: our own readers finish within
-milliseconds. If all fail, the log is emptied when the next turn settles."""
 
 _FIND: Final = """
     SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
@@ -123,7 +113,7 @@ def sweep(connection: Connection) -> Iterator[None]:
                     session_rows.remove_through(connection, part.session, part.through)
                     taken_out += 1
             yield
-            if taken_out >= search_index.PARTS:  # each may have left a part in a volume
+            if taken_out >= bounds.VOLUME_PARTS:  # each may have left a part in a volume
                 yield from search_index.join_parts(connection)
                 taken_out = 0
     if not deleted:
@@ -149,16 +139,18 @@ class _Remains(NamedTuple):
 def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Remains]:
     """Yield the next parts of the sessions in `waiting`; sessions with nothing left are taken out
     of it."""
-    left = PIECE_BYTES
+    left = bounds.PIECE_BYTES
     while waiting and left > 0:
         session, after = waiting[0], 0
         is_doomed = search_index.volumes_of(connection, session) <= doomed
         while left > 0:
             if is_doomed:
-                through, size = session_rows.extent(connection, session, after, PART_BYTES)
+                through, size = session_rows.extent(connection, session, after, bounds.PART_BYTES)
                 documents = None
             else:
-                found = session_rows.SqliteSegments(connection, session).read(after, PART_BYTES)
+                found = session_rows.SqliteSegments(connection, session).read(
+                    after, bounds.PART_BYTES
+                )
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)
@@ -176,12 +168,12 @@ def _emptied_log(connection: Connection) -> bool:
     Writers wait for neither: most of the log is copied beforehand, while others work, and while
     writers are held up no reader is waited for.
     """
-    for _ in range(EMPTYING_TRIES):
+    for _ in range(bounds.EMPTYING_TRIES):
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied:
             with connection.at_once():
                 busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if not busy:
                 return True
-        time.sleep(EMPTYING_WAIT_SECONDS)
+        time.sleep(bounds.EMPTYING_WAIT_SECONDS)
     return False

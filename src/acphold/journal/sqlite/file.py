@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold import errors
+from acphold.journal import bounds
 from acphold.journal.location import NAMED_BY
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import (
@@ -41,8 +42,6 @@ APPLICATION_ID: Final = 0x61637068
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
-_RETRY_SECONDS: Final = 0.01
-
 log = logging.getLogger(__name__)
 
 
@@ -363,7 +362,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
             # SQLite does not wait while another process makes the same change.
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(bounds.LOG_MODE_RETRY_SECONDS)
     if mode != "wal":
         raise errors.JournalUnavailableError(
             f"the folder of {path} does not support write-ahead logging, as some network "

@@ -14,8 +14,9 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from acphold.journal import bounds
 from acphold.journal.sqlite import (
     checks,  # late: for `acphold doctor` alone
     deletion,
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
 
 
 # See docs/decisions.md, 12.
-
-
-SPARE_BYTES: Final = 16 << 20
-"""Free bytes kept for later use, unless everything is to be returned."""
-
-AFTER_A_TURN_BYTES: Final = 4 << 20
-"""Bytes returned after a turn, when nobody waits."""
-
-PAGES_AT_ONCE: Final = 64
-"""Pages moved in one transaction: some milliseconds."""
 
 
 def free_bytes(connection: sqlite3.Connection) -> int:
@@ -74,7 +65,7 @@ def give_back(
     while free > least:
         with writing(connection):
             before = size_with_log(connection)
-            for _ in connection.while_there_is_time(deque(range(PAGES_AT_ONCE))):
+            for _ in connection.while_there_is_time(deque(range(bounds.MOVED_PAGES))):
                 # One at a time: Python takes a single step of a statement without columns.
                 connection.execute("PRAGMA incremental_vacuum(1)")
             given = before - size_with_log(connection)
@@ -87,12 +78,7 @@ def give_back(
 
 def give_back_some(connection: Connection) -> Iterator[None]:
     """Return a few of the free pages beyond the spare ones."""
-    yield from give_back(connection, SPARE_BYTES, AFTER_A_TURN_BYTES)
-
-
-SHORTENED_SECONDS: Final = 2.0
-"""Time spent trying to shorten the file while others read and write for milliseconds each. After
-that, the next copy of the log does it."""
+    yield from give_back(connection, bounds.SPARE_BYTES, bounds.AFTER_A_TURN_BYTES)
 
 
 def _is_shortened(connection: Connection) -> bool:
@@ -143,9 +129,9 @@ class SqliteFile:
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(lambda db: give_back(db, told=given.append))
         # The file can only get shorter while nobody writes, so try several times.
-        deadline = time.monotonic() + SHORTENED_SECONDS
+        deadline = time.monotonic() + bounds.SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
-            await asyncio.sleep(SHORTENED_SECONDS / 50)
+            await asyncio.sleep(bounds.SHORTENED_SECONDS / 50)
         await self._background.shorten_log()
         return sum(given)
 

@@ -35,9 +35,10 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.history.entries import now_ms
+from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
-from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
+from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import updated_by_last_entry
@@ -47,9 +48,6 @@ from acphold.journal.sqlite.session_rows import updated_by_last_entry
 
 SUFFIX: Final = "-owners"
 """The name of the folder is the name of the journal with this suffix."""
-
-TRIES: Final = 100
-"""Attempts to create a file that others keep locking or removing at that moment."""
 
 
 class OwnerFile:
@@ -129,7 +127,7 @@ def _made(path: str) -> int:
     """Create and lock the file; return its descriptor."""
     import fcntl
 
-    for _ in range(TRIES):
+    for _ in range(bounds.OWNER_FILE_TRIES):
         try:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -320,7 +318,7 @@ def whose(
         return Free(epoch)
     owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
     silent = (_clock_ms() - renewed_at) / 1000
-    if silent > SILENT_SECONDS:
+    if silent > bounds.SILENT_SECONDS:
         return Silent(owner, epoch, bool(yields), silent)
     return At(owner, epoch, bool(yields))
 

@@ -11,6 +11,7 @@ from math import log
 from typing import Final
 
 from acphold.history.entries import Entry, Segment
+from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import SearchHit, Sought
@@ -29,14 +30,6 @@ from acphold.journal.sqlite.session_rows import (
 )
 from acphold.journal.stored_history import plain
 from acphold.journal.words_in_memory import query
-
-MOST_SHARED: Final = 1_000
-"""Sessions shared with one tenant that a query names with a word each; with more, no words are
-used."""
-
-RANKED_AT_MOST: Final = 50_000
-"""`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
-
 
 _WALK: Final = """
     FROM words_{0}
@@ -120,7 +113,7 @@ def _of_whom(
     too many; None if there is no such session."""
     if sought.tenant and sought.session_id is None:
         shared = connection.execute(_SHARED.format(conditions), values).fetchall()
-        if len(shared) > MOST_SHARED:
+        if len(shared) > bounds.SHARED_NAMED:
             return []
         words = [search_index.of_session(number) for (number,) in shared]
         if connection.execute(_OWN.format(conditions), values).fetchone():
@@ -165,7 +158,7 @@ def _best(
 ) -> list[int]:
     """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
-    left, since = RANKED_AT_MOST, sought.since >> TIME_BITS
+    left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
     for volume, latest in _volumes(connection):
         if left <= 0 or latest < since:
             break
@@ -229,5 +222,5 @@ _OWN: Final = "SELECT 1 FROM sessions WHERE tenant = :tenant AND tenant <> '' {}
 
 _SHARED: Final = (
     f"SELECT number FROM sessions WHERE tenant <> :tenant AND {SHARED_WITH} {{}}"
-    f" LIMIT {MOST_SHARED + 1}"
+    f" LIMIT {bounds.SHARED_NAMED + 1}"
 )

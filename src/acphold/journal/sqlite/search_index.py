@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from acphold.history.entries import Segment
 from acphold.history.words import document
-from acphold.journal import token_reports
+from acphold.journal import bounds, token_reports
 from acphold.journal.sql import usage_rows
 from acphold.journal.sqlite import session_rows
 from acphold.journal.sqlite.connection import Connection, writing
@@ -39,36 +39,11 @@ from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.words_in_memory import TOKENIZER, columns
 
-PIECE_BYTES: Final = 512 << 10
-"""Bytes of history read at once (beyond one segment)."""
-
-PART_BYTES: Final = 64 << 10
-"""Bytes of history of one session indexed at once."""
-
-CHARACTERS_AT_ONCE: Final = 128 << 10
-"""Characters indexed in one transaction (beyond one part): some milliseconds."""
-
-SESSIONS_AT_ONCE: Final = 100
-"""Sessions indexed in one round, at most."""
-
-VOLUME_CHARACTERS: Final = 4 << 20
-"""Characters in a volume: larger volumes slow deletions down, smaller ones slow searches down."""
-
-PAGES_AT_ONCE: Final = 16
-"""Pages of the index merged in one step; a transaction has several steps."""
-
-STEPS_AT_ONCE: Final = 8
-"""Merge steps in one transaction, at most."""
-
 LAST_OF_STRUCTURE: Final = 10
 """The highest id in the `_data` table of a volume that is not a block of words.
 
 Source: fts5_index.c, FTS5_STRUCTURE_ROWID.
 """
-
-PARTS: Final = 16
-"""This many parts of about one size in a volume are merged into one: a search looks through each
-part."""
 
 RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
 """The ranking of documents: by their texts, not by the words for session and tenant."""
@@ -130,7 +105,7 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                         news += [(part.session, tenant, document) for document in part.documents]
                         usage_rows.keep(SqliteTables(connection), part.session, part.usage)
                     size += part.size
-                    if size >= CHARACTERS_AT_ONCE:
+                    if size >= bounds.INDEXED_CHARACTERS:
                         break
                 put(connection, news, last)
             yield
@@ -148,7 +123,7 @@ def _lags(connection: sqlite3.Connection, session: int | None, since: int) -> li
         "SELECT number, indexed_through, settled_through FROM sessions"
         " WHERE indexed_through < settled_through AND updated_at >= ?"
         f"{'' if session is None else ' AND number = ?'} ORDER BY updated_at DESC LIMIT ?",
-        (since, *([] if session is None else [session]), SESSIONS_AT_ONCE),
+        (since, *([] if session is None else [session]), bounds.INDEXED_SESSIONS),
     ).fetchall()
 
 
@@ -168,8 +143,8 @@ class _Part(NamedTuple):
 
 
 def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Part]:
-    """Yield about PIECE_BYTES of the missing entries of these sessions."""
-    left = PIECE_BYTES
+    """Yield about `PIECE_BYTES` of the missing entries of these sessions."""
+    left = bounds.PIECE_BYTES
     for session, indexed, settled in lags:
         if left <= 0:
             return
@@ -182,7 +157,7 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
         while waiting:
             some: list[Segment] = []
             size = 0
-            while waiting and size < PART_BYTES:
+            while waiting and size < bounds.PART_BYTES:
                 some.append(waiting.popleft())
                 size += len(some[-1].raw)
             left -= size
@@ -233,7 +208,7 @@ def _open_volume(connection: sqlite3.Connection) -> int:
     row = connection.execute(
         "SELECT number, size FROM volumes ORDER BY number DESC LIMIT 1"
     ).fetchone()
-    if row is not None and row[1] < VOLUME_CHARACTERS:
+    if row is not None and row[1] < bounds.VOLUME_CHARACTERS:
         return int(row[0])
     number = connection.execute("INSERT INTO volumes DEFAULT VALUES").lastrowid
     assert number is not None
@@ -241,7 +216,11 @@ def _open_volume(connection: sqlite3.Connection) -> int:
     form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
     connection.execute(f"CREATE VIRTUAL TABLE {name} USING fts5 ({form})")
     # `tidy` does all merging: FTS5 itself would do it in the transaction that adds documents.
-    for setting, value in (("automerge", 0), ("crisismerge", 1000), ("usermerge", PARTS)):
+    for setting, value in (
+        ("automerge", 0),
+        ("crisismerge", 1000),
+        ("usermerge", bounds.VOLUME_PARTS),
+    ):
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
     connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('rank', ?)", (RANK,))
     return number
@@ -360,14 +339,14 @@ def tidy(connection: Connection) -> Iterator[None]:
             row = connection.execute(
                 "SELECT number, documents, size >= ? OR number < (SELECT max(number) FROM volumes)"
                 " FROM volumes WHERE untidy LIMIT 1",
-                (VOLUME_CHARACTERS,),
+                (bounds.VOLUME_CHARACTERS,),
             ).fetchone()
             if row is None:
                 return  # another process was quicker
             number, count, is_closed = row
             if is_dropped := is_closed and not count:
                 connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
-            elif not _merge(connection, number, -PAGES_AT_ONCE):
+            elif not _merge(connection, number, -bounds.MERGED_PAGES):
                 connection.execute("UPDATE volumes SET untidy = 0 WHERE number = ?", (number,))
         yield
         if is_dropped:
@@ -376,7 +355,7 @@ def tidy(connection: Connection) -> Iterator[None]:
 
 
 def join_parts(connection: Connection) -> Iterator[None]:
-    """Merge some of the parts of each volume that has PARTS of about one size.
+    """Merge some of the parts of each volume that has `VOLUME_PARTS` of about one size.
 
     Covers untidy volumes and the last one. Merging pages takes longer the more parts they come
     from: after a sweep that left hundreds, each step would take a twentieth of a second.
@@ -393,7 +372,7 @@ def join_parts(connection: Connection) -> Iterator[None]:
                 (number,) = row
                 is_there = connection.execute("SELECT 1 FROM volumes WHERE number = ?", row)
                 # Unless another process has dropped it.
-                if is_there.fetchone() and _merge(connection, number, PAGES_AT_ONCE):
+                if is_there.fetchone() and _merge(connection, number, bounds.MERGED_PAGES):
                     waiting.append(row)
         yield
 
@@ -402,7 +381,7 @@ def _merge(connection: Connection, volume: int, pages: int) -> bool:
     """Merge `pages` pages, repeatedly while there is time; a negative number merges all parts into
     one. False if nothing was left to do."""
     name = f"words_{volume}"
-    for _ in connection.while_there_is_time(deque(range(STEPS_AT_ONCE))):
+    for _ in connection.while_there_is_time(deque(range(bounds.MERGE_STEPS))):
         before = connection.total_changes
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
         # Source: sqlite.org, FTS5, "The 'merge' Command".
@@ -459,7 +438,7 @@ def forget(connection: Connection) -> Iterator[None]:
     with writing(connection):
         volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
         # Mark all volumes as full, so that others add to new ones from now on.
-        connection.execute("UPDATE volumes SET size = max(size, ?)", (VOLUME_CHARACTERS,))
+        connection.execute("UPDATE volumes SET size = max(size, ?)", (bounds.VOLUME_CHARACTERS,))
     last = max(volumes, default=0)
     sessions = deque(connection.execute("SELECT number FROM sessions WHERE indexed_through > 0"))
     while sessions:

@@ -18,9 +18,9 @@ import msgspec
 from acphold.errors import SessionExistsError
 from acphold.history.entries import KINDS, PROMPT, TURN_END, UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal import bounds
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.entry_rows import BEHIND_A_TURN
 from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import Found, LastOfTurns, Tables
 from acphold.journal.sqlite.connection import Connection, writing
@@ -276,7 +276,9 @@ def last_of_turns(
         ).fetchone()
         if row is not None:
             number, settled, prompted = row
-            last = connection.execute(_LAST_OF_TURNS, (number, BEHIND_A_TURN)).fetchone()
+            last = connection.execute(
+                _LAST_OF_TURNS, (number, bounds.SEGMENTS_BEHIND_A_TURN)
+            ).fetchone()
             is_end = last is not None and last[0] == CODES[TURN_END]
             its = SqliteSegments(connection, number)
             yield LastOfTurns(session_id, last[1] if is_end else None, prompted, settled, its)

@@ -19,8 +19,8 @@ from typing import Final, TypeVar
 from acphold import errors
 from acphold.history.entries import Run, Segment, now_ms
 from acphold.history.fold import Summary
-from acphold.journal import stored_history
-from acphold.journal.journal import READ_BYTES, Append, Lease
+from acphold.journal import bounds
+from acphold.journal.journal import Append, Lease
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Owner, Whose
 from acphold.journal.rows import NewSession, RowChange, RowChanges
@@ -38,7 +38,7 @@ from acphold.journal.sqlite import (
     session_rows,
 )
 from acphold.journal.sqlite.background import Background
-from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
+from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
@@ -49,15 +49,6 @@ from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-BUSY_SECONDS: Final = 5.0
-"""Time to wait for another process that writes before an operation fails."""
-
-HURRIED_SECONDS: Final = 0.1
-"""Time to wait after having waited in vain."""
-
-VERIFY_MS: Final = 500
-"""Appends may go into a deleted file for this long at most; a check takes 2 µs."""
 
 _COMMIT_BYTES: Final = 2 * 4096
 """Bytes that a small commit adds to the write-ahead log: about two pages."""
@@ -124,7 +115,7 @@ class SqliteJournal(SqlJournal):
         location: str | os.PathLike[str],
         *,
         create: bool = True,
-        busy_seconds: float = BUSY_SECONDS,
+        busy_seconds: float = bounds.BUSY_SECONDS,
         read_transcript: ReadTranscript | None = None,
     ) -> None:
         """A journal that is opened at its first use; raises JournalUnavailableError.
@@ -153,7 +144,7 @@ class SqliteJournal(SqlJournal):
         location: str | os.PathLike[str],
         *,
         create: bool = True,
-        busy_seconds: float = BUSY_SECONDS,
+        busy_seconds: float = bounds.BUSY_SECONDS,
         read_transcript: ReadTranscript | None = None,
     ) -> SqliteJournal:
         """Return the journal at a path or `sqlite:` URL, created if it is missing and `create` is
@@ -316,9 +307,9 @@ class SqliteJournal(SqlJournal):
         rows written."""
         file = self._file or self._connect(0.0)
         # Also if the clock was set back.
-        if not self._verify_at - VERIFY_MS <= at < self._verify_at:
+        if not self._verify_at - bounds.VERIFY_MS <= at < self._verify_at:
             file.verify()
-            self._verify_at = at + VERIFY_MS
+            self._verify_at = at + bounds.VERIFY_MS
         return file.connection.write(statement, values)
 
     async def _refused(self, lease: Lease) -> errors.LeaseLostError:
@@ -371,19 +362,27 @@ class SqliteJournal(SqlJournal):
     # -- reading --------------------------------------------------------------------------
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
     ) -> list[Segment]:
         def page(db: Connection) -> list[Segment]:
             # Without a tail one statement reads the entries, and needs no transaction.
             with reading(db) if tail_bytes else nullcontext():
                 return read(SqliteTables(db), session_id, after, limit_bytes, tail_bytes=tail_bytes)
 
-        if tail_bytes > READ_BYTES and await self._unsettled_bytes(session_id) > READ_BYTES:
+        if (
+            tail_bytes > bounds.READ_BYTES
+            and await self._unsettled_bytes(session_id) > bounds.READ_BYTES
+        ):
             return await self._background.run(page)
         return await self._look(page)
 
     async def summary(self, session_id: str) -> Summary:
-        if await self._unsettled_bytes(session_id) > READ_BYTES:
+        if await self._unsettled_bytes(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._look(lambda db: summary(SqliteTables(db), session_id))
 
@@ -455,7 +454,7 @@ class SqliteJournal(SqlJournal):
 
     async def _slowly(self, work: Callable[[Tables], T]) -> T:
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
-            self._background.has_grown(stored_history.PIECE_BYTES)
+            self._background.has_grown(bounds.PIECE_BYTES)
         return done
 
     async def _search(self, sought: Sought) -> list[SearchHit]:
@@ -512,12 +511,12 @@ class SqliteJournal(SqlJournal):
                 busy = failure(error, self.path)
                 busy.__cause__ = error
             now = time.monotonic()
-            patience = HURRIED_SECONDS if self._hurried else self._busy_seconds
+            patience = bounds.HURRIED_SECONDS if self._hurried else self._busy_seconds
             deadline = deadline or now + patience
             if now >= deadline:
                 self._hurried = True
                 raise busy
-            await asyncio.sleep(TRY_SECONDS)
+            await asyncio.sleep(bounds.TRY_SECONDS)
 
 
 class SqliteIndex(SqlIndex):

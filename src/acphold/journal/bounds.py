@@ -1,0 +1,309 @@
+"""The bounds of the journal that somebody might tune: times, sizes and counts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- owners ---------------------------------------------------------------------------------------
+
+RENEW_SECONDS: Final = 10.0
+"""Time between two reports of an owner that it is alive."""
+
+LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
+"""An owner that has not reported for this long is late."""
+
+SILENT_SECONDS: Final = 30.0
+"""An owner that has not reported for this long is silent."""
+
+FORGOTTEN_SECONDS: Final = 24 * 3600
+"""The record of an owner that has not reported for this long is removed."""
+
+OWNER_FILE_TRIES: Final = 100
+"""Attempts to create an owner's file that others keep locking or removing at that moment."""
+
+# -- access ---------------------------------------------------------------------------------------
+
+BROWSER_MS: Final = 30 * 24 * 3600 * 1000
+"""A browser's session ends when the browser stays away this long."""
+
+KEPT_DEEDS: Final = 10_000
+"""Deeds kept per token, the newest: a busy token never pushes out the deeds of another."""
+
+KEPT_DEEDS_MS: Final = 400 * 24 * 3600 * 1000
+"""Deeds older than this are forgotten."""
+
+# -- reading --------------------------------------------------------------------------------------
+
+READ_BYTES: Final = 1 << 20
+"""Bytes of history that one `read` returns at most, beyond its first segment."""
+
+TAIL_BYTES: Final = 64 << 20
+"""Bytes of unsettled history that are read at once; see `journal.history`."""
+
+UNSETTLED_BYTES: Final = 256 << 10
+"""Bytes of the unsettled end of one session that are searched, for words (indexing them takes 50
+ms) and for reports on tokens."""
+
+UNSETTLED_SESSIONS: Final = 20
+"""The newest sessions whose unsettled ends are searched for words."""
+
+COUNTED_BYTES: Final = 1 << 20
+"""Bytes of an unsettled turn whose messages are counted, at most."""
+
+CONTEXT_SEGMENTS: Final = 8
+CONTEXT_ENTRIES: Final = 50
+"""Limits of the search backwards for the message that the first chunk of a piece may belong to."""
+
+BACK_SEGMENTS: Final = 16
+"""Segments in one step of a walk backwards."""
+
+SEGMENTS_BEHIND_A_TURN: Final = 64
+"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
+session."""
+
+TRANSCRIPT_SECONDS: Final = 60.0
+"""Whoever needs a session waits this long for its transcript; one of 200 MB takes a third of it.
+Entries read by then are kept."""
+
+IMPORT_QUIET_SECONDS: Final = 5.0
+"""An import of another process may read a transcript for this long without adding anything to the
+journal. Normally it adds several pieces a second."""
+
+IMPORT_LOOK_SECONDS: Final = 0.2
+"""Time between two looks at how far the import of another process has come."""
+
+# -- lists ----------------------------------------------------------------------------------------
+
+IDS_AT_ONCE: Final = 500
+"""Ids in one statement: SQLite before 3.32 takes 999 parameters."""
+
+AMBIGUOUS_IDS: Final = 100
+"""Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
+
+MANY_LINKS: Final = 100
+"""Of more ids than this, all links of the agent are read to find some."""
+
+LEFT_OUT_NAMED: Final = 100
+"""Left-out files that the row of a snapshot names; the others are only counted."""
+
+# -- upkeep: settling, packing, deleting, indexing ------------------------------------------------
+
+PIECE_BYTES: Final = 512 << 10
+"""Bytes of history that one piece of work reads, and rewrites, packs, copies or removes, at most
+(beyond one segment): nobody else can write meanwhile."""
+
+PART_BYTES: Final = 64 << 10
+"""Bytes of one session's history that SQLite indexes or removes at once (beyond one segment)."""
+
+OLD_MS: Final = 24 * 60 * 60 * 1000
+"""Age at which a turn is old, and packed: it is rarely replayed any more."""
+
+WORTH_PACKING_BYTES: Final = 200
+"""Packing saves nothing on rows of fewer bytes."""
+
+UNPACKED_BYTES: Final = 1 << 30
+"""Rows of more bytes are not unpacked; no store keeps larger ones."""
+
+# -- tokens and cost ------------------------------------------------------------------------------
+
+MODEL_CHARACTERS: Final = 100
+"""Characters kept of the name of a model."""
+
+FEW_CURRENCIES: Final = 4
+"""The last cost is looked up for up to this many currencies; with more, the session is
+recomputed."""
+
+# -- search ---------------------------------------------------------------------------------------
+
+QUERY_TERMS: Final = 64
+"""Terms of a query that count: FTS5 refuses several hundred. Of a pasted page, the start is
+meant."""
+
+EXCERPT_CHARACTERS: Final = 160
+"""Characters of an excerpt, without the ellipses; a quarter of them before the first word found."""
+
+PLACES_OF_A_TERM: Final = 100
+"""Places of one term in one text that are considered for the best excerpt."""
+
+# -- copies of whole journals ---------------------------------------------------------------------
+
+COPIED_ROWS: Final = 200
+"""Rows of the list that are read at once."""
+
+LATE_CHANGES_SECONDS: Final = 30.0
+"""Time to wait for late changes: any open transaction on the same server may hold them up."""
+
+LATE_CHANGES_LOOK_SECONDS: Final = 0.05
+"""Time between two looks for late changes."""
+
+# -- SQLite: locks --------------------------------------------------------------------------------
+
+BUSY_SECONDS: Final = 5.0
+"""Time to wait for another process that writes before an operation fails."""
+
+HURRIED_SECONDS: Final = 0.1
+"""Time to wait after having waited in vain."""
+
+PIECE_SECONDS: Final = 0.01
+"""Time for which a piece of work holds the lock, beyond the step it is in."""
+
+REST_SECONDS: Final = 0.005
+"""Time for which slow work leaves the lock alone after holding it for that long."""
+
+TRY_SECONDS: Final = 0.0005
+"""Pause between two attempts to get the lock; several fit into a rest."""
+
+SELDOM_SECONDS: Final = 0.005
+"""The same for work that gives way."""
+
+LOG_MODE_RETRY_SECONDS: Final = 0.01
+"""Pause between two attempts to turn the write-ahead log on."""
+
+VERIFY_MS: Final = 500
+"""Appends may go into a deleted file for this long at most; a check takes 2 µs."""
+
+RECOUNT_TRIES: Final = 5
+"""Attempts to count a session that is settled meanwhile, as happens after every turn."""
+
+# -- SQLite: the file, its cache and its log ------------------------------------------------------
+
+CACHE_KIB: Final = 2 * 1024
+"""Memory that a connection uses to cache the file, at most."""
+
+CROWD: Final = 32
+CROWD_CACHE_KIB: Final = 8 * 1024
+"""The same, once more than `CROWD` sessions are written together. Each of hundreds of streaming
+sessions writes to a page of its own: with 2 MiB these were read again for each piece."""
+
+CHECKPOINT_BYTES: Final = 4 << 20
+"""The write-ahead log is copied into the journal file after growing by this much."""
+
+LOG_PAGES_AT_MOST: Final = 16_384
+"""Above this length (64 MiB), writes pause now and then so that the write-ahead log can start
+over."""
+
+LOG_BYTES_KEPT: Final = 16 << 20
+"""The log is shortened to this after a burst; the next writes reuse it."""
+
+EMPTYING_TRIES: Final = 10
+EMPTYING_WAIT_SECONDS: Final = 0.05
+"""Attempts of a sweep to empty the log, and the pause between them: our own readers finish within
+milliseconds. If all fail, the log is emptied when the next turn settles."""
+
+SPARE_BYTES: Final = 16 << 20
+"""Free bytes kept for later use, unless everything is to be returned."""
+
+AFTER_A_TURN_BYTES: Final = 4 << 20
+"""Bytes returned after a turn, when nobody waits."""
+
+MOVED_PAGES: Final = 64
+"""Pages moved in one transaction when the file gets smaller: some milliseconds."""
+
+SHORTENED_SECONDS: Final = 2.0
+"""Time spent trying to shorten the file while others read and write for milliseconds each. After
+that, the next copy of the log does it."""
+
+# -- SQLite: the index of words -------------------------------------------------------------------
+
+INDEXED_CHARACTERS: Final = 128 << 10
+"""Characters indexed in one transaction (beyond one part): some milliseconds."""
+
+INDEXED_SESSIONS: Final = 100
+"""Sessions indexed in one round, at most."""
+
+VOLUME_CHARACTERS: Final = 4 << 20
+"""Characters in a volume: larger volumes slow deletions down, smaller ones slow searches down."""
+
+VOLUME_PARTS: Final = 16
+"""This many parts of about one size in a volume are merged into one: a search looks through each
+part."""
+
+MERGED_PAGES: Final = 16
+"""Pages of the index merged in one step; a transaction has several steps."""
+
+MERGE_STEPS: Final = 8
+"""Merge steps in one transaction, at most."""
+
+SHARED_NAMED: Final = 1_000
+"""Sessions shared with one tenant that a query names with a word each; with more, no words are
+used."""
+
+RANKED_HITS: Final = 50_000
+"""`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
+
+# -- PostgreSQL: connections ----------------------------------------------------------------------
+
+CONNECT_SECONDS: Final = 5
+"""Time to wait for a connection to the server."""
+
+RETRY_SECONDS: Final = 5.0
+"""Work is retried for this long before it fails."""
+
+RETRY_PAUSE_SECONDS: Final = 0.05
+"""Pause between two attempts."""
+
+QUICK_THREADS: Final = 3
+"""Threads for short work."""
+
+SLOW_THREADS: Final = 2
+"""Threads for slow work."""
+
+QUICK_SECONDS: Final = 30.0
+"""Short work may take this long before its connection is cut."""
+
+SLOW_SECONDS: Final = 600.0
+"""Slow work may take this long before its connection is cut."""
+
+UPGRADE_LOCK_SECONDS: Final = 5.0
+"""Time to wait for another upgrade, and for users of a table that is changed."""
+
+PIPELINES: Final = 8
+"""Connections of one process for questions that follow each other, at most."""
+
+PENDING_QUESTIONS: Final = 4
+"""With this many questions pending on each connection, another one is opened."""
+
+PREPARED_STATEMENTS: Final = 64
+"""Statements that a connection keeps prepared; there are about a dozen."""
+
+QUESTION_SECONDS: Final = 10.0
+"""A question may wait this long before its connection is given up."""
+
+UNREACHED_SECONDS: Final = 1.0
+"""After a failed attempt to connect, there is no new one for this long."""
+
+# -- PostgreSQL: rows -----------------------------------------------------------------------------
+
+READ_ROWS: Final = 2048
+"""Segments that one statement reads, at most."""
+
+LONG_BYTES: Final = 2000
+"""Longer values are packed before they are sent: the server would write them elsewhere, cut into
+rows of their own. Packed, 50 pieces of a message take a fifth, in the server's log, too."""
+
+TOO_LONG_BYTES: Final = 32 << 10
+"""Longer values are sent unpacked, and packed once they are old: packing one of this size takes the
+event loop 0.1 ms."""
+
+REMEMBERED_BYTES: Final = 16 << 20
+"""Bytes of recent appends remembered over all sessions, the newest; a standby lags by less, or its
+administrator knows."""
+
+DELETED_SESSIONS: Final = 50
+"""Sessions deleted in one transaction: anybody who opens one of them waits for it."""
+
+# -- PostgreSQL: the index of words ---------------------------------------------------------------
+
+INDEXED_BYTES: Final = 256 << 10
+"""Bytes of history indexed at once (beyond one segment)."""
+
+RANKED_DOCUMENTS: Final = 10_000
+"""The best are chosen from this many matching documents, the newest: all words of each are read."""
+
+SAMPLED_DOCUMENTS: Final = 20_000
+"""Documents sampled for the average length and for how rare a phrase is; in a smaller journal,
+all."""
+
+WALKED_DOCUMENTS: Final = 20_000
+"""The newest documents, which are checked one by one: common words are found there at once. For
+rarer words, an index is fast."""
