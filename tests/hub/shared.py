@@ -13,7 +13,7 @@ import pytest
 
 from acphold.agents import AgentCall, AgentListener, AgentRequest, Answered, HubAgent, Updates
 from acphold.errors import RemoteError
-from acphold.hub import Hub, attachment
+from acphold.hub import Hub, bounds
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import Journal
 from acphold.journal.stores import open_journal
@@ -344,8 +344,8 @@ class Shared:
 def small_pages() -> Iterator[None]:
     """Replays read a few entries at once, so that anything can happen between two reads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attachment, "FIRST_PAGE", 64)
-        patch.setattr(attachment, "PAGE", 256)
+        patch.setattr(bounds, "FIRST_PAGE_BYTES", 64)
+        patch.setattr(bounds, "PAGE_BYTES", 256)
         yield
 
 

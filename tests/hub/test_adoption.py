@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import RemoteError
-from acphold.hub import loaded_sessions
+from acphold.hub import bounds
 from acphold.hub.loaded_sessions import Adoption
 from acphold.journal import NewSession
 from acphold.journal import bounds as journal_bounds
@@ -141,7 +141,7 @@ async def test_a_session_that_is_closed_while_it_is_adopted_can_be_loaded_again(
 async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked_again(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaded_sessions, "ADOPT_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "ADOPT_SECONDS", 0.05)
     async with shared(journal) as house:
         holding(house)
         client = await house.client()
@@ -218,7 +218,7 @@ async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal
 async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaded_sessions, "LOOK_SECONDS", 1e6)
+    monkeypatch.setattr(bounds, "ADOPTED_LOOK_SECONDS", 1e6)
     async with shared(journal) as house:
         lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
         await house.journal.append(lease, [("update", [said("half")])])

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from acphold.agents import Notified
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
 from acphold.history import Segment
-from acphold.hub import Attachment, HubSession, router
-from acphold.hub import attachment as attachment_room
+from acphold.hub import Attachment, HubSession, bounds
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import APART, DUE_BYTES, LAG, PAGE, AttachmentState
+from acphold.hub.attachment import AttachmentState
 from acphold.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
@@ -42,7 +41,9 @@ async def test_every_client_sees_every_update(journal: Path) -> None:
 
 
 @pytest.mark.of_a_file  # of a database, it may still read the prompt then
-@pytest.mark.parametrize(("said_at_once", "writes"), [(1, 1), (APART, APART), (APART + 1, 1)])
+@pytest.mark.parametrize(
+    ("said_at_once", "writes"), [(1, 1), (bounds.APART, bounds.APART), (bounds.APART + 1, 1)]
+)
 async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     journal: Path, monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int
 ) -> None:
@@ -186,7 +187,9 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
         filler = "x" * 10_000
         for n in range(1000):  # ten megabytes
             await house.agent.say(session, f"{n}{filler} ")
-            assert slow.connection.buffered <= LAG + PAGE + 4 * len(filler)
+            assert slow.connection.buffered <= bounds.LAG_BYTES + bounds.PAGE_BYTES + 4 * len(
+                filler
+            )
         await house.agent.end(session)
         await turn  # and nobody waited for the slow one
         slow.reads.set()
@@ -511,7 +514,7 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
         await client.until(lambda: True)
         done, _ = await asyncio.wait([flooding], timeout=0.3)
         assert not done
-        assert client.connection.buffered < LAG + 4 * len(params)
+        assert client.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
         client.reads.set()
         await flooding
         await client.until(lambda: len(client.messages) == 2 + 1000)
@@ -528,7 +531,7 @@ async def test_a_client_that_does_not_read_is_not_told_on_and_on_while_others_ar
         params = json.dumps({**told, "filler": "x" * 10_000}).encode()
         for _ in range(500):
             await house.agent.listener.hear(Notified("_vendor/note", params))
-        assert slow.connection.buffered < LAG + 4 * len(params)
+        assert slow.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
         slow.reads.set()
         await house.agent.say(session, "behind")
         await slow.until_text("behind")
@@ -542,7 +545,7 @@ async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_byt
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
-        params = json.dumps({"sessionId": session, "filler": "x" * DUE_BYTES}).encode()
+        params = json.dumps({"sessionId": session, "filler": "x" * bounds.DUE_BYTES}).encode()
 
         def notes(client: Onlooker) -> int:
             return sum(message.get("method") == "_vendor/note" for message in client.messages)
@@ -670,7 +673,7 @@ async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own
 async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachment_room, "LAG", 1000)
+    monkeypatch.setattr(bounds, "LAG_BYTES", 1000)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new()
@@ -697,16 +700,16 @@ async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
 async def test_a_client_that_reads_nothing_holds_the_agent_up_only_once(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "ROOM_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "STUCK_SECONDS", 0.05)
     async with shared(journal) as house:
         deaf, other = await house.client(), await house.client()
         session, others = await deaf.new(), await other.new()
         deaf.reads.clear()
-        await house.agent.say(session, "x" * (LAG + 100_000))
+        await house.agent.say(session, "x" * (bounds.LAG_BYTES + 100_000))
         params = json.dumps({"sessionId": session}).encode()
         async with asyncio.timeout(20):
             await house.agent.listener.hear(Notified("_vendor/note", params))
-            monkeypatch.setattr(router, "ROOM_SECONDS", 3600.0)
+            monkeypatch.setattr(bounds, "STUCK_SECONDS", 3600.0)
             await house.agent.listener.hear(Notified("_vendor/note", params))
             await house.agent.say(others, "goes on")
         await other.until_text("goes on")

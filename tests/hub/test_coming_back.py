@@ -11,7 +11,7 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import JournalError
-from acphold.hub import attachments
+from acphold.hub import attachments, bounds
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_positions import (
     POSITIONS,
@@ -65,8 +65,8 @@ async def says_and_ends(house: Shared, session: str, *texts: str) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are settled in the step after a turn, unless something speaks against it."""
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
-    monkeypatch.setattr(attachments, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "UNNOTICED_SECONDS", 0.0)
 
 
 async def rested(house: Shared) -> None:
@@ -236,7 +236,7 @@ async def test_an_owner_that_ends_leaves_the_session_as_it_is_to_those_it_cut_of
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("later", [attachments.KEPT_SECONDS + 1, 20 * 3600.0])
+@pytest.mark.parametrize("later", [bounds.BOOKMARK_SECONDS + 1, 20 * 3600.0])
 async def test_a_client_that_was_cut_off_in_a_turn_may_come_back_within_a_day(
     journal: Path, later: float
 ) -> None:
@@ -262,7 +262,7 @@ def pass_by(house: Shared, session: str, seconds: float) -> None:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
-    "later", [attachments.KEPT_SECONDS + 1, attachments.KEPT_IN_TURN_SECONDS + 1]
+    "later", [bounds.BOOKMARK_SECONDS + 1, bounds.BOOKMARK_IN_TURN_SECONDS + 1]
 )
 async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_is_told_to_load(
     journal: Path, later: float
@@ -330,4 +330,4 @@ async def test_a_time_in_the_future_keeps_no_position_for_longer_after_the_owner
         await dead.agent.listener.hear(Updates(session, "update", [json.dumps(future).encode()]))
         await house.loaded(session)
         [place] = house.hub.held(session).session.rest._bookmarks
-        assert place.late <= asyncio.get_running_loop().time() + attachments.KEPT_IN_TURN_SECONDS
+        assert place.late <= asyncio.get_running_loop().time() + bounds.BOOKMARK_IN_TURN_SECONDS

@@ -8,7 +8,8 @@ import pytest
 
 from acphold.history import Message, ToolCall
 from acphold.history.timeline import TurnEnd
-from acphold.hub.handover import TOOL_BYTES, shortened, written
+from acphold.hub import bounds
+from acphold.hub.handover import shortened, written
 
 
 def call(**fields: object) -> ToolCall:
@@ -86,7 +87,7 @@ def test_the_beginning_and_the_end_of_long_output_are_told() -> None:
     text = written(call(content=[content]))
     assert "BEGINx" in text
     assert text.endswith("xEND")
-    assert len(text) < TOOL_BYTES + 100
+    assert len(text) < bounds.TOOL_BYTES + 100
 
 
 def test_what_is_shortened_is_as_short_as_it_is_to_be() -> None:

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
+from acphold.hub import bounds
 from acphold.hub.handover import (
     BEGINNING,
-    CONTEXT_BYTES,
     GIVEN,
     HEADING,
-    LEAST_PROMPT_BYTES,
     LOST,
-    PROMPT_BYTES,
     WORDS_NOW,
     cut_off_turn,
     earlier_conversation,
@@ -88,13 +86,15 @@ def test_prompts_that_are_too_long_are_shortened_in_their_middle_the_longest_alo
 
 
 def test_the_last_word_is_there_however_long_it_is() -> None:
-    text = text_of(state(("user", "x" * PROMPT_BYTES), ("agent", f"BEGIN{'y' * 200_000}END")))
+    text = text_of(
+        state(("user", "x" * bounds.PROMPT_BYTES), ("agent", f"BEGIN{'y' * 200_000}END"))
+    )
     assert "Assistant: BEGINyy" in text
     assert "yyEND" in text
 
 
 def test_the_oldest_prompts_are_left_out_when_there_is_no_room_for_all() -> None:
-    many = PROMPT_BYTES // LEAST_PROMPT_BYTES + 10
+    many = bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES + 10
     text = text_of(state(*(("user", f"number {n}; " + "x" * 500) for n in range(many))))
     assert "[… 10 left out …]" in text
     assert "User: number 10;" in text
@@ -116,7 +116,7 @@ def test_the_conversation_that_is_handed_over_is_never_longer_than_its_limit(
 ) -> None:
     context = earlier_conversation(state(*steps))
     if context is not None:
-        assert len(context.text.encode()) <= CONTEXT_BYTES + 400  # the words before it
+        assert len(context.text.encode()) <= bounds.CONTEXT_BYTES + 400  # the words before it
 
 
 def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from acphold.hub.hub import OPENED_AT_ONCE
+from acphold.hub import bounds
 from acphold.journal import Lease, NewSession
 from acphold.rpc import eager_tasks
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
 
-CROWD = 3 * OPENED_AT_ONCE
+CROWD = 3 * bounds.OPENED_AT_ONCE
 
 
 async def passes_until(all_of: Sequence[asyncio.Future[Any]], passed: list[int]) -> None:
@@ -43,7 +43,7 @@ async def test_a_few_of_the_sessions_that_are_begun_at_once_are_made_in_each_pas
         begun = [client.begin("session/new", params) for _ in range(CROWD)]
         await passes_until(begun, now)
         assert len({each.result()["sessionId"] for each in begun}) == CROWD
-        assert max(map(made.count, made)) <= OPENED_AT_ONCE
+        assert max(map(made.count, made)) <= bounds.OPENED_AT_ONCE
 
 
 @pytest.mark.of_a_file
@@ -65,4 +65,4 @@ async def test_so_are_those_that_are_loaded(journal: Path, monkeypatch: pytest.M
         ]
         await passes_until(begun, now)
         assert all(each.exception() is None for each in begun)
-        assert max(map(looked.count, looked)) <= OPENED_AT_ONCE
+        assert max(map(looked.count, looked)) <= bounds.OPENED_AT_ONCE

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from acphold.agents import Updates
+from acphold.hub import bounds
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import LAG
 from acphold.schema.updates import UPDATE_KINDS
 from tests.hub.shared import Onlooker, said, shared
 from tests.hub.test_positions import POSITIONS, after, settle
@@ -86,7 +86,7 @@ async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(journal
         await plain.until_text("known")
         lagging = await house.loaded(session)
         lagging.reads.clear()
-        await house.agent.say(session, "x" * (LAG + 1))
+        await house.agent.say(session, "x" * (bounds.LAG_BYTES + 1))
         await house.agent.listener.hear(Updates(session, "update", needing_updates()))
         await both_told(shows, plain)
         lagging.reads.set()

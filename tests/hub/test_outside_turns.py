@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.history import Message, SessionState
-from acphold.hub import agent_session
+from acphold.hub import bounds
 from acphold.hub.handover import missing_turns
 from tests.hub.shared import Shared, said, shared
 
@@ -83,7 +83,7 @@ async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
         house.agent.results["session/load"] = b"{}"
         for number in range(4):
             replay += [user(f"outside {number} "), said("answered there")]
-            monkeypatch.setattr(agent_session, "CAPTURED_BYTES", sum(map(len, replay)))
+            monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)))
             house.agent.replays["session/load"] = [*replay]
             house.agent.generation += 1  # it is started anew
             client = await house.loaded("s0")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
-from acphold.hub import ownership
+from acphold.hub import bounds, ownership
 from acphold.journal import Free, Lease, RowChange, SessionRow, state_of
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.stores import open_journal
@@ -245,7 +245,7 @@ async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_l
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(ownership, "LOOK_SECONDS", 0.0)  # each look has taken long
+    monkeypatch.setattr(bounds, "TITLES_STEP_SECONDS", 0.0)  # each look has taken long
     async with shared(journal) as house, asyncio.timeout(40):
         client = await house.client()
         sessions = [await client.new() for _ in range(3)]
@@ -354,12 +354,12 @@ async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_i
         with monkeypatch.context() as away:
             away.setattr(house.journal, "renew", cut_off)
             away.setattr(house.journal, "file", None)
-            now = ownership.TRUSTED_SECONDS - 1
+            now = bounds.TRUSTED_SECONDS - 1
             for _ in range(3):
                 failed.clear()
                 await failed.wait()
             assert not turn.done()  # it is its own still
-            now = ownership.TRUSTED_SECONDS + 1
+            now = bounds.TRUSTED_SECONDS + 1
             with pytest.raises(Refused, match="another machine may have it"):
                 await turn
             await house.agent.cancelled.wait()
@@ -379,7 +379,7 @@ async def test_an_owner_that_the_journal_does_not_answer_ends_its_turns_in_time(
             await asyncio.Event().wait()
 
         with monkeypatch.context() as away:  # from here on: a busy machine may renew later
-            away.setattr(ownership, "TRUSTED_SECONDS", 0.1)
+            away.setattr(bounds, "TRUSTED_SECONDS", 0.1)
             away.setattr(house.journal, "renew", hangs)
             away.setattr(house.journal, "file", None)
             with pytest.raises(Refused, match="another machine may have it"):

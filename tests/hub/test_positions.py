@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from acphold.agents import Updates
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
-from acphold.hub import attachments
+from acphold.hub import bounds
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import LAG, AttachmentState
+from acphold.hub.attachment import AttachmentState
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 
@@ -115,7 +115,7 @@ async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_ar
         await client.until_text("before")
         [attachment] = house.hub.held(session).session.attachments
         client.reads.clear()
-        await house.agent.say(session, "x" * (2 * LAG))
+        await house.agent.say(session, "x" * (2 * bounds.LAG_BYTES))
         await house.agent.say(session, "y")  # it waits for room behind this
         running = await house.begun(client, session, "say it")
         await house.agent.say(session, "behind")
@@ -231,8 +231,8 @@ async def test_nobody_goes_on_behind_a_position_that_was_put_together(journal: P
 async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_is_back(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
-    monkeypatch.setattr(attachments, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "UNNOTICED_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()

@@ -13,7 +13,7 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import JournalBusyError
-from acphold.hub import attachment, attachments
+from acphold.hub import bounds
 from acphold.hub.attachments import Rest
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import Connection
@@ -48,7 +48,7 @@ class Indexing:
 async def test_a_load_does_not_wait_until_all_words_are_indexed(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         index = Indexing(monkeypatch)
         one = await house.client()
@@ -64,7 +64,7 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
 async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_the_next_owner(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client()
         session = await one.new()
@@ -107,9 +107,9 @@ MODES = {"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": 
 async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of_it_all_the_same(
     journal: Path, monkeypatch: pytest.MonkeyPatch, positions: bool
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
-    monkeypatch.setattr(attachments, "UNNOTICED_SECONDS", 0.0)
-    monkeypatch.setattr(attachment, "LAG", 1000)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "LAG_BYTES", 1000)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         house.agent.opened = MODES
         house.agent.results["session/set_mode"] = b"{}"
@@ -146,7 +146,7 @@ async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of
 async def test_settling_that_failed_is_tried_again_without_another_turn(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         settle, times = house.journal.settle, 0
 
@@ -181,7 +181,7 @@ class Settling:
 async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_waits_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     room = asyncio.Semaphore(1)
     one, two = Settling(), Settling()
     first, second = Rest(one.settle, room), Rest(two.settle, room)
@@ -201,7 +201,7 @@ async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_wai
 async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but_not_in_a_turn(
     monkeypatch: pytest.MonkeyPatch, in_a_turn: bool
 ) -> None:
-    monkeypatch.setattr(attachments, "DELAY", 0.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     settling = Settling()
     resting = Rest(settling.settle, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
-from acphold.hub import loaded_sessions, restoration
+from acphold.hub import bounds
 from tests.editor import Refused, open_params
 from tests.hub.shared import Shared, shared
 
@@ -30,7 +30,7 @@ async def test_a_load_is_answered_soon_behind_the_replay_also_when_the_agent_han
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)
@@ -41,7 +41,7 @@ async def test_a_resume_is_answered_also_when_the_agent_hangs(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.client()
@@ -53,7 +53,7 @@ async def test_a_cancel_and_a_close_reach_a_prompt_that_waits_for_an_agent_that_
     journal: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)
@@ -71,8 +71,8 @@ async def test_an_agent_that_never_makes_a_session_is_given_up_after_its_time(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
-    monkeypatch.setattr(restoration, "OPEN_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "REOPEN_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)
@@ -91,7 +91,7 @@ async def test_a_mode_that_an_agent_never_sets_again_does_not_hold_up_the_load(
         house.agent.results["session/set_mode"] = b"{}"
         client, session = await house.opened()
         await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
-    monkeypatch.setattr(restoration, "SETTING_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "SETTING_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
@@ -223,7 +223,7 @@ async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_t
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
-    monkeypatch.setattr(loaded_sessions, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
         client = await house.loaded(session)

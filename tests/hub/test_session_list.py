@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.hub import session_list
+from acphold.hub import bounds
 from tests.editor import received, wrapped
 from tests.hub.shared import shared
 
@@ -16,7 +16,7 @@ from tests.hub.shared import shared
 async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_list, "AGENT_DEADLINE", 0.05)
+    monkeypatch.setattr(bounds, "AGENT_LIST_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.can("list")
         client, session = await house.opened()
@@ -32,7 +32,7 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "acphold.hub.attachments.DELAY", 600.0
+        "acphold.hub.bounds.REST_SECONDS", 600.0
     )  # as for a client that may come back
     async with shared(journal) as house, asyncio.timeout(30):
         client, session = await house.opened()

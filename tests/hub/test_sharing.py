@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acphold.agents import Updates
-from acphold.hub.attachment import LAG, PAGE
+from acphold.hub import bounds
 from tests.editor import prompt_params
 from tests.hub.shared import (
     PERMISSION,
@@ -239,7 +239,9 @@ async def test_one_slow_client_among_several_slows_nobody_and_misses_nothing(
             raw = said(f"{number} {filler} ")
             await house.agent.listener.hear(Updates(session, "update", [raw]))
             for client in slow:
-                assert client.connection.buffered <= LAG + PAGE + 4 * len(filler)
+                assert client.connection.buffered <= bounds.LAG_BYTES + bounds.PAGE_BYTES + 4 * len(
+                    filler
+                )
         await house.agent.end(session)
         assert await running == ENDED
         await until([one, two], "299 ")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from acphold.errors import WorkspaceError
-from acphold.hub import kept_files, turn_files
+from acphold.hub import bounds as hub_bounds
+from acphold.hub import kept_files
 from acphold.hub.forks import Forked
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.seams import TurnSnapshot
@@ -35,7 +36,7 @@ from tests.snapshots.conftest import Project, changes, digest
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     # Journals in databases that were copied from one another are one journal there.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(turn_files, "HOLD_SECONDS", DEADLINE)  # this machine may be busy
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_HOLD_SECONDS", DEADLINE)  # this machine may be busy
     folder = tmp_path / "work"
     folder.mkdir()
     made = Project(folder)
@@ -162,7 +163,7 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
     (slow / "git").write_text(f'#!/bin/sh\nsleep 0.6\nexec {real} "$@"\n')
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
-    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_HOLD_SECONDS", 0.3)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
@@ -186,7 +187,7 @@ async def test_a_prompt_is_held_for_a_moment_only_and_the_snapshot_says_that_it_
 async def test_a_disk_that_hangs_holds_a_prompt_for_a_moment_once_and_the_loop_not_at_all(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_HOLD_SECONDS", 0.3)
     real, tried, answers = checkouts.checkout_of, list[int](), threading.Event()
 
     def hangs(folder: str) -> Checkout | None:
@@ -273,7 +274,7 @@ async def test_a_folder_in_which_git_hangs_costs_one_deadline(
 async def test_a_hundred_thousand_new_files_do_not_hold_a_prompt(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_files, "HOLD_SECONDS", 0.3)
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_HOLD_SECONDS", 0.3)
     for number in range(500):
         (project.top / f"new{number}").mkdir()
         for name in range(200):
@@ -472,7 +473,7 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
             await turn
             rows = await kept(house, session, number * 2 + 2)
         os.utime(os.path.join((await stores_of(house.journal)).folder, ".tidied"), (1, 1))
-        monkeypatch.setattr(kept_files, "KEPT_MS", -60_000)
+        monkeypatch.setattr(hub_bounds, "SNAPSHOT_AGE_MS", -60_000)
         turn = await house.begun(client, session, "go")
         await house.agent.end(session)
         await turn

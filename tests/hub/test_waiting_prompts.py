@@ -16,8 +16,7 @@ from acphold.errors import HeldElsewhereError, RemoteError
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.timeline import TurnEnd, turn_end
-from acphold.hub import prompt_turn, waiting_prompts
-from acphold.hub.attachment import DUE
+from acphold.hub import bounds, prompt_turn, waiting_prompts
 from acphold.hub.forks import fork
 from acphold.journal import ListFilter
 from acphold.journal.kept_queue import change_queue
@@ -140,7 +139,7 @@ async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_i
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
         params = encode({"sessionId": session})
-        for _ in range(DUE):  # as much as is kept for a client that lags
+        for _ in range(bounds.DUE):  # as much as is kept for a client that lags
             await house.agent.listener.hear(Notified("_vendor/note", params))
         await add(one, session, "second", "third")
         slow.reads.set()
@@ -349,7 +348,7 @@ async def test_a_prompt_begins_no_sooner_than_its_moment(
 ) -> None:
     clock = [1_000_000]
     monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
-    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     async with shared(journal) as house:
         client, session = await house.opened()
         await add(client, session, "late", at=clock[0] + 3_600_000)
@@ -396,7 +395,7 @@ class Looks:
         self._clock = clock
         self._looked = asyncio.Event()
         monkeypatch.setattr(waiting_prompts, "now_ms", self._now)
-        monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
 
     def _now(self) -> int:
         self._looked.set()
@@ -496,7 +495,7 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
 ) -> None:
     clock = [now_ms()]
     monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
-    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     when = "wait" if waits else "hold"
     async with shared(journal, when_limited=when) as house:
         house.agent.key = "claude"
@@ -640,7 +639,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
 ) -> None:
     clock = [now_ms()]
     monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
-    monkeypatch.setattr(waiting_prompts, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"
         client, session = await house.opened(_meta={"acphold/queue": True})
@@ -650,7 +649,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
             await turn
         assert await state(client, session) == {}
         turn = await house.begun(client, session, "first")
-        for _ in range(prompt_turn.MOST_A_DAY):
+        for _ in range(bounds.CONTINUED_A_DAY):
             raws = [window(clock[0] // 1000 + 3600)]
             await house.agent.listener.hear(Updates(session, "update", raws))
             await house.agent.end(session, LIMIT)
@@ -664,7 +663,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
             await turn
         queue = await state(client, session)
         assert waiting(queue) == []
-        assert len(prompts(house)) == 2 + prompt_turn.MOST_A_DAY
+        assert len(prompts(house)) == 2 + bounds.CONTINUED_A_DAY
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -22,8 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
 from acphold.history.entries import now_ms
-from acphold.hub import Hub
-from acphold.hub.hub import OPENED_AT_ONCE
+from acphold.hub import Hub, bounds
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
 from acphold.rpc import eager_tasks
@@ -69,13 +68,13 @@ async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
     monkeypatch.setattr(Hub, "initialize", noted)
     async with desk().server(journal=journal) as server:
         await come(server)  # who comes first starts the agent
-        crowd = asyncio.gather(*(come(server) for _ in range(3 * OPENED_AT_ONCE)))
+        crowd = asyncio.gather(*(come(server) for _ in range(3 * bounds.OPENED_AT_ONCE)))
         async with asyncio.timeout(DEADLINE):
             while not crowd.done():
                 now += 1
                 await asyncio.sleep(0)
-        assert len(heard) == 1 + 3 * OPENED_AT_ONCE
-        assert max(map(heard.count, heard)) <= OPENED_AT_ONCE
+        assert len(heard) == 1 + 3 * bounds.OPENED_AT_ONCE
+        assert max(map(heard.count, heard)) <= bounds.OPENED_AT_ONCE
         for caller, tasks in crowd.result():
             await caller.leave()
             await asyncio.wait(tasks)

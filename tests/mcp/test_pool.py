@@ -81,7 +81,7 @@ async def test_a_lost_server_is_back_when_the_tools_are_asked_for(
 async def test_a_failed_server_is_tried_again_beside_the_others(
     faulty: Faulty, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.mcp.connections.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.mcp.bounds.RETRY_SECONDS", 0.0)
     script = tmp_path / "server"
     told: dict[str, str] = {}
     later = McpServerStdio(name="later", command=str(script), args=(), env=())

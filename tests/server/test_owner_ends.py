@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.hub import Conversation
-from acphold.hub.attachment import LAG, Attachment
+from acphold.hub import Conversation, bounds
+from acphold.hub.attachment import Attachment
 from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
@@ -62,7 +62,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         return hear(self, batch)
 
     monkeypatch.setattr(OwnerLine, "on_notifications", noted)
-    monkeypatch.setattr(pipes, "TURN_BYTES", 64 * LAG)  # else others run behind so much
+    monkeypatch.setattr(
+        pipes, "TURN_BYTES", 64 * bounds.LAG_BYTES
+    )  # else others run behind so much
     return event
 
 
@@ -74,7 +76,7 @@ async def dies_behind_its_answer(
     owner.tell(request, 3, "hello ")  # this it still reads
     await client.until_text("hello ")
     heard.clear()
-    owner.tell(request, 4, "x" * 2 * LAG)
+    owner.tell(request, 4, "x" * 2 * bounds.LAG_BYTES)
     await asyncio.wait_for(heard.wait(), DEADLINE)
     owner.answer(request)
     await owner.has_died()

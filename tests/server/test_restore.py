@@ -210,7 +210,7 @@ async def test_context_that_an_agent_sends_back_is_kept_away(journal: Path, embe
 async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
     journal: Path, log: Path
 ) -> None:
-    from acphold.hub.handover import CONTEXT_BYTES
+    from acphold.hub import bounds
 
     async with wrapped(journal) as client:
         session = await client.new()
@@ -220,7 +220,7 @@ async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
         await client.load(session)
         await client.prompt(session, "go on")
         text = context_in(received(log, "session/prompt")[0]["params"]["prompt"])
-        assert len(text.encode()) <= CONTEXT_BYTES + 1024
+        assert len(text.encode()) <= bounds.CONTEXT_BYTES + 1024
         assert "number 11;" in text
         assert "left out" in text
         assert text.count("Assistant: ") < 8

@@ -26,9 +26,10 @@ from acphold.cli.settings import folder_map
 from acphold.cli.ssh import ssh_command
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AcpholdError, ConnectionLostError, NoJournalError
+from acphold.hub import bounds as hub_bounds
 from acphold.hub.move_giver import give
 from acphold.hub.move_taker import WantedPlace, require_wanted, take
-from acphold.hub.moves import LINE_BYTES, MovedSession, MoveLine
+from acphold.hub.moves import MovedSession, MoveLine
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader
@@ -186,7 +187,11 @@ async def from_server(
     # Moves only work over a WebSocket.
     url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
     transport = await Dial(
-        url, token, seconds=bounds.SERVER_SECONDS, limit=LINE_BYTES, ca=server.ca
+        url,
+        token,
+        seconds=bounds.SERVER_SECONDS,
+        limit=hub_bounds.MOVE_LINE_BYTES,
+        ca=server.ca,
     )()
     try:
         return await work(transport, session_id)

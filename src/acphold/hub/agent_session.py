@@ -65,7 +65,8 @@ from acphold.history.raw_update import (
     update_kind,
     without_marks,
 )
-from acphold.hub.handover import CAPTURED_BYTES, without_its_title
+from acphold.hub import bounds
+from acphold.hub.handover import without_its_title
 from acphold.hub.session import HubSession
 from acphold.journal import Sessions
 from acphold.schema import encode
@@ -73,9 +74,6 @@ from acphold.schema.splice import session_id_in, splice
 from acphold.schema.updates import ATTRIBUTE_KINDS, kinds_about
 
 log = logging.getLogger(__name__)
-
-EARLY_BYTES = 1024 * 1024
-"""Most bytes of updates kept for sessions that are not known yet; beyond it they are dropped."""
 
 
 class Child(Struct, frozen=True):
@@ -176,7 +174,7 @@ class Routes:
             log.info("%d updates for a session that is closed were dropped", len(updates.raws))
             return
         self._early_bytes += _size(updates)
-        if self._early_bytes > EARLY_BYTES:
+        if self._early_bytes > bounds.EARLY_BYTES:
             log.warning("updates for an unknown session %r were dropped", updates.session_id)
             self._early.clear()
             self._early_bytes = 0
@@ -375,7 +373,7 @@ class AgentSession:
         if self.captured is not None:
             self._captured_bytes += sum(len(it) for _, it in said)
             self.captured += [it for _, it in said if update_kind(it) not in ATTRIBUTE_KINDS]
-            if self._captured_bytes > CAPTURED_BYTES:
+            if self._captured_bytes > bounds.CAPTURED_BYTES:
                 self.captured = None
         return ()
 

@@ -32,30 +32,10 @@ from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.history import Segment
 from acphold.history.entries import PROMPT, TURN_END
 from acphold.history.prompt_queue import PromptQueue
+from acphold.hub import bounds
 from acphold.hub.frames import Frames
 
 log = logging.getLogger(__name__)
-
-FIRST_PAGE = 16 * 1024
-"""Bytes of the first read of a replay: small, so that the first line is there at once."""
-
-PAGE = 1024 * 1024
-"""Bytes of every further read, and of each read that looks something up."""
-
-CATCH_UP = 2 * 1024
-"""Bytes of the first read for a client that lags; each further read doubles it. With hundreds of
-sessions open, each shows something before one shows everything."""
-
-LAG = 1024 * 1024
-"""Bytes a client may leave unread before it is fed from the journal."""
-
-APART = 64
-"""Most updates of one commit that are each written by themselves. Of a flood, the client finds many
-in each read in any case."""
-
-DUE = 256
-DUE_BYTES = 4 * 1024 * 1024
-"""Notifications of the agent's own that are kept for a client that lags: their number and bytes."""
 
 
 class Client(Protocol):
@@ -210,10 +190,10 @@ class Attachment:
 
     async def replay(self, through: int) -> None:
         """Send everything up to `through`; ConnectionLostError if detached."""
-        size = FIRST_PAGE
+        size = bounds.FIRST_PAGE_BYTES
         while self.cursor < through and self.state is HELD:
             await self._read_page(size)
-            size = PAGE
+            size = bounds.PAGE_BYTES
         if self.state is CLOSED:
             raise ConnectionLostError("the client was detached")
 
@@ -237,11 +217,11 @@ class Attachment:
             self.untold.discard(segment.last_seq)
             if lines := self._frames.own(segment):
                 self.client.send(lines)
-        elif (buffered := self.client.buffered) > LAG:
+        elif (buffered := self.client.buffered) > bounds.LAG_BYTES:
             self._go_on()
             return
         elif lines := self._frames.live(segment):
-            if buffered or segment.last_seq - segment.first_seq >= APART:
+            if buffered or segment.last_seq - segment.first_seq >= bounds.APART:
                 self.client.send(lines)
             else:  # one message per write: some clients merge or cut text when several updates
                 # arrive in one read
@@ -322,7 +302,7 @@ class Attachment:
         to a client that lags, once, when it has caught up."""
         if self._newest is not None:
             return
-        if self._is_behind(self._source.last_seq) and self.client.buffered <= LAG:
+        if self._is_behind(self._source.last_seq) and self.client.buffered <= bounds.LAG_BYTES:
             self.client.tell(method, newest())
             return
         self._newest = asyncio.create_task(
@@ -346,8 +326,8 @@ class Attachment:
         """True if one more notification can be sent, or kept until the updates before it are
         sent."""
         if self._is_behind(self._source.last_seq):
-            return self.client.buffered <= LAG
-        return len(self._due) < DUE and self._due_bytes < DUE_BYTES
+            return self.client.buffered <= bounds.LAG_BYTES
+        return len(self._due) < bounds.DUE and self._due_bytes < bounds.DUE_BYTES
 
     def tell_last(self, update: bytes) -> None:
         """Send an update that is not journalled."""
@@ -368,10 +348,10 @@ class Attachment:
     async def _read_on(self) -> None:
         """Read on in the journal to its end, then go live."""
         try:
-            size, stops = CATCH_UP, self._stops
+            size, stops = bounds.CATCH_UP_BYTES, self._stops
             while self._stops == stops and self.cursor < self._source.last_seq:
                 await self._read_page(size)
-                size = min(2 * size, PAGE)
+                size = min(2 * size, bounds.PAGE_BYTES)
             if self._stops == stops:
                 self.state = LIVE
         except (ConnectionLostError, LeaseLostError) as exc:
@@ -393,7 +373,7 @@ class Attachment:
             self._send_page(piece)
         # Also if the client has room: a long replay must not starve the other sessions.
         await asyncio.sleep(0)
-        if self.client.buffered > LAG:
+        if self.client.buffered > bounds.LAG_BYTES:
             await self.client.drain()
 
     def _between_due(self, page: list[Segment]) -> list[list[Segment]]:

@@ -25,31 +25,14 @@ from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import HistoryLostError, UnknownSessionError
 from acphold.history import Segment
 from acphold.history.prompt_queue import NO_QUEUE
+from acphold.hub import bounds
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import DUE, DUE_BYTES, AttachedSession, Attachment, Client
+from acphold.hub.attachment import AttachedSession, Attachment, Client
 from acphold.hub.publication import Publication
 from acphold.schema import encode
 from acphold.schema.updates import CHILD
 
 log = logging.getLogger(__name__)
-
-DELAY = 1.0
-"""Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
-
-UNNOTICED_SECONDS = 60.0
-"""Seconds a connection may be dead unnoticed: an ssh with keep-alives checks every half minute or
-so."""
-
-KEPT_SECONDS = 600.0
-"""Seconds a client has to come back to its position, whoever owns the session by then.
-
-An unsettled session is slower to load and to search, so this is not a day; a later client resumes
-between two turns, or loads the session.
-"""
-
-KEPT_IN_TURN_SECONDS = 24 * 3600.0
-"""Seconds it has if its connection was lost in a turn, and no turn begins after KEPT_SECONDS: a lid
-closed on a long task is opened the next morning."""
 
 
 class Bookmark(Struct, frozen=True):
@@ -91,7 +74,7 @@ class Rest:
         them."""
         # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
         loop = asyncio.get_running_loop()
-        delay = UNNOTICED_SECONDS if positions else DELAY
+        delay = bounds.UNNOTICED_SECONDS if positions else bounds.REST_SECONDS
         until = loop.time() + delay
         if self._bookmarks:
             self._bookmarks = [mark for mark in self._bookmarks if mark.late > loop.time()]
@@ -133,8 +116,8 @@ class Rest:
     def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
         """Keep the position of a client whose connection was lost `ago` seconds before."""
         lost = asyncio.get_running_loop().time() - ago
-        late = lost + (KEPT_IN_TURN_SECONDS if in_turn else KEPT_SECONDS)
-        self._bookmarks.append(Bookmark(lost + KEPT_SECONDS, late))
+        late = lost + (bounds.BOOKMARK_IN_TURN_SECONDS if in_turn else bounds.BOOKMARK_SECONDS)
+        self._bookmarks.append(Bookmark(lost + bounds.BOOKMARK_SECONDS, late))
         if self._until is not None:
             self._until = max(self._until, late)
 
@@ -178,7 +161,8 @@ class Rest:
         elif self._failed and self._until is not None and self._timer is None:
             # Try again after a full disk, say: there may be no further turn whose end starts a
             # rest.
-            delay = min(DELAY * 2 ** min(self._failed, 30), UNNOTICED_SECONDS)  # bounds the float
+            doubled = bounds.REST_SECONDS * 2 ** min(self._failed, 30)  # else no float holds it
+            delay = min(doubled, bounds.UNNOTICED_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(delay, self._over)
 
     async def compaction_ends(self) -> None:
@@ -217,10 +201,6 @@ class Rest:
             settling.cancel()  # it ends after its present piece
             await asyncio.wait({settling}, timeout=seconds)
 
-
-TERMINALS = 4096
-"""Most terminals whose owner is remembered; older ones are forgotten. Agents no longer mention
-them."""
 
 DELETED_NOTICE = notice(
     "This session was deleted",
@@ -364,7 +344,7 @@ class Attachments:
             return
         # Right after the agent's answer to session/new nobody is attached yet.
         size = len(params) + sum(len(kept) for _, kept in self._untold)
-        if len(self._untold) < DUE and size < DUE_BYTES:
+        if len(self._untold) < bounds.DUE and size < bounds.DUE_BYTES:
             self._untold.append((method, params))
         else:
             log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
@@ -381,7 +361,7 @@ class Attachments:
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""
         self._terminals[terminal] = owner
-        if len(self._terminals) > TERMINALS:
+        if len(self._terminals) > bounds.TERMINAL_OWNERS:
             del self._terminals[next(iter(self._terminals))]
 
     def tell_deleted(self, but: Client | None = None) -> None:

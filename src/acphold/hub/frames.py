@@ -76,6 +76,7 @@ from acphold.history.raw_update import (
 )
 from acphold.history.replay import NOBODY, Replayed, replay
 from acphold.history.timeline import FINAL_STATUSES, without_terminals
+from acphold.hub import bounds
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
 from acphold.schema import UPDATE
@@ -83,18 +84,9 @@ from acphold.schema.splice import splice
 from acphold.schema.updates import CHILD as CHILD_KIND
 from acphold.schema.updates import OPENCODE_CHILD, TOOL_KINDS
 
-LEAST_GROWTH = 512
-"""Fewest new characters before a text is sent again."""
-
 FAILURES = ("cancelled", "error", "refusal")
 """Reasons to stop that are failures of a call."""
 
-CALLS = 64
-"""Most calls with terminals that only the agent shows whose output is remembered; older ones are
-forgotten."""
-
-ANNOUNCED = 4096
-"""Most announced terminals that are remembered; older ones are forgotten."""
 
 POSITION = "acphold/seq"
 """The `_meta` key of a position."""
@@ -140,7 +132,7 @@ class _Child:
     def has_grown(self) -> bool:
         """True if there is enough new text to send it again."""
         new = len(self._text) - max(0, self._told)
-        return new >= LEAST_GROWTH and 3 * new >= len(self._text)
+        return new >= bounds.LEAST_GROWTH and 3 * new >= len(self._text)
 
     def update(self, kind: str = "tool_call_update", /, **fields: str | bytes) -> bytes:
         """Return an update of its call, with the text if there is news."""
@@ -273,7 +265,7 @@ class ShownTerminals:
         if may_tell(meta):
             for id_, _ in parted(meta)[1].values():
                 self._announced[id_] = None
-            while len(self._announced) > ANNOUNCED:
+            while len(self._announced) > bounds.ANNOUNCED_TERMINALS:
                 del self._announced[next(iter(self._announced))]
 
     def _stays_live(self, terminal: str) -> bool:
@@ -314,7 +306,7 @@ class ShownTerminals:
         if may_tell(meta):
             if call is None:
                 self._calls[key] = call = _Call()
-                if len(self._calls) > CALLS:
+                if len(self._calls) > bounds.AGENT_TERMINAL_CALLS:
                     del self._calls[next(iter(self._calls))]
             changes["_meta"] = call.terminals.take(meta) or None
         if content.startswith(b"["):

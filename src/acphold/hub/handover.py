@@ -34,13 +34,8 @@ from msgspec import Struct
 from acphold.history import Message, SessionState, ToolCall
 from acphold.history.raw_update import is_the_persons, members, string, update_kind
 from acphold.history.timeline import Item, SubAgent, with_those_inside
+from acphold.hub import bounds
 from acphold.schema.splice import splice
-
-TOOL_BYTES = 2 * 1024
-"""Bytes of the result of one tool call: enough to see what came of it."""
-
-DIFF_BYTES = 64 * 1024
-"""Bytes of a file whose changed lines are quoted; of a longer file it only says that it changed."""
 
 MARK_BYTES = 40
 """Bytes of the mark that says how much is missing."""
@@ -149,7 +144,7 @@ def _written_tool(call: ToolCall) -> str:
     raw = call.raw_output
     if not output and raw is not None and raw != b"null":  # nothing was shown of its result
         output = string(raw) or raw.decode(errors="replace")
-    return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
+    return f"{line}\n{quoted(shortened(output, bounds.TOOL_BYTES))}" if output else line
 
 
 def _written_child(child: SubAgent) -> str:
@@ -161,7 +156,7 @@ def _written_child(child: SubAgent) -> str:
             case ToolCall() | SubAgent():
                 told.append(f"[{' '.join((item.title or '').split())}]")
     line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
-    text = shortened("\n\n".join(filter(None, told)), TOOL_BYTES)
+    text = shortened("\n\n".join(filter(None, told)), bounds.TOOL_BYTES)
     return f"{line}\n{quoted(text)}" if text else line
 
 
@@ -170,23 +165,13 @@ def _written_diff(parts: dict[str, bytes]) -> str:
     before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
     if before is None:
         return f"wrote {path}:\n{after}"
-    if len(before) + len(after) > DIFF_BYTES:
+    if len(before) + len(after) > bounds.DIFF_BYTES:
         return f"changed {path}, {len(after.encode(errors='replace'))} bytes now"
     from difflib import unified_diff  # rare, and start-up is not
 
     lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
     return "\n".join((f"changed {path}:", *(line for line in lines if not line.startswith("@@"))))
 
-
-CONTEXT_BYTES = 96 * 1024
-"""Most bytes of earlier conversation that are handed over: about 25,000 tokens."""
-
-PROMPT_BYTES = 72 * 1024
-"""Most bytes of prompts in it, so that there is room for what came of the last."""
-
-LEAST_PROMPT_BYTES = 128
-"""Bytes that stay of the longest prompts if all must be shortened; beyond that the oldest are left
-out."""
 
 PART_BYTES = 24
 """Bytes around a part: an empty line, and how many are left out before it."""
@@ -308,7 +293,7 @@ def _kept(timeline: Sequence[Item]) -> _HandedParts:
     told = [(is_prompt(item), text) for item in timeline if (text := written(item))]
     prompts = _shortened([text for is_first, text in told if is_first])
     others = [text for is_first, text in told if not is_first]
-    newest = _newest(others, CONTEXT_BYTES - sum(map(_size, prompts)))
+    newest = _newest(others, bounds.CONTEXT_BYTES - sum(map(_size, prompts)))
     skipped = {True: len(told) - len(others) - len(prompts), False: len(others) - len(newest)}
     remaining = {True: iter(prompts), False: iter(newest)}
     kept = _HandedParts([])
@@ -328,10 +313,10 @@ def _kept(timeline: Sequence[Item]) -> _HandedParts:
 
 
 def _shortened(prompts: list[str]) -> list[str]:
-    """Return the prompts in PROMPT_BYTES: shorten the longest first; leave out the oldest only
-    then."""
-    prompts = prompts[-(PROMPT_BYTES // LEAST_PROMPT_BYTES) :]
-    room = PROMPT_BYTES
+    """Return the prompts in `bounds.PROMPT_BYTES`: shorten the longest first; leave out the oldest
+    only then."""
+    prompts = prompts[-(bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES) :]
+    room = bounds.PROMPT_BYTES
     for index, size in enumerate(sorted(map(_size, prompts))):
         share = room // (len(prompts) - index)
         if size > share:  # this one and all longer ones get the same
@@ -369,15 +354,6 @@ def _quote(preface: str, parts: Sequence[str]) -> str:
 
 def _text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})
-
-
-MARGIN_MS = 5000
-"""Milliseconds by which the agent's list must be ahead of our last entry: some write a title behind
-a turn."""
-
-CAPTURED_BYTES = 64 * 1024 * 1024
-"""Most bytes of an agent's replay that are kept to look for such turns; a longer one is not
-searched."""
 
 
 def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
+from acphold.hub import bounds
 from acphold.hub.agent_session import Routes, Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
@@ -37,12 +38,6 @@ from acphold.tasks import END_SECONDS, TaskSet, beside, end
 
 log = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 10.0
-"""Seconds an agent has to answer `session/close` and `session/delete`; here it is done anyway."""
-
-OPENED_AT_ONCE = 8
-"""Clients let in, and sessions made live, in one pass of the event loop. Each takes half a
-millisecond; hundreds at once would stall those who have a session open."""
 
 ENDED = "acphold has ended"
 ENDED_HOW = (
@@ -91,7 +86,7 @@ class Hub:
         self._undoing = TaskSet()
         self._closing = TaskSet()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.opening = Turnstile(OPENED_AT_ONCE)
+        self.opening = Turnstile(bounds.OPENED_AT_ONCE)
         """Paces new clients and sessions that are opened."""
         self._ends = False
         self._introduced: bytes | None = None
@@ -131,7 +126,7 @@ class Hub:
             await self._shared.release.aclose()
             await self._ownership.aclose()
             self._tasks.close()
-            await self._undoing.aclose(CLOSE_SECONDS)
+            await self._undoing.aclose(bounds.AGENT_CLOSE_SECONDS)
 
     async def end_turns(self) -> None:
         """Cancel all turns and tell clients that this process ends.
@@ -466,7 +461,7 @@ class Hub:
         if params is None or self.agent.capabilities.session_capabilities.close is None:
             return
         try:
-            await ask(self.agent, schema.CLOSE_SESSION.name, params, CLOSE_SECONDS)
+            await ask(self.agent, schema.CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
         except errors.AcpholdError as exc:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
@@ -510,7 +505,7 @@ class Hub:
             return
         try:
             params = schema.encode({"sessionId": known})
-            await ask(self.agent, schema.DELETE_SESSION.name, params, CLOSE_SECONDS)
+            await ask(self.agent, schema.DELETE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
         except errors.AcpholdError as exc:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, NothingSaidError, WorkspaceError
 from acphold.history.entries import now_ms, span_at, turn_spans
+from acphold.hub import bounds
 from acphold.hub.forks import Forked, fork
 from acphold.journal import Journal, SessionRow, history
 from acphold.journal.lineage import family, identity
@@ -42,20 +43,6 @@ from acphold.workspace.threads import Checkpoint, Threads
 
 log = logging.getLogger(__name__)
 
-KEPT_MS = 30 * 24 * 3600 * 1000
-"""Age at which snapshots are dropped, except for those of a session's first and last turn."""
-
-KEPT_BYTES = 2 << 30
-"""Bytes of a store from which on its oldest snapshots are dropped."""
-
-TIDY_SECONDS = 600.0
-"""Seconds that the upkeep of one store may last."""
-
-COPY_SECONDS = 60.0
-"""Seconds that a journal that is a copy may take to link the stores of its original."""
-
-EVERY_SECONDS = 24 * 3600.0
-"""Seconds between two times of upkeep, unless a store is full."""
 
 SUFFIX = "-files"
 """Appended to the path of the journal: the folder of its stores."""
@@ -78,7 +65,7 @@ def _made(stores: Stores) -> None:
     """Link the stores of other journals of the family into those of a copied one; blocks."""
     if not os.path.isdir(stores.folder):
         try:
-            stores.begin_with(relatives(stores), time.monotonic() + COPY_SECONDS)
+            stores.begin_with(relatives(stores), time.monotonic() + bounds.STORES_COPY_SECONDS)
         except (OSError, TimeoutError) as error:
             log.warning("%s: the original's kept files cannot be linked: %s", stores.folder, error)
 
@@ -99,7 +86,7 @@ def relatives(stores: Stores) -> list[Stores]:
 async def tidy(
     journal: Journal,
     *,
-    most: int = KEPT_BYTES,
+    most: int = bounds.SNAPSHOT_STORE_BYTES,
     before: int | None = None,
     all_of_them: bool = False,
 ) -> None:
@@ -112,12 +99,12 @@ async def tidy(
     stores = await stores_of(journal)
     threads = Threads(1)
     with suppress(TimeoutError, FileNotFoundError):
-        await threads.run(lambda _: stores.clear(time.monotonic() + TIDY_SECONDS))
+        await threads.run(lambda _: stores.clear(time.monotonic() + bounds.STORE_UPKEEP_SECONDS))
     here = {store.id: store for store in stores}
     if not here:
         return
     since = _noted(os.path.join(stores.folder, ".tidied"))
-    before = now_ms() - KEPT_MS if before is None else before
+    before = now_ms() - bounds.SNAPSHOT_AGE_MS if before is None else before
     rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
     spared = set() if all_of_them else _first_and_last(rows)
     old = [
@@ -166,7 +153,7 @@ def is_due(stores: Stores) -> bool:
         last = os.stat(os.path.join(stores.folder, ".tidied")).st_mtime
     except OSError:
         return True
-    return not 0 <= time.time() - last < EVERY_SECONDS
+    return not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
 
 
 def _noted(path: str) -> int:
@@ -182,7 +169,7 @@ def _noted(path: str) -> int:
 def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int | None:
     """Keep these snapshots of a store and no others; return its size in bytes, None if that
     failed."""
-    deadline = time.monotonic() + TIDY_SECONDS
+    deadline = time.monotonic() + bounds.STORE_UPKEEP_SECONDS
     try:
         if trees:
             store.keep(trees, deadline, since=since)

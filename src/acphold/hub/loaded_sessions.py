@@ -23,12 +23,12 @@ from msgspec import UNSET
 from acphold import errors
 from acphold.agents import HubAgent
 from acphold.history.entries import now_ms
+from acphold.hub import bounds
 from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, notice, without_context
 from acphold.hub.attachment import Attachment
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.handover import MARGIN_MS
 from acphold.hub.ownership import Ownership
 from acphold.hub.session import HubSession
 from acphold.hub.session_list import SessionList, check_folder
@@ -52,12 +52,6 @@ HELD_OUTSIDE_HOW = (
 )
 
 FOLDER_ELSEWHERE = "The folder of this session is on another machine"
-
-LOAD_SECONDS = 25.0
-"""Seconds that `session/load` waits, behind the replay, for the agent to open the session too.
-
-The history is shown all the same; the next prompt waits on, or tries again and reports.
-"""
 
 
 class Readiness:
@@ -95,7 +89,7 @@ class Readiness:
 
     async def wait(self, restoring: asyncio.Task[None]) -> None:
         """Wait for the agent to have the session open, but not for ever."""
-        await asyncio.wait([restoring], timeout=LOAD_SECONDS)
+        await asyncio.wait([restoring], timeout=bounds.LOAD_SECONDS)
         if not restoring.done():
             restoring.cancel()
             log.warning("a session is opened before the agent has it open")
@@ -111,7 +105,7 @@ class Readiness:
                 listed = await self._sessions.look_up(known)
                 if listed is not None and listed.updated_at is not None:
                     [last] = await session.read(session.last_seq - 1, 1)
-                    restoration.went_on = listed.updated_at > last.at + MARGIN_MS
+                    restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
             await restoration.ready()
             # While the agent works in the session, it is not asked to open it.
             self.signed_in = self.signed_in or conversation.side.is_open
@@ -131,19 +125,6 @@ class Readiness:
         except errors.AcpholdError as exc:
             # The history is shown all the same; the next prompt tries again and reports.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
-
-
-ADOPT_SECONDS = 120.0
-"""Seconds an agent has to replay a session of its own: some read a long history for a long time."""
-
-ELSEWHERE_SECONDS = 30.0
-"""Seconds another process may take to adopt the same session before we give up."""
-
-ATTEMPTS = 10
-"""Times an adoption is started while other processes start, or give up, the same one."""
-
-LOOK_SECONDS = 0.1
-"""Seconds between looks at whether another process has adopted it: it cannot call us."""
 
 
 class Adoption:
@@ -235,7 +216,7 @@ class Adoption:
             for early in side.bind(session.id):
                 await conversation.hear(early)
             setup = side.setup
-            async with side.exchange(method, setup.params, ADOPT_SECONDS) as answer:
+            async with side.exchange(method, setup.params, bounds.ADOPT_SECONDS) as answer:
                 side.opened(answer, setup)
                 change = await self._description(session)
                 await session.publish("settings", [settings_in(answer)], change=change)
@@ -255,7 +236,7 @@ class Adoption:
         """Return a lease of a session without entries; remove what a half-done adoption has
         left."""
         new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
-        for _ in range(ATTEMPTS):
+        for _ in range(bounds.ADOPTIONS):
             try:
                 return await self._journal.create(new)
             except errors.SessionExistsError:
@@ -276,14 +257,14 @@ class Adoption:
 
         SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
         """
-        deadline = asyncio.get_running_loop().time() + ELSEWHERE_SECONDS
+        deadline = asyncio.get_running_loop().time() + bounds.ADOPTED_ELSEWHERE_SECONDS
         while not await self.is_known(session_id):
             whose = await self._journal.owner(session_id)
             # Remains of our own are at rest: we adopt a session only once at a time.
             late = asyncio.get_running_loop().time() > deadline
             if late or other_owner(whose) is None:
                 return whose.epoch
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
         raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")
 
     async def _description(self, session: HubSession) -> RowChange:

@@ -9,16 +9,15 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Final
 
 import msgspec
 
 from acphold import errors
 from acphold.history.entries import MOVED
+from acphold.hub import bounds
 from acphold.hub.kept_files import snapshot_at, stores_of
 from acphold.hub.moves import (
     VERSION,
-    WORK_SECONDS,
     Again,
     AlreadyTaken,
     Ask,
@@ -55,9 +54,6 @@ from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import Checkout, ProjectMarks, checkout_of, marks
 from acphold.snapshots.packs import packed
-
-PACK_PIECE: Final = 256 << 10
-"""Bytes of files in one frame."""
 
 
 async def give(
@@ -165,7 +161,7 @@ async def _give(
             raise errors.MoveRefusedError("the files of this session are not on this machine")
         work = partial(packed, store, found.tree, project=found.root, base=have.base)
         with await in_thread(work) as pack:
-            while data := pack.read(PACK_PIECE):
+            while data := pack.read(bounds.PACK_PIECE_BYTES):
                 await line.send(PackPiece(data))
         await line.send(PackPiece(b""))
     digest = sha256()
@@ -174,7 +170,7 @@ async def _give(
         for entry in piece:
             add_to(digest, entry)
     await line.send(EndOfEntries(digest.hexdigest()))
-    await line.receive(TakerReady, seconds=WORK_SECONDS)
+    await line.receive(TakerReady, seconds=bounds.MOVE_WORK_SECONDS)
     if not mark.id:
         where = MoveMark(to=to, id=have.taking)
         change = RowChange(moved=mark_text(where))

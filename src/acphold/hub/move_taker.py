@@ -34,11 +34,11 @@ from acphold.history.entries import (
     PastEntry,
 )
 from acphold.history.raw_update import members, string
+from acphold.hub import bounds
 from acphold.hub.kept_files import stores_of
 from acphold.hub.moves import (
     NAME_LETTERS,
     VERSION,
-    WORK_SECONDS,
     Again,
     AlreadyTaken,
     Ask,
@@ -84,9 +84,6 @@ from acphold.snapshots.snapshot import take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import beside, lay, made_in, unlay
 from acphold.workspace.threads import Threads
-
-KNOWN_SESSIONS: Final = 1000
-"""Newest sessions in whose folders a clone of the project is looked for."""
 
 SHORT_ID: Final = 6
 """Letters of the session's id in the name of a new folder."""
@@ -193,7 +190,7 @@ def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
 async def known_folders(journal: Sessions) -> list[str]:
     """The folders of the newest sessions, each once."""
     wanted = ListFilter(archived="include")
-    rows = await journal.page(wanted, None, KNOWN_SESSIONS)
+    rows = await journal.page(wanted, None, bounds.KNOWN_SESSIONS)
     return [*dict.fromkeys(row.cwd for row in rows)]
 
 
@@ -204,11 +201,6 @@ def _below(folder: str, below: str) -> str:
 NUMBERS: Final = 1 << 31
 """Highest entry number that is accepted."""
 
-ENTRY_BYTES: Final = 2 << 30
-"""Most bytes of entries that are accepted in one move."""
-
-STORE_SECONDS: Final = 60.0
-"""Seconds that finding the store of a project may take."""
 
 NO_COMMIT: Final = "0" * 40
 
@@ -282,7 +274,7 @@ class _TakenSession:
                 await self._line.send(have)
                 # Making the pack takes a while.
                 first = await self._line.receive(
-                    Again, PackPiece, EntryPiece, EndOfEntries, seconds=WORK_SECONDS
+                    Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
                 )
                 if not isinstance(first, Again) or not is_new:
                     break
@@ -372,7 +364,7 @@ class _TakenSession:
         if self._place.cwd is not None or self._place.files is not None:
             return None
         stores = await stores_of(self._journal)
-        deadline = time.monotonic() + STORE_SECONDS
+        deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
         self._kept = await in_thread(partial(still_there, self._offer, cwd, stores, deadline))
         return None if self._kept is None else Done(cwd, is_same=True)
 
@@ -411,7 +403,7 @@ class _TakenSession:
             past: list[PastEntry] = []
             for entry in frame.entries:
                 size += len(entry.raw)
-                if not last < entry.seq <= self._offer.last or size > ENTRY_BYTES:
+                if not last < entry.seq <= self._offer.last or size > bounds.MOVED_ENTRIES_BYTES:
                     raise MoveRefusedError(
                         "the other machine sent entries out of order, or too large"
                     )
@@ -463,7 +455,9 @@ class _TakenSession:
         name = checkout.common if checkout else self._done.files
         stores = await stores_of(self._journal)
         try:
-            return await in_thread(partial(stores.of, name, time.monotonic() + STORE_SECONDS))
+            return await in_thread(
+                partial(stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS)
+            )
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
 

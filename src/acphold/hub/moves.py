@@ -53,6 +53,7 @@ from acphold.history.entries import (
     TURN_END,
     Entry,
 )
+from acphold.hub import bounds
 from acphold.journal import Journal, Lease, Origin, history
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.owners import is_free, refuse_held
@@ -68,17 +69,9 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 """The version of these frames."""
 
-LINE_BYTES: Final = 256 << 20
-"""Longest line: one entry may be a large picture, and base64 adds a third."""
 
 NAME_LETTERS: Final = 200
 """Most letters of an id, a kind or the name of an agent that are accepted."""
-
-PATIENCE_SECONDS: Final = 120.0
-"""Seconds without a frame after which the other side is given up."""
-
-WORK_SECONDS: Final = 1500.0
-"""The same while it reads or lays out files."""
 
 
 class SentSession(Struct, frozen=True):
@@ -240,14 +233,14 @@ class MoveLine:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._lines = LineBuffer(LINE_BYTES)
+        self._lines = LineBuffer(bounds.MOVE_LINE_BYTES)
         self._arrived: list[bytes | Oversize] = []
 
     async def send(self, frame: Frame) -> None:
         """Send a frame; raises ConnectionLostError."""
         self._transport.send(msgspec.json.encode(frame) + b"\n")
         try:
-            async with asyncio.timeout(WORK_SECONDS):
+            async with asyncio.timeout(bounds.MOVE_WORK_SECONDS):
                 await self._transport.drain()
         except TimeoutError:
             raise errors.ConnectionLostError("the other machine no longer reads") from None
@@ -270,7 +263,9 @@ class MoveLine:
         seconds: float = ...,
     ) -> F | G | H | K: ...
 
-    async def receive(self, *kinds: type[Struct], seconds: float = PATIENCE_SECONDS) -> Struct:
+    async def receive(
+        self, *kinds: type[Struct], seconds: float = bounds.MOVE_SILENCE_SECONDS
+    ) -> Struct:
         """Return the next frame, which has to be of these kinds.
 
         Raises ConnectionLostError, and MoveRefusedError with the reason of the other side.

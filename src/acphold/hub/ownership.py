@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, Protocol
+from typing import Protocol
 
 from acphold import errors
 from acphold.history.decisions import closed_question
 from acphold.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, sent_id
+from acphold.hub import bounds
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
@@ -110,18 +111,6 @@ class Whereabouts:
         return False
 
 
-SETTLING_AT_ONCE = 32
-"""Sessions settled at the same time: the journal has one thread for that, and neither searches nor
-the event loop must wait for hundreds."""
-
-TRUSTED_SECONDS: Final = journal_bounds.SILENT_SECONDS - journal_bounds.RENEW_SECONDS
-"""Seconds without contact to the journal in which an owner trusts that its sessions were not
-taken."""
-
-LOOK_SECONDS: Final = 0.005
-"""Seconds of one step of the event loop that look at titles of live sessions; there may be many."""
-
-
 def _clock() -> float:
     """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
@@ -145,7 +134,7 @@ class Ownership:
         self._journal = journal
         self._shared = shared
         self._ending = TaskSet()
-        self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
+        self._settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
 
@@ -225,7 +214,7 @@ class Ownership:
             live[error.session_id].session.lose(error)
         since = _clock()
         for conversation in await self._changed():
-            if _clock() - since >= LOOK_SECONDS:
+            if _clock() - since >= bounds.TITLES_STEP_SECONDS:
                 await asyncio.sleep(0)
                 since = _clock()
             try:
@@ -254,7 +243,7 @@ class Ownership:
 
     async def _doubt(self, heard: float) -> None:
         """End the turns if another machine may soon take the sessions from us."""
-        if self._journal.file is not None or _clock() - heard < TRUSTED_SECONDS:
+        if self._journal.file is not None or _clock() - heard < bounds.TRUSTED_SECONDS:
             return
         why = "the journal has not been reached for so long that another machine may have it"
         for conversation in tuple(self._live.values()):

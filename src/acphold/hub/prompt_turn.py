@@ -37,6 +37,7 @@ from acphold.history.prompt_queue import (
     PromptQueue,
     QueueChange,
 )
+from acphold.hub import bounds
 from acphold.hub.agent_session import AgentTurn
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.session import HubSession
@@ -170,16 +171,6 @@ class PromptTurn:
             await self._over.wait()
 
 
-MOST_A_DAY = 5
-"""Times that a session goes on by itself within a day, if the limit comes again and again."""
-
-LAST_ENTRIES = 500
-"""Entries at the end of a turn in which an agent tells of the limit."""
-
-EARLIEST_SECONDS = 60.0
-LATEST_SECONDS = 300.0
-"""Seconds after the reset, at random between these, so that not all clients come at once."""
-
 GO_ON = "Go on with what the usage limit cut off."
 """The prompt for an agent without a command of its own for that."""
 
@@ -196,7 +187,7 @@ async def limit_reached(
     names = (agent.own_name, agent.key)
     if (limit := limit_of(names, answer, now=time.time())) is None:
         return None
-    after = max(began, session.last_seq - LAST_ENTRIES)
+    after = max(began, session.last_seq - bounds.LIMIT_ENTRIES)
     updates = [
         it.update
         async for segment in session.segments(after)
@@ -220,7 +211,7 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
     asked = [it.id for it in queue.ended if it.at > since]
     if queue.begun is not None:
         asked.append(queue.begun.id)
-    if sum(id_.startswith(GOING_ON) for id_ in asked) >= MOST_A_DAY:
+    if sum(id_.startswith(GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:
         return []
     until = int(limit.resets_at * 1000) + some_minutes()
     held = encode(QueueChange("hold", why=LIMITED, until=until))
@@ -241,4 +232,7 @@ def some_minutes() -> int:
     """Return milliseconds at random between the two."""
     import random  # late: it takes long, and few turns end at a limit
 
-    return int(random.uniform(EARLIEST_SECONDS, LATEST_SECONDS) * 1000)
+    return int(
+        random.uniform(bounds.EARLIEST_AFTER_RESET_SECONDS, bounds.LATEST_AFTER_RESET_SECONDS)
+        * 1000
+    )

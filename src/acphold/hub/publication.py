@@ -21,6 +21,7 @@ from acphold.history.attributes import Attributes, fold_settings, fold_update
 from acphold.history.entries import QUEUE, TURN_END, milliseconds, now_ms
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.hub import bounds
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, Lease, RowChange, SessionRow, Sessions
 from acphold.journal.location import is_same_folder
@@ -91,11 +92,6 @@ def both(change: RowChange, later: RowChange) -> RowChange:
     return replace(change, **known)
 
 
-TOUCH_MS = 1000
-"""Milliseconds in which further prompts do not move the session up in the list again: see
-`ListedRow.prompt_change`."""
-
-
 class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
@@ -162,7 +158,7 @@ class ListedRow:
         later, once for all prompts. `title` stands in the list until a turn has ended.
         """
         self.stir()
-        if self._touched <= self._active <= self._touched + TOUCH_MS:
+        if self._touched <= self._active <= self._touched + bounds.TOUCH_MS:
             if self._touching is None or self._touching.done():
                 self._touching = asyncio.create_task(self._touch_late(), name="touch")
             return NO_CHANGE
@@ -237,7 +233,7 @@ class ListedRow:
     async def _touch_late(self) -> None:
         """Write the time of a prompt that changed no row, so that followers of the list hear of it
         before the session comes to rest."""
-        await asyncio.sleep(TOUCH_MS / 1000)
+        await asyncio.sleep(bounds.TOUCH_MS / 1000)
         try:
             await self.move_up()
         except LeaseLostError as exc:

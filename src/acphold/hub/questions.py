@@ -39,10 +39,11 @@ from acphold.history.decisions import (
 )
 from acphold.history.entries import ANSWER, QUESTION, sent_id
 from acphold.history.raw_update import string
+from acphold.hub import bounds
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
-from acphold.hub.attachment import LAG, Attachment, Client
+from acphold.hub.attachment import Attachment, Client
 from acphold.hub.session import HubSession
 from acphold.hub.standing_answers import Considered, StandingAnswers
 from acphold.hub.tool_calls import added_by_request, close_refused
@@ -132,7 +133,7 @@ class ClientRequest:
     async def _ask(self, attachment: Attachment) -> None:
         client = attachment.client
         try:
-            if client.buffered > LAG:
+            if client.buffered > bounds.LAG_BYTES:
                 await client.drain()  # a client that reads nothing gets no more questions
             params = self.asked.params
             if self.asked.child and CHILD in client.offer.withheld:  # it knows only the session
@@ -230,9 +231,6 @@ def unanswerable(
         )
     return errors.MethodNotFoundError(method)
 
-
-CLOSE_SECONDS = 2.0
-"""Seconds to wait for the ends of questions to be journalled when their session is closed."""
 
 CANNOT_SHOW = "The agent is waiting for an answer"
 CANNOT_SHOW_HOW = (
@@ -498,7 +496,7 @@ class Questions:
         """Close, and wait until the outcomes of all questions are journalled."""
         self.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(bounds.QUESTIONS_CLOSE_SECONDS):
                 while waiting := self._questions:
                     waiting[0].changed.clear()
                     await waiting[0].changed.wait()

@@ -47,6 +47,7 @@ import msgspec
 from acphold import errors, schema
 from acphold.agents import AgentExchange
 from acphold.history.attributes import Attributes, fold_settings
+from acphold.hub import bounds
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, settings_in, with_mode
@@ -60,15 +61,6 @@ from acphold.transports.addresses import is_node
 
 log = logging.getLogger(__name__)
 
-OPEN_SECONDS = 60.0
-"""Seconds an agent has to open a session again in one way, before the next way is tried."""
-
-SETTING_SECONDS = 10.0
-"""Seconds an agent has to set one mode or option again; it goes on without."""
-
-ATTEMPTS = 2
-"""Times a session is restored if the agent is restarted in the middle of it, or a client opens it
-with another setup."""
 
 HELD = re.compile(
     r"already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
@@ -252,7 +244,7 @@ class Restoration:
     async def _restore(self) -> None:
         """Open it in one of the ways, best first, and set it as the person left it."""
         side = self._side
-        for _ in range(ATTEMPTS):
+        for _ in range(bounds.RESTORATIONS):
             if side.is_open:
                 return
             await side.agent.ensure()
@@ -330,7 +322,7 @@ class Restoration:
         if self.went_on and method == schema.LOAD_SESSION.name:
             side.begin_capture()
         side.bind(known)
-        async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
+        async with side.exchange(method, setup.told(side.agent), bounds.REOPEN_SECONDS) as answer:
             side.opened(answer, setup)
             # A turn that was answered for here, and still runs there, says nothing that belongs
             # here.
@@ -350,7 +342,9 @@ class Restoration:
     async def _open_by_fork(self, source: str) -> bytes:
         side, setup = self._side, self._side.setup
         params = splice(setup.params, {"sessionId": schema.encode(source)})
-        async with AgentExchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
+        async with AgentExchange(
+            side.agent, FORK_SESSION.name, params, bounds.REOPEN_SECONDS
+        ) as answer:
             forked = new_session_id(answer)
             await self._take(forked)  # some replay what they have forked
             await self._session.link(side.agent.key, forked)
@@ -366,7 +360,7 @@ class Restoration:
         side, setup = self._side, self._side.setup
         params = splice(setup.params, {"sessionId": None})
         async with AgentExchange(
-            side.agent, schema.NEW_SESSION.name, params, OPEN_SECONDS
+            side.agent, schema.NEW_SESSION.name, params, bounds.REOPEN_SECONDS
         ) as answer:
             agent_session = new_session_id(answer)
             await self._journal.links.link(None, side.agent.key, agent_session)
@@ -420,7 +414,7 @@ class Restoration:
     async def _set(self, method: str, params: Mapping[str, object]) -> bytes | None:
         try:
             async with self._side.exchange(
-                method, schema.encode(params), SETTING_SECONDS
+                method, schema.encode(params), bounds.SETTING_SECONDS
             ) as answer:
                 return answer
         except (errors.RemoteError, errors.AgentTimeoutError) as exc:

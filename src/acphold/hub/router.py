@@ -38,9 +38,10 @@ from acphold.agents import (
 )
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
+from acphold.hub import bounds
 from acphold.hub.agent_session import Routes
 from acphold.hub.annotations import left_out
-from acphold.hub.attachment import LAG, Attachment, Client
+from acphold.hub.attachment import Attachment, Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.publication import Publication
 from acphold.hub.questions import can_answer, is_decision, refusal, unanswerable
@@ -54,10 +55,6 @@ from acphold.schema.updates import OPENCODE_CHILD
 from acphold.tasks import end
 
 log = logging.getLogger(__name__)
-
-ROOM_SECONDS = 5.0
-"""Seconds that a slow client may hold up the agent, and every session with it. A client that has
-not caught up by then is stuck; it is not waited for again until it has."""
 
 
 _under_way: ContextVar[AgentCall | None] = ContextVar("under_way", default=None)
@@ -171,7 +168,8 @@ class Router:
             await self._come_behind(clients)
             for client in clients:
                 lagging = self._lagging(client)
-                if client.buffered > LAG or not all(each.has_room for each, _ in lagging):
+                has_room = client.buffered <= bounds.LAG_BYTES
+                if not (has_room and all(each.has_room for each, _ in lagging)):
                     log.warning("%s dropped: a client lags", event.method)
                 else:
                     when_all_reached(lagging, partial(client.tell, event.method, event.params))
@@ -211,11 +209,11 @@ class Router:
         if len(clients) != 1:
             return
         [client] = clients
-        if client.buffered <= LAG:
+        if client.buffered <= bounds.LAG_BYTES:
             self._stuck.discard(client)
         elif client not in self._stuck:
             try:
-                async with asyncio.timeout(ROOM_SECONDS):
+                async with asyncio.timeout(bounds.STUCK_SECONDS):
                     await client.drain()
             except TimeoutError:
                 self._stuck.add(client)

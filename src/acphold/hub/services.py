@@ -26,6 +26,7 @@ from acphold.history.display_terminals import CUT, TEXT_BYTES, from_next_line, n
 from acphold.history.entries import TERMINAL
 from acphold.history.raw_update import encode_text, items, members, string, tool_id, update_kind
 from acphold.history.timeline import terminal_entry
+from acphold.hub import bounds
 from acphold.hub.attachment import Client
 from acphold.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
 from acphold.hub.session import HubSession
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TERMINALS = 64
-"""Most terminals of a session that are remembered; older ones are forgotten."""
-
-CONTENT_BYTES = 1024 * 1024
-"""Most bytes of tool calls with terminals remembered in a turn; older ones are forgotten."""
-
-LAST_LOOK_SECONDS = 2.0
-"""Seconds the client has to report a terminal's output before it is released all the same."""
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
 """Sends a request to the client of a terminal, or to ours; raises as `Services.answer`."""
@@ -90,7 +83,7 @@ class TerminalTexts:
         answer = await ask(asked.method, asked.params)
         if asked.method == schema.CREATE_TERMINAL.name and (made := terminal_id(answer)):
             self._terminals[made] = TerminalText(client)
-            if len(self._terminals) > TERMINALS:
+            if len(self._terminals) > bounds.SESSION_TERMINALS:
                 del self._terminals[next(iter(self._terminals))]
         elif asked.method == schema.TERMINAL_OUTPUT.name and terminal is not None:
             self._showed(terminal_id(asked.params), terminal, answer)
@@ -107,7 +100,7 @@ class TerminalTexts:
             return
         params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
         try:
-            async with asyncio.timeout(LAST_LOOK_SECONDS):
+            async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
                 self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
         except (errors.AcpholdError, TimeoutError) as exc:
             log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
@@ -138,7 +131,7 @@ class TerminalTexts:
         if any(named in self._terminals for named in _named(content)):
             self._contents[call] = content
             self._unwritten.add(call)
-            while sum(map(len, self._contents.values())) > CONTENT_BYTES:
+            while sum(map(len, self._contents.values())) > bounds.TERMINAL_CALLS_BYTES:
                 del self._contents[next(iter(self._contents))]
 
     # -- what is kept ---------------------------------------------------------------------

@@ -28,7 +28,8 @@ from acphold.history.children import child_entry
 from acphold.history.decisions import AskedQuestion, question_entry
 from acphold.history.fold import Summary
 from acphold.history.prompt_queue import PromptQueue
-from acphold.hub.attachment import PAGE, Attachment, Client
+from acphold.hub import bounds
+from acphold.hub.attachment import Attachment, Client
 from acphold.hub.attachments import Attachments, Rest
 from acphold.hub.publication import NO_CHANGE, ListedRow, Prepared, Publication, both, speech
 from acphold.journal import (
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-CLOSE_SETTLE = 1.0
-"""Seconds to compact and index what has come when the session is closed."""
 
 
 class SessionJournal(Owners, Entries, Sessions, HasLinks, Protocol):
@@ -268,7 +266,7 @@ class HubSession:
     async def segments(self, after: int) -> AsyncIterator[Segment]:
         """Yield the committed segments above `after`, oldest first; raises as `read`."""
         while after < self.last_seq:
-            page = await self.read(after, PAGE)
+            page = await self.read(after, bounds.PAGE_BYTES)
             for segment in page:
                 yield segment
             after = page[-1].last_seq
@@ -414,7 +412,7 @@ class HubSession:
         except errors.JournalError as exc:
             log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
         # A long history is compacted another time: a client that closes does not wait for that.
-        await self.rest.aclose(CLOSE_SETTLE)
+        await self.rest.aclose(bounds.SETTLE_CLOSE_SECONDS)
         await self._journal.release(self.lease)
 
 

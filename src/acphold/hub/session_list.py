@@ -38,6 +38,7 @@ from acphold.agents.extensions import CopyRequest
 from acphold.errors import AcpholdError, InvalidParamsError, UnknownSessionError
 from acphold.history.entries import milliseconds
 from acphold.history.raw_update import storable, update_kind
+from acphold.hub import bounds
 from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import iso_time
 from acphold.hub.attachment import Client
@@ -66,21 +67,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-PAGE_SIZE = 50
-
-AGENT_DEADLINE = 3.0
-"""Seconds the agent has to list its own sessions; after that the list is shown without the rest."""
-
-AGENT_SESSIONS = 5000
-"""Most of the agent's own sessions that are listed."""
-
-FRESH_SECONDS = 5.0
-"""Seconds for which the agent's list is trusted when a session is opened: editors list, then
-load."""
-
-FILTERS = 8
-"""Most folders for which the agent's own sessions are kept at once."""
 
 
 AGENT = "acphold/agent"
@@ -157,7 +143,7 @@ class SessionList:
             # A session of ours that went on outside acphold moves to the time in the agent's list.
             times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
             await self._journal.links.went_on(self._agent.key, times)
-        rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
+        rows = await self._journal.page(filter, after, bounds.LIST_PAGE + 1)
         lines = [await self._ours(row) for row in rows]
         is_without = archived == "only" or bool(tenant)  # the agent's own have no tenant
         strangers = [] if is_without else await self._strangers(cwd, held)
@@ -176,7 +162,10 @@ class SessionList:
         now."""
         if self._agent.reads_journal:
             return None
-        if self.agents_own(session_id) is None or monotonic() - self._asked > FRESH_SECONDS:
+        if (
+            self.agents_own(session_id) is None
+            or monotonic() - self._asked > bounds.FRESH_LIST_SECONDS
+        ):
             await self._ask_agent(None)
         return self.agents_own(session_id)
 
@@ -211,18 +200,20 @@ class SessionList:
         """Fetch the agent's list; if that fails, ours goes without."""
         found: dict[str, ListLine] = {}
         self._agents_own.pop(cwd, None)
-        while len(self._agents_own) >= FILTERS:
+        while len(self._agents_own) >= bounds.AGENT_LISTS:
             del self._agents_own[next(iter(self._agents_own))]
         self._agents_own[cwd] = {}
         self._asked = monotonic()
         if not self._agent.alive or self._agent.capabilities.session_capabilities.list is None:
             return
         try:
-            async with asyncio.timeout(AGENT_DEADLINE):
+            async with asyncio.timeout(bounds.AGENT_LIST_SECONDS):
                 for folder in _spellings(cwd):
                     await self._collect(folder, found)
         except TimeoutError:
-            log.warning("the agent did not list all its sessions within %s s", AGENT_DEADLINE)
+            log.warning(
+                "the agent did not list all its sessions within %s s", bounds.AGENT_LIST_SECONDS
+            )
         except AcpholdError as exc:
             log.warning("the agent could not list its sessions: %s", exc)
         self._agents_own[cwd] = found
@@ -230,7 +221,7 @@ class SessionList:
     async def _collect(self, cwd: str | None, found: dict[str, ListLine]) -> None:
         params: dict[str, str] = {} if cwd is None else {"cwd": cwd}
         seen_cursors: set[str] = set()
-        while len(found) < AGENT_SESSIONS:
+        while len(found) < bounds.AGENT_SESSIONS:
             raw = await ask(self._agent, LIST_SESSIONS.name, msgspec.json.encode(params))
             page = decode(_AgentsPage, raw).value
             for line in page.sessions:
@@ -266,7 +257,7 @@ async def page_of_all(
     does. Sessions that only an agent knows are left out. Raises CursorError."""
     secret = (await journal.identity()).secret
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
-    rows = await journal.page(filter, after, PAGE_SIZE + 1)
+    rows = await journal.page(filter, after, bounds.LIST_PAGE + 1)
     lines = [_line(row, {AGENT: called(row)}) for row in rows]
     return await _page(journal, filter, rows, lines, marked=marked)
 
@@ -310,7 +301,7 @@ async def _page(
     """
     put_away = {row.session_id for row in rows if row.archived}
     lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
-    shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
+    shown, more = lines[: bounds.LIST_PAGE], len(lines) > bounds.LIST_PAGE
     raws = [line.raw for line in shown]
     if marked:
         marks = [encode(line.info.session_id in put_away) for line in shown]

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
 from acphold.history.entries import now_ms
+from acphold.hub import bounds
 from acphold.hub.annotations import notice
 from acphold.hub.session import HubSession
 from acphold.journal import Journal
@@ -55,18 +56,6 @@ NOT_KEPT_HOW = (
     "snapshots off, for all agents or for one."
 )
 
-HOLD_SECONDS = 0.3
-"""Seconds that a prompt waits for its snapshot."""
-
-AT_ONCE = 2
-"""Snapshots taken at one time."""
-
-LAST_SECONDS = 5.0
-"""Seconds that the last snapshots may take when the process ends."""
-
-FAILURES = 2
-"""Refusals in a row, for what is in it, after which a folder is left alone until the next start."""
-
 
 class FileKeeper:
     """Takes the snapshots of all sessions of a process: `wanted` is the option `snapshots`."""
@@ -74,7 +63,7 @@ class FileKeeper:
     def __init__(self, journal: Journal, wanted: bool | Literal["all"]) -> None:
         self._journal = journal
         self.wanted = wanted
-        self._threads = Threads(AT_ONCE)
+        self._threads = Threads(bounds.SNAPSHOTS_AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
         self._slow: dict[str, NotTaken] = {}
@@ -92,7 +81,7 @@ class FileKeeper:
                 checkout_of(folder)
                 or (Checkout(os.path.realpath(folder)) if self.wanted == "all" else None)
             ]
-            if checkout is not None and self._failures[checkout.top] < FAILURES
+            if checkout is not None and self._failures[checkout.top] < bounds.REFUSALS
         }
         return [*found.values()]
 
@@ -149,7 +138,7 @@ class FileKeeper:
                 rows.append(self._row(turn, edge, root, at, taken, seconds, is_late=is_late()))
                 if isinstance(taken, NotTaken):
                     is_full |= taken.cause == "full"
-                    if taken.cause != "home" and self._failures[root.top] == FAILURES:
+                    if taken.cause != "home" and self._failures[root.top] == bounds.REFUSALS:
                         untaken.append(rows[-1])
             last = (await self._journal.snapshots.newest([session.id])).get(session.id)
             if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
@@ -200,10 +189,10 @@ class FileKeeper:
         if isinstance(taken, NotTaken):
             if taken.cause == "slow":  # that has cost a minute: once is enough
                 self._slow[root.top] = taken
-                self._failures[root.top] = max(self._failures[root.top], FAILURES - 1)
+                self._failures[root.top] = max(self._failures[root.top], bounds.REFUSALS - 1)
             if taken.cause in ("folder", "home", "slow"):
                 self._failures[root.top] += 1
-                if self._failures[root.top] == FAILURES:
+                if self._failures[root.top] == bounds.REFUSALS:
                     log.warning("the files in %s are not kept any more: %s", top, taken.reason)
             return replace(row, state="refused", reason=taken.reason)
         self._failures[root.top] = 0
@@ -223,7 +212,7 @@ class FileKeeper:
 
     async def aclose(self) -> None:
         """Finish the last snapshots, within a bound."""
-        await self._taking.aclose(LAST_SECONDS)
+        await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
 
 
 class TurnFiles:
@@ -233,25 +222,26 @@ class TurnFiles:
         self._keeper = keeper
         self._session = session
         self._looking: asyncio.Task[list[Checkout]] | None = None
-        self._hold = HOLD_SECONDS
+        self._hold = bounds.SNAPSHOT_HOLD_SECONDS
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
         self._at_work = -1  # the turn that the agent has got last
 
     async def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
-        """See `FileKeeper.roots`; none if the disk, as a network one, takes over HOLD_SECONDS."""
+        """See `FileKeeper.roots`; none if the disk, as a network one, takes longer than
+        SNAPSHOT_HOLD_SECONDS."""
         if not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
             return []
         began = time.monotonic()
         looking = Threads(1).run(lambda _: self._keeper.roots(folders))
         self._looking = self._keeper.start(looking)
-        done, _ = await asyncio.wait([self._looking], timeout=HOLD_SECONDS)
-        self._hold = max(0.0, HOLD_SECONDS - (time.monotonic() - began))
+        done, _ = await asyncio.wait([self._looking], timeout=bounds.SNAPSHOT_HOLD_SECONDS)
+        self._hold = max(0.0, bounds.SNAPSHOT_HOLD_SECONDS - (time.monotonic() - began))
         return self._looking.result() if done else []
 
     async def begin(self, turn: int, roots: list[Checkout]) -> None:
-        """Take snapshots at the beginning of a turn; returns once HOLD_SECONDS are over, with those
-        that `roots` took, at the latest."""
+        """Take snapshots at the beginning of a turn; returns once SNAPSHOT_HOLD_SECONDS are over,
+        with those that `roots` took, at the latest."""
         self._begun = (turn, roots)
         self._start(turn, "begin", roots)
         assert self._last is not None

@@ -39,6 +39,7 @@ from acphold import errors
 from acphold.agents import HubAgent
 from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
+from acphold.hub import bounds
 from acphold.hub.agent_session import AgentSession, Routes, Voice
 from acphold.hub.alerts import Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
@@ -61,10 +62,6 @@ from acphold.serve_options import ServeOptions
 from acphold.tasks import TaskSet
 
 log = logging.getLogger(__name__)
-
-CLOSE_GRACE = 1.0
-"""Seconds that turns have to end when the session is closed: a person who closes an editor does not
-wait longer."""
 
 
 class PromptCall:
@@ -525,7 +522,7 @@ class Turns:
     async def _ends(self, turns: Sequence[PromptTurn]) -> None:
         """Wait a moment for these turns to end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(self._options.cancel_grace, CLOSE_GRACE)):
+            async with asyncio.timeout(min(self._options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)):
                 for turn in tuple(turns):
                     await turn.over()
 
@@ -558,4 +555,4 @@ class Turns:
             await self._end(turn, CANCELLED)
         await self._winding_down.aclose()
         if self._runs:
-            await asyncio.wait(self._runs, timeout=CLOSE_GRACE)
+            await asyncio.wait(self._runs, timeout=bounds.TURNS_CLOSE_SECONDS)

@@ -35,6 +35,7 @@ from acphold.history.prompt_queue import (
 )
 from acphold.history.raw_update import MESSAGES, METHOD, members, string, text_block
 from acphold.history.replay import CLIENT_MARK
+from acphold.hub import bounds
 from acphold.hub.attachment import Client
 from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.questions import Questions
@@ -46,10 +47,6 @@ from acphold.schema.splice import items
 from acphold.tasks import TaskSet
 
 log = logging.getLogger(__name__)
-
-LOOK_SECONDS = 20.0
-"""Most seconds between two looks at the clock while a prompt waits for a moment: the machine may
-sleep, and its clock be set."""
 
 
 class QueuedTurn(PromptTurn):
@@ -182,7 +179,7 @@ class WaitingQueue:
         seconds = (wakes_at - now_ms()) / 1000
         if seconds > 0:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(min(seconds, LOOK_SECONDS), self._look)
+            self._timer = loop.call_later(min(seconds, bounds.CLOCK_LOOK_SECONDS), self._look)
         elif self._beginning is None and self._turns.running is None and self._is_free():
             self._tasks.start(self._begin(), "begin queued prompt")
 
@@ -228,15 +225,12 @@ WORDS = ("message", "text", "content")
 REFUSALS = frozenset({"promptRequired", "failed"})
 """Outcomes of `_session/steering` that mean that the agent has not accepted the words."""
 
-REMEMBERED = 8
-"""Newest interjections that are recognised when the agent sends them back."""
-
 
 class Interjections:
     """The interjections of one session. An agent may send them back, before its answer or after."""
 
     def __init__(self) -> None:
-        self._said: deque[bytes] = deque(maxlen=REMEMBERED)
+        self._said: deque[bytes] = deque(maxlen=bounds.INTERJECTIONS)
         self._pending: list[bytes] = []
 
     def begin(self, prompt: bytes | None) -> None:

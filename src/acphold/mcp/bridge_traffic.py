@@ -28,6 +28,7 @@ from mcp_types import (
 )
 
 from acphold.errors import ConnectionLostError
+from acphold.mcp import bounds
 from acphold.mcp.faults import FaultRedaction
 from acphold.mcp.messages import FORGOTTEN, encoded, fault_mark, messages, refuse
 from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
@@ -37,13 +38,10 @@ from acphold.tasks import beside, first
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 10.0
-"""Longest time to reach the server, in seconds."""
-
 
 async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int:
     """Pass messages on until the client ends (0), or the server is lost (1); closes `client`."""
-    wire = url_wire(server, asyncio.Event(), CONNECT_SECONDS)
+    wire = url_wire(server, asyncio.Event(), bounds.CONNECT_SECONDS)
     passing = _Passing(client)
     lost = "the connection was closed"
     try:

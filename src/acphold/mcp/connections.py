@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acphold.errors import McpAnswerError, McpConnectError, McpError
+from acphold.mcp import bounds
 from acphold.mcp.faults import BadResultError
 from acphold.mcp.offers import (
     CallResult,
@@ -40,13 +41,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OfferT = TypeVar("OfferT", Tool, Resource, Prompt)
 
-CHANGE_SECONDS = 0.1
-"""Seconds within which changes are reported once: some servers send five at a time."""
-
-MAX_PAGES = 200
-
-MAX_REPORTS = 100
-"""Pending progress reports of a call; of more, only the newest are kept."""
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +132,9 @@ class McpConnection(Upkeep):
                 del self._changes[what]
                 on_change(what)
 
-            self._changes[what] = asyncio.get_running_loop().call_later(CHANGE_SECONDS, tell)
+            self._changes[what] = asyncio.get_running_loop().call_later(
+                bounds.CHANGES_SECONDS, tell
+            )
 
     async def _reported(
         self,
@@ -149,7 +145,7 @@ class McpConnection(Upkeep):
         """Return the raw result of a call of a tool, once all its progress was reported."""
         if on_progress is None:
             return await self.request("tools/call", params, seconds=seconds)
-        reports: asyncio.Queue[Progress | None] = asyncio.Queue(MAX_REPORTS)
+        reports: asyncio.Queue[Progress | None] = asyncio.Queue(bounds.PENDING_REPORTS)
 
         def told(progress: Progress | None) -> None:
             if reports.full():
@@ -192,7 +188,7 @@ class McpConnection(Upkeep):
         cursor: object = None
         try:
             async with asyncio.timeout(self._ours.deadline):
-                for _ in range(MAX_PAGES):
+                for _ in range(bounds.LIST_PAGES):
                     result = await self.request(
                         method, {} if cursor is None else {"cursor": cursor}
                     )
@@ -206,7 +202,7 @@ class McpConnection(Upkeep):
                     seen.add(cursor)
                 else:
                     more = "MCP server %r lists more than %d pages of %s"
-                    log.warning(more, self.name, MAX_PAGES, what)
+                    log.warning(more, self.name, bounds.LIST_PAGES, what)
         except TimeoutError:
             reason = f"it did not list its {what} within {self._ours.deadline:g} s"
             raise McpAnswerError(self.name, reason) from None
@@ -232,9 +228,6 @@ class _OfferList(Generic[OfferT]):
         self.link: Link | None = None
         self.known: tuple[OfferT, ...] = ()
 
-
-RETRY_SECONDS = 30.0
-"""Seconds after a failure until `tools` and `prompts` retry a server, without waiting for it."""
 
 OnFailure = Callable[[str, str], None]
 """Called with the name of an unusable server and the reason, in words for the person."""
@@ -340,7 +333,9 @@ class Servers:
                     except McpError as exc:
                         log.warning("%s", exc)
                         self._tell(exc.server, exc.reason)
-                case Failed() if time.monotonic() - self._tried[connection.name] > RETRY_SECONDS:
+                case Failed() if (
+                    time.monotonic() - self._tried[connection.name] > bounds.RETRY_SECONDS
+                ):
                     self._tried[connection.name] = time.monotonic()
                     connection.start()
             return ()

@@ -22,6 +22,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import BaseModel, ValidationError
 
+from acphold.mcp import bounds
 from acphold.mcp.faults import AnswerError, FaultError, LostError, UnsentError
 from acphold.mcp.messages import FORGOTTEN, UNSENT, fault_mark
 from acphold.mcp.offers import OurSide, Progress
@@ -32,18 +33,6 @@ from mcp import ClientSession, MCPError
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
-CALL_SECONDS = 600.0
-"""Seconds of silence after which a call is given up.
-
-A tool may work for long, and a good one reports progress; a person watching the turn cancels one
-that never answers before that.
-"""
-
-CLOSE_SECONDS = 3.0
-"""Longest time for closing the session; a program is ended after that."""
-
-MAX_QUESTIONS = 20
-"""Pending questions of one server to a person; more are refused."""
 
 CHANGES: dict[type[BaseModel], str] = {
     types.ToolListChangedNotification: "tools",
@@ -95,7 +84,7 @@ class Patience:
 
     def _renew(self, limit: asyncio.Timeout) -> None:
         if not limit.expired():
-            end = asyncio.get_running_loop().time() + CALL_SECONDS
+            end = asyncio.get_running_loop().time() + bounds.CALL_SECONDS
             limit.reschedule(None if self.questions else end)
 
 
@@ -194,7 +183,7 @@ async def linked(
                     except FaultError as exc:
                         failed = exc
                     finally:
-                        life.deadline = anyio.current_time() + CLOSE_SECONDS
+                        life.deadline = anyio.current_time() + bounds.SESSION_CLOSE_SECONDS
         except Exception as exc:  # the transports raise all kinds of groups
             failed = failed or FaultError(await wire.fault(root_cause(exc)))
     if failed is not None:
@@ -250,7 +239,7 @@ def _session(
         context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         assert ours.elicitation is not None
-        if patience.questions >= MAX_QUESTIONS:
+        if patience.questions >= bounds.PENDING_QUESTIONS:
             return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions at once")
         with patience.asked():
             asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)

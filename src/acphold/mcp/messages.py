@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -35,6 +35,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
 from acphold.errors import ConnectionLostError
+from acphold.mcp import bounds
 from acphold.rpc import Transport
 from acphold.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, too_deep
 from acphold.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
@@ -45,14 +46,9 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 
-MAX_PRINTED = 4 * 1024 * 1024
-"""Longest message printed over several lines, in bytes."""
-
 MAX_DEPTH = 199
 """Levels of nesting: as many as the SDK's transports read."""
 
-MAX_PARTS = 500_000
-"""Objects, arrays and items of a message: a small machine reads them in a tenth of a second."""
 
 MARK = "acphold/fault"
 """Member of a JSON-RPC error's `data` that marks our own errors."""
@@ -91,8 +87,8 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
     # Not with the SDK's reader: it takes 13 s and 1.7 GB for a message of 15 MB of brackets.
     if too_deep(line, MAX_DEPTH):
         raise _unreadable(line, f"it is nested deeper than {MAX_DEPTH} levels")
-    if len(line) > MAX_PARTS and _parts(line) > MAX_PARTS:
-        raise _unreadable(line, f"it has more than {MAX_PARTS} parts")
+    if len(line) > bounds.MESSAGE_PARTS and _parts(line) > bounds.MESSAGE_PARTS:
+        raise _unreadable(line, f"it has more than {bounds.MESSAGE_PARTS} parts")
     try:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError) as exc:
@@ -144,7 +140,7 @@ class MessageLines:
         if not self._begun:
             return [readable(line)]
         self._hold(line)
-        over = self._open <= 0 or line.startswith(b"}") or self._size > MAX_PRINTED
+        over = self._open <= 0 or line.startswith(b"}") or self._size > bounds.PRINTED_BYTES
         return self._finished() if over else []
 
     def _hold(self, line: bytes) -> None:
@@ -168,8 +164,8 @@ def readable(line: bytes) -> SessionMessage | UnreadableError:
 
 def _parts(line: bytes) -> int:
     """Return the approximate number of objects, arrays and items in a JSON text."""
-    if line.count(b'"') - line.count(b'\\"') > 2 * MAX_PARTS:
-        return MAX_PARTS + 1  # that many texts
+    if line.count(b'"') - line.count(b'\\"') > 2 * bounds.MESSAGE_PARTS:
+        return bounds.MESSAGE_PARTS + 1  # that many texts
     pieces = line.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     outside = b"".join(pieces[::2])
     return sum(map(outside.count, (b"{", b"[", b",")))
@@ -184,16 +180,6 @@ def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> Unreadab
     raw = known.get("id", b"null")
     asked = msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
     return UnreadableError(reason, line, asked, asks="method" in known)
-
-
-MAX_REQUEST: Final = 1 << 20
-"""Bytes of a message to a server of ours: arguments of its tools are short."""
-
-MAX_WAITING: Final = 1000
-"""Most pending requests."""
-
-FINISH_SECONDS: Final = 1.0
-"""Seconds for answering the requests of a client that has ended."""
 
 
 async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessage]:
@@ -244,10 +230,10 @@ async def serve(server: Server[Any], client: Transport) -> None:
 
     async def hear() -> None:
         async with arriving:
-            async for message in messages(client, MAX_REQUEST):
+            async for message in messages(client, bounds.REQUEST_BYTES):
                 if isinstance(message.message, JSONRPCRequest):
                     request = message.message.id
-                    if len(waiting) >= MAX_WAITING:
+                    if len(waiting) >= bounds.PENDING_REQUESTS:
                         refuse(client, request, INTERNAL_ERROR, "too many requests wait")
                         continue
                     waiting.add(request)
@@ -255,7 +241,7 @@ async def serve(server: Server[Any], client: Transport) -> None:
                 await arriving.send(message)
             if waiting:  # otherwise the SDK would cancel them at once
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(answered.wait(), FINISH_SECONDS)
+                    await asyncio.wait_for(answered.wait(), bounds.FINISH_SECONDS)
 
     async def tell() -> None:
         async for message in leaving:

@@ -27,6 +27,7 @@ from msgspec import Struct, structs
 
 from acphold import errors
 from acphold.extras import require
+from acphold.mcp import bounds
 from acphold.mcp.faults import (
     MAX_REASON,
     AnswerError,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 10.0
-"""Longest time that closing waits for a server, in seconds."""
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
 """Loggers of the SDK and its HTTP client.
@@ -207,7 +206,7 @@ class Upkeep:
         if isinstance(state, Connecting) and not state.link.done():
             state.link.set_result(None)
         if self._owners:
-            _, late = await asyncio.wait(self._owners, timeout=CLOSE_SECONDS)
+            _, late = await asyncio.wait(self._owners, timeout=bounds.SERVER_CLOSE_SECONDS)
             for owner in late:
                 log.error("MCP server %r does not end", self.name)
                 owner.cancel()

@@ -35,6 +35,7 @@ from mcp_types import (
 )
 
 from acphold.errors import ConnectionLostError
+from acphold.mcp import bounds
 from acphold.mcp.faults import FaultError, FaultRedaction, LostError
 from acphold.mcp.messages import (
     FORGOTTEN,
@@ -53,21 +54,6 @@ from acphold.mcp.transports import Channel, InnerError, StdioServer
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import McpServerHttp, McpServerSse
 from acphold.tasks import end
-
-MAX_REDIRECTS = 5
-
-WRITE_SECONDS = 30.0
-"""Seconds for the network to take another byte of a message."""
-
-NOTICE_SECONDS = 10.0
-"""Seconds for a server to accept a message that it does not answer.
-
-The SDK sends nothing else meanwhile, so a server that leaves one open would block every call for
-ever.
-"""
-
-MAX_ERROR_BODY = 64 * 1024
-"""Bytes read of an error's body."""
 
 LONGEST_SEGMENT = 24
 """Longest part of a path that is shown, in characters; a longer one may be a key."""
@@ -90,7 +76,7 @@ class GuardedClient(httpx2.AsyncClient):
             # As bytes: it accepts only ASCII strings.
             headers=[(one.name.encode(), one.value.encode()) for one in server.headers],
             # Any time may pass between two bytes of an answer: a working tool is silent.
-            timeout=httpx2.Timeout(connect, read=None, write=WRITE_SECONDS, pool=None),
+            timeout=httpx2.Timeout(connect, read=None, write=bounds.WRITE_SECONDS, pool=None),
         )
         self._redact = FaultRedaction(server)
         self._on_listening = on_listening
@@ -105,7 +91,7 @@ class GuardedClient(httpx2.AsyncClient):
         if request.method == "POST":
             ours = msgspec.json.decode(request.content, type=_Ours)
             asked = None if ours.method is None else ours.id
-        wait = NOTICE_SECONDS if request.method == "POST" and asked is None else None
+        wait = bounds.NOTICE_SECONDS if request.method == "POST" and asked is None else None
         try:
             async with asyncio.timeout(wait):
                 return await self._judged(request, asked)
@@ -122,7 +108,7 @@ class GuardedClient(httpx2.AsyncClient):
         JSON that answers `asked` is accepted whatever its `id`: the call must not wait for ever.
         """
         sent = request
-        for _ in range(MAX_REDIRECTS + 1):
+        for _ in range(bounds.REDIRECTS + 1):
             response = await super().send(sent, stream=True, follow_redirects=False)
             if (follow := response.next_request) is None:
                 break
@@ -144,7 +130,7 @@ class GuardedClient(httpx2.AsyncClient):
         try:
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) > (MAX_MESSAGE if response.is_success else MAX_ERROR_BODY):
+                if len(body) > (MAX_MESSAGE if response.is_success else bounds.ERROR_BODY_BYTES):
                     break
         finally:
             await response.aclose()
@@ -264,20 +250,6 @@ def _rebuilt(response: httpx2.Response, body: bytes) -> httpx2.Response:
 Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
 Writing = MemoryObjectSendStream[SessionMessage]
 
-TAKE_SECONDS = 30.0
-"""Seconds for a server to accept one message.
-
-Enough for a slow one with a long message; one that never reads is given up, before unsent messages
-fill the memory.
-"""
-
-
-MAX_EVENT = 8 * 1024 * 1024
-"""Largest event that the SDK reads, in bytes; its reader takes a second for each MB of brackets."""
-
-MAX_WAITING = 1000
-"""Most messages waiting to be sent to one server."""
-
 
 class Wire:
     """A connection below MCP: `async with wire.open() as (read, write)`.
@@ -349,14 +321,14 @@ class Wire:
                         why = f"what is asked cannot be sent: {exc}"
                         await self._arriving.send(failure(message.message.id, why))
         except TimeoutError:
-            self._break(f"it took no message for {TAKE_SECONDS:g} s")
+            self._break(f"it took no message for {bounds.TAKE_SECONDS:g} s")
         except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
             self._break(str(exc) or "the connection was closed")
 
     async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
         """Deliver a message; an unreadable answer fails its call."""
-        if self._leaving.statistics().current_buffer_used > MAX_WAITING:
-            self._break(f"it asks more than it reads: {MAX_WAITING} answers wait for it")
+        if self._leaving.statistics().current_buffer_used > bounds.UNSENT_MESSAGES:
+            self._break(f"it asks more than it reads: {bounds.UNSENT_MESSAGES} answers wait for it")
         if isinstance(found, SessionMessage):
             await self._arriving.send(found)
         elif found.id is not None and not found.asks:
@@ -388,7 +360,7 @@ class StdioWire(Wire):
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         with suppress(ConnectionLostError):  # the reader knows the reason
-            async with asyncio.timeout(TAKE_SECONDS):
+            async with asyncio.timeout(bounds.TAKE_SECONDS):
                 await self._server.send(line)
 
 
@@ -408,7 +380,7 @@ class HttpWire(Wire):
                 self._server, connect=self._connect, on_listening=self._listening
             ) as client,
             streamable_http_client(
-                self._server.url, http_client=client, max_sse_event_size=MAX_EVENT
+                self._server.url, http_client=client, max_sse_event_size=bounds.EVENT_BYTES
             ) as (self._reading, self._writing),
         ):
             yield
@@ -424,7 +396,7 @@ class HttpWire(Wire):
         # (NaN).
         sent = decoded(line)
         sent.metadata = message.metadata
-        async with asyncio.timeout(TAKE_SECONDS):
+        async with asyncio.timeout(bounds.TAKE_SECONDS):
             await self._writing.send(sent)
 
     def _listening(self) -> None:
@@ -478,7 +450,7 @@ class SseWire(Wire):
         address = await asyncio.shield(self._address)  # limited by the deadline of connecting
         headers = {"content-type": "application/json"}
         post = self._client.build_request("POST", address, content=line, headers=headers)
-        async with asyncio.timeout(TAKE_SECONDS):  # its answer comes on the event stream
+        async with asyncio.timeout(bounds.TAKE_SECONDS):  # its answer comes on the event stream
             response = await self._client.send(post, stream=True)
             await response.aclose()
         if response.is_success:

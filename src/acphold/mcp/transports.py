@@ -23,6 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from acphold.errors import METHOD_NOT_FOUND, AcpholdError, AgentStartError, ConnectionLostError
+from acphold.mcp import bounds
 from acphold.mcp.faults import FaultError, FaultRedaction, LostError
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.processes.program import launch
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from acphold.schema import McpServerStdio
     from acphold.transports.child import ChildProcess
 
-
-EXIT_SECONDS = 0.5
-"""Seconds that a program may end after its stdout."""
 
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
@@ -111,7 +109,7 @@ class StdioServer:
         if self._child is None:
             return otherwise
         with suppress(TimeoutError):
-            async with asyncio.timeout(EXIT_SECONDS if self._silenced else 0):
+            async with asyncio.timeout(bounds.EXIT_SECONDS if self._silenced else 0):
                 return f"it ended with {await self._child.wait()}{self._last_words()}"
         if self._noise:
             first = self._redact.one_line(self._first_noise)

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from acphold import errors, schema
 from acphold.agents import capabilities
-from acphold.hub.attachment import LAG
+from acphold.hub import bounds as hub_bounds
 from acphold.hub.session_list import AGENT
 from acphold.lines.line import OpenSessions
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
@@ -458,7 +458,7 @@ class AgentLine:
         for told in batch:
             client.tell(told.method, told.params)
         # While we do not read, the hub feeds this client from the journal.
-        return self._room() if client.buffered > LAG else None
+        return self._room() if client.buffered > hub_bounds.LAG_BYTES else None
 
     async def _room(self) -> None:
         with suppress(errors.ConnectionLostError):

@@ -22,8 +22,8 @@ from acphold import errors
 from acphold.agents.interface import session_of
 from acphold.history.replay import Replayed
 from acphold.hub import Client, Setup
+from acphold.hub import bounds as hub_bounds
 from acphold.hub.annotations import left_out
-from acphold.hub.attachment import LAG
 from acphold.hub.frames import PARENT, POSITION, Frames
 from acphold.lines.line import OpenSession, OpenSessions
 from acphold.reading.neighbours import CHANGED, PRESENCE
@@ -235,7 +235,7 @@ class OwnerLine:
                 if not tells_more or tells_beginning(notification.params):
                     self.prompts.arrived(session_id)
         # While we do not read, the owner feeds this client from the journal.
-        return self._room() if self._client.buffered > LAG else None
+        return self._room() if self._client.buffered > hub_bounds.LAG_BYTES else None
 
     def _on_cut(self, cut: CutNotification) -> None:
         """Tell the client that an update was longer than this process takes, in its place."""
