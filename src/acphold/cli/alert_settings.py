@@ -88,24 +88,23 @@ class AlertFile:
 
     def __call__(self) -> AlertRules:
         now = monotonic()
-        if now >= self._look_at:
-            self._look_at, self._rules = now + self._seconds, self._look()
-        return self._rules
-
-    def _look(self) -> AlertRules:
-        path = self._path
-        if path is None:  # found once: the rules are asked for at every turn
+        if now < self._look_at:
+            return self._rules
+        if self._path is None:  # found once: the rules are asked for at every turn
             from acphold.cli.settings import settings_path  # an editor waits for ours
 
-            path = self._path = settings_path()
+            self._path = settings_path()
         try:
-            found = os.stat(path)
+            found = os.stat(self._path)
         except OSError:  # nearly always: there is none
-            return NONE
-        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if seen != self._seen:
-            self._seen, self._read = seen, _read(path)
-        return self._read
+            self._rules = NONE
+        else:
+            seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if seen != self._seen:
+                self._seen, self._read = seen, _read(self._path)
+            self._rules = self._read
+        self._look_at = now + self._seconds
+        return self._rules
 
 
 def _read(path: str) -> AlertRules:

@@ -16,13 +16,13 @@ from acphold.cli.command_line import (
     require_folder,
     seconds_above_zero,
 )
-from acphold.cli.settings import NamedAgent, chosen_agent, startable
+from acphold.cli.settings import chosen_agent, startable
 from acphold.cli.starts import made_here, remembered
 from acphold.errors import AgentStartError
 from acphold.processes.program import launch
 
 if TYPE_CHECKING:
-    from acphold.processes.program import Program
+    pass
 
 
 def parser() -> Parser:
@@ -77,8 +77,15 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     started as it was then. With --later the prompt waits in that session until it is its turn.
     """
     started = time.monotonic()
-    _refuse_what_makes_no_sense(agent or program, arguments)
-    if arguments["later"] or arguments["at"] is not None:
+    waits = arguments["later"] or arguments["at"] is not None
+    # One that waits needs no agent and no name: by itself it is for the folder's newest session.
+    if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
+        raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
+    if arguments["session"] is not None and arguments["newest"]:
+        raise UsageError("--session and --continue each name a session; use one of them")
+    cwd = arguments["cwd"]
+    require_folder(None if cwd is None else str(cwd))
+    if waits:
         from acphold.cli.queue import ask_later
 
         if agent or program:
@@ -98,7 +105,13 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         row, start, folder = for_question(arguments)
         arguments |= {"session": row.session_id, "newest": False}
         chosen = chosen_agent(start.agent or None, start.command)
-    launched = _launched(chosen, folder) if start.verb == "wrap" else None
+    launched = None
+    if start.verb == "wrap" and chosen.command:
+        try:
+            launched = launch(chosen.command, cwd=folder)
+        except AgentStartError as error:
+            why = f"{chosen.name}: {error}" if chosen.name else str(error)
+            raise AgentStartError(why) from error
     # Imported while the agent starts.
     load_asyncio()
     from acphold.cli.ask_turn import asked, question_of
@@ -114,21 +127,3 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         raise
     with remembered(start):
         return asked(question, launched)
-
-
-def _launched(agent: NamedAgent, folder: str | None) -> Program | None:
-    """Start the agent's program; None if it has no command. AgentStartError names the agent."""
-    try:
-        return launch(agent.command, cwd=folder) if agent.command else None
-    except AgentStartError as error:
-        raise AgentStartError(f"{agent.name}: {error}" if agent.name else str(error)) from error
-
-
-def _refuse_what_makes_no_sense(agent: object, arguments: dict[str, object]) -> None:
-    waits = arguments["later"] or arguments["at"] is not None  # by itself in the folder's newest
-    if not (agent or waits) and arguments["session"] is None and not arguments["newest"]:
-        raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
-    if arguments["session"] is not None and arguments["newest"]:
-        raise UsageError("--session and --continue each name a session; use one of them")
-    cwd = arguments["cwd"]
-    require_folder(None if cwd is None else str(cwd))

@@ -131,18 +131,16 @@ def _talk(
     """Talk in the wanted session, and in each that the person goes to from there."""
     while True:
         code, left = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
-        if left is None or (following := asyncio.run(_next(left, journal))) is None:
+        if left is None:
             return code
-        agent, program, wanted = None, (), following
-
-
-async def _next(left: LeftSession, journal: str | None) -> WantedConversation | None:
-    """Return the conversation that the person wants after the one they left; None for none."""
-    where, words = left.goes_to
-    if where == "new":
-        return WantedConversation(left.session_id, is_new_beside=True)
-    found = await _chosen(journal, words)
-    return None if found is None else WantedConversation(found)
+        where, words = left.goes_to
+        if where == "new":
+            wanted = WantedConversation(left.session_id, is_new_beside=True)
+        elif (found := asyncio.run(_chosen(journal, words))) is not None:
+            wanted = WantedConversation(found)
+        else:
+            return code
+        agent, program = None, ()
 
 
 async def _chosen(journal: str | None, words: str) -> str | None:
@@ -168,19 +166,19 @@ async def _chat(
         kept = await continuation.meant(journal, wanted.session_id, wanted.cwd or os.getcwd())
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-        if (
-            kept is not None
-            and not wanted.is_new_beside
-            and await _is_running(journal, kept.session_id)
-        ):
-            if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
-                raise UsageError(
-                    f"this session is live, in {folder(kept.cwd)}, and does not move: without "
-                    "--cwd you attach to it; `acphold stop` ends it"
-                )
-            if wanted.setup.servers:
-                raise UsageError(LIVE_SERVERS)
-            return await join(kept.session_id, journal, host, setup=wanted.setup)
+            is_live = kept.session_id in await live_sessions()
+            if not is_live:  # or at another machine with this journal
+                async with opened(journal) as found:
+                    is_live = kept.session_id in await live_at_nodes(found)
+            if is_live:
+                if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
+                    raise UsageError(
+                        f"this session is live, in {folder(kept.cwd)}, and does not move: without "
+                        "--cwd you attach to it; `acphold stop` ends it"
+                    )
+                if wanted.setup.servers:
+                    raise UsageError(LIVE_SERVERS)
+                return await join(kept.session_id, journal, host, setup=wanted.setup)
     if agent is None and not program:
         if kept is None:
             raise UsageError(
@@ -261,14 +259,6 @@ async def _chat_with(
     await say_how_to_go_on(session)
     goes_to = seat.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
-
-
-async def _is_running(journal: str | None, session_id: str) -> bool:
-    """Return True if a process has the session, here or at another machine with this journal."""
-    if session_id in await live_sessions():
-        return True
-    async with opened(journal) as found:
-        return session_id in await live_at_nodes(found)
 
 
 async def _session(

@@ -223,7 +223,18 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     with _model(options.model_endpoint) as env, _progress(len(checks)) as tell:
         subject: Subject = ProgramSubject(program, env)
         if options.server is not None:
-            subject = _server(options.server, options)
+            there = server_of(options.server, ca=options.ca)
+            assert there is not None, "it is given"
+            from acphold.cli.remote import paired  # late: it brings HTTP
+
+            if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
+                raise UsageError(
+                    "the server has to see the folders of the sessions: name one with --folder "
+                    "that it has under the same path, or check it on its own machine"
+                )
+            token = options.token or asyncio.run(paired(there))
+            url = there.url.partition("#")[0]
+            subject = ServerSubject(url, token, seconds=options.timeout, ca=there.ca)
         records: list[Record] = []
         try:
             report = asyncio.run(inspect(subject, checks, settings, on_check=tell, records=records))
@@ -243,21 +254,6 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _server(given: str, options: _CheckOptions) -> ServerSubject:
-    there = server_of(given, ca=options.ca)
-    assert there is not None, "it is given"
-    from acphold.cli.remote import paired  # late: it brings HTTP
-
-    if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
-        raise UsageError(
-            "the server has to see the folders of the sessions: name one with --folder that it has "
-            "under the same path, or check it on its own machine"
-        )
-    token = options.token or asyncio.run(paired(there))
-    url = there.url.partition("#")[0]
-    return ServerSubject(url, token, seconds=options.timeout, ca=there.ca)
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
@@ -379,16 +375,18 @@ class ClientCheck:
         return Exit.OK if outcome.is_good else Exit.ERROR
 
     async def _serve(self) -> None:
-        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over, self._offers)
+        watcher = Watcher(
+            stdio_transport(),
+            Memory(),
+            self._record,
+            self._write,  # a check that is killed has reported all turns before its end
+            self._offers,
+        )
         serving = asyncio.ensure_future(watcher.serve())
         # Editors end agents by SIGTERM as well, some without closing stdin first.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
         with suppress(asyncio.CancelledError):
             await serving
-
-    def _turn_over(self) -> None:
-        """Write the report, so that a killed check has reported all turns before its end."""
-        self._write()
 
     def _write(self) -> CheckOutcome:
         seconds = time.monotonic() - self._began

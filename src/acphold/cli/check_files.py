@@ -173,7 +173,12 @@ def junit_report(outcome: CheckOutcome) -> str:
         )
         kind, message, text = "skipped", f"{finding.verdict.value}: {finding.why}", ""
         if finding.verdict is Verdict.FAIL:
-            text = "\n".join(_facts(outcome, finding))
+            facts = [f"{rule.level.value}, {rule.source}: {rule.says}", rule.source.url]
+            facts += excerpt(finding.lines)
+            facts += [f"stderr: {line}" for line in finding.stderr]
+            if again := outcome.again(rule):
+                facts.append(f"run again: {again}")
+            text = "\n".join(facts)
             if outcome.counts(finding):
                 kind, message = "failure", finding.why
             elif rule.id in outcome.expected:
@@ -198,16 +203,6 @@ def junit_report(outcome: CheckOutcome) -> str:
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
-
-
-def _facts(outcome: CheckOutcome, finding: Finding) -> list[str]:
-    """Return the rule, the lines, the stderr and the command of a failure as plain lines."""
-    rule = finding.rule
-    facts = [f"{rule.level.value}, {rule.source}: {rule.says}", rule.source.url]
-    facts += excerpt(finding.lines)
-    facts += [f"stderr: {line}" for line in finding.stderr]
-    again = outcome.again(rule)
-    return [*facts, f"run again: {again}"] if again else facts
 
 
 def _xml(text: str) -> str:
@@ -303,7 +298,13 @@ def markdown_report(outcome: CheckOutcome) -> str:
     for finding in outcome.noted():
         why = code(on_one_line(cut(finding.why, bounds.COMMENT_LINE_CHARACTERS)))
         lines.append(f"- {code(finding.rule.id)} passes: {why}")
-    end = _unseen(outcome)
+    end = "\n"
+    if unseen := outcome.unseen():
+        last = ["", "", "<details><summary>Not seen</summary>", ""]
+        for (verdict, why), ids in unseen.items():
+            reason = code(on_one_line(cut(why, 200)))
+            last.append(f"- {verdict.value}, {reason}: {', '.join(map(code, ids))}")
+        end = "\n".join([*last, "", "</details>", ""])
     left = bounds.COMMENT_CHARACTERS - sum(map(len, lines)) - len(end)
     failures = [*outcome.unexpected, *outcome.known]
     for index, finding in enumerate(failures):
@@ -337,17 +338,6 @@ def _failure(outcome: CheckOutcome, finding: Finding) -> str:
             "</details>",
         ]
     )
-
-
-def _unseen(outcome: CheckOutcome) -> str:
-    unseen = outcome.unseen()
-    if not unseen:
-        return "\n"
-    lines = ["", "", "<details><summary>Not seen</summary>", ""]
-    for (verdict, why), ids in unseen.items():
-        reason = code(on_one_line(cut(why, 200)))
-        lines.append(f"- {verdict.value}, {reason}: {', '.join(map(code, ids))}")
-    return "\n".join([*lines, "", "</details>", ""])
 
 
 WRITERS: dict[str, ReportWriter] = {

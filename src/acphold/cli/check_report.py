@@ -354,21 +354,17 @@ class _CheckPage:
                 if shown > bounds.WIRE_LINES:
                     yield '<p class="gap">more lines follow: --trace FILE has all</p>\n'
                     return
-                yield self._line(stretch, part)
-
-    def _line(self, stretch: _WireStretch, line: WireLine) -> str:
-        is_shown = line.number in stretch.accused
-        most = bounds.LINE_CHARACTERS if is_shown and self._left > 0 else bounds.CONTEXT_CHARACTERS
-        text = visible(cut(line.text, most))
-        self._left -= len(text)
-        side = "to" if line.by == "client" else "from"
-        kind = f"{side} shown" if is_shown else side
-        words = "to the agent" if side == "to" else "from the agent"
-        # The arrow is text, so that a copy has it; readers of screens get words.
-        return (
-            f'<p class="{kind}"><time>{line.at - stretch.began:.3f}</time>'
-            f'<b aria-label="{words}">{line.arrow}</b> <code>{escape(text)}</code></p>\n'
-        )
+                accuses = part.number in stretch.accused
+                is_whole = accuses and self._left > 0
+                most = bounds.LINE_CHARACTERS if is_whole else bounds.CONTEXT_CHARACTERS
+                text = visible(cut(part.text, most))
+                self._left -= len(text)
+                side = "to" if part.by == "client" else "from"
+                # The arrow is text, so that a copy has it; readers of screens get words.
+                yield f'<p class="{side}{" shown" if accuses else ""}">'
+                yield f"<time>{part.at - stretch.began:.3f}</time>"
+                yield f'<b aria-label="{side} the agent">{part.arrow}</b> '
+                yield f"<code>{escape(text)}</code></p>\n"
 
     def _unseen(self) -> Iterator[str]:
         unseen = self._outcome.unseen()

@@ -67,7 +67,15 @@ def continue_there(
     """
     if is_url(on):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
-    row, moved = asyncio.run(_continue(journal, session_id, on, cwd, files, with_files))
+
+    async def move() -> tuple[SessionRow, MovedSession]:
+        async with opened(journal) as kept:
+            row = (await place(LocalReader(kept), session_id, f"continues it on {on}")).row
+            await let_go(kept, row.session_id)
+            words = ["take", *place_words(cwd, files, with_files=with_files)]
+            return row, await over_ssh(on, words, lambda far: give(kept, far, row.session_id, on))
+
+    row, moved = asyncio.run(move())
     said = "had already moved to" if moved.was_done else "now continues on"
     print(visible(f"{title_of(row)} {said} {on_one_line(on)}"))
     print(*lines_of(moved, " there"), sep="\n")
@@ -81,21 +89,3 @@ def continue_there(
         become_ssh(on, ["resume", row.session_id], terminal=True)
     print(visible(f"To continue: acphold resume --host {shlex.quote(on_one_line(on))} {name}"))
     return 0
-
-
-async def _continue(
-    location: str | None,
-    text: str | None,
-    on: str,
-    cwd: str | None,
-    files: str | None,
-    with_files: bool,
-) -> tuple[SessionRow, MovedSession]:
-    async with opened(location) as journal:
-        found = (await place(LocalReader(journal), text, f"continues it on {on}")).row
-        await let_go(journal, found.session_id)
-        words = ["take", *place_words(cwd, files, with_files=with_files)]
-        moved = await over_ssh(
-            on, words, lambda transport: give(journal, transport, found.session_id, on)
-        )
-        return found, moved

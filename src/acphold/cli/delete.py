@@ -40,7 +40,16 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
-    asyncio.run(_delete(journal, found))
+
+    async def delete_all() -> None:
+        async with opened(journal) as kept:
+            for session_id in found:
+                whose = await kept.owner(session_id)
+                await kept.delete(session_id)
+                await tell_owner(whose, session_id)  # and through it every client that has it open
+            await removed_from_disk(kept)
+
+    asyncio.run(delete_all())
     print(f"Deleted {counted(len(found), 'session')}.")
     return Exit.OK
 
@@ -59,12 +68,3 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
                 facts += f"\n  it is live, in {on_one_line(str(owner))}"
             print(line + facts, file=sys.stderr)
     return list(rows)
-
-
-async def _delete(location: str | None, session_ids: list[str]) -> None:
-    async with opened(location) as journal:
-        for session_id in session_ids:
-            whose = await journal.owner(session_id)
-            await journal.delete(session_id)
-            await tell_owner(whose, session_id)  # and through it every client that has it open
-        await removed_from_disk(journal)

@@ -6,10 +6,8 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 
 import msgspec
-from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import origins_at, reading
@@ -20,7 +18,6 @@ from acphold.history.raw_update import storable
 from acphold.origins.kept_changes import How, KeptChanges, some
 from acphold.origins.origin_readers import FoundChanges, WantedChanges
 from acphold.presentation.visible_text import visible_json
-from acphold.reading.session_reader import SessionReader
 from acphold.reports.session_diff import FileDiff
 
 
@@ -80,8 +77,16 @@ def diff(
     far = server_of(server, journal)
     if root is not None and far is None:
         root = os.path.realpath(root)
-    wanted = WantedChanges(turn, None, by_turn or as_json, root)
-    found = asyncio.run(_diff(reading(far, journal), session_id, wanted))
+
+    async def found_changes() -> FoundChanges:
+        async with reading(far, journal) as reader:
+            session = await place(reader, session_id, "shows its changes")
+            if session.seq is not None and turn is not None:
+                raise UsageError(f"{session} and --turn {turn} are two turns; name one")
+            wanted = WantedChanges(turn, session.seq, by_turn or as_json, root)
+            return await origins_at(reader).changes(session.row, wanted)
+
+    found = asyncio.run(found_changes())
     if found.problem:
         _note(found.problem)
     if turn is not None and not 1 <= abs(turn) <= found.turns:
@@ -92,18 +97,6 @@ def diff(
     if root is not None and not found.problem:
         raise UsageError("--root: no files were kept with this session")
     return _print_reported(found.reported, as_json=as_json)
-
-
-async def _diff(
-    source: AbstractAsyncContextManager[SessionReader], text: str | None, wanted: WantedChanges
-) -> FoundChanges:
-    async with source as reader:
-        found = await place(reader, text, "shows its changes")
-        if found.seq is not None:
-            if wanted.turn is not None:
-                raise UsageError(f"{found} and --turn {wanted.turn} are two turns; name one")
-            wanted = replace(wanted, seq=found.seq)
-        return await origins_at(reader).changes(found.row, wanted)
 
 
 def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,28 +99,23 @@ def doctor(
         report.section("Processes", asyncio.run(checked_processes()))
         if repair:
             report.wait("counting every session anew, and making the search index anew")
-            report.section("Repair", [*repaired_journal(journal), *removed_files(journal)])
+            repaired = asyncio.run(repaired_journal(journal))
+            report.section("Repair", [*repaired, *asyncio.run(removed_files(journal))])
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
-        report.section("Files of conversations", checked_files(journal))
+        report.section("Files of conversations", asyncio.run(checked_files(journal)))
         if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:
             called = agent or spoken_name(program)
-            start_timeout = _start_timeout(chosen)
+            try:
+                start_timeout = float(options_of(chosen)["start_timeout"])
+            except errors.SettingsError:  # reported among the settings
+                start_timeout = bounds.AGENT_START_SECONDS
             report.wait(f"waiting for {called} to answer, {start_timeout:g} s at most")
             report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK
-
-
-def _start_timeout(agent: NamedAgent) -> float:
-    """Return how long an agent may take to answer; the usual time if its settings are unusable,
-    which is reported among them."""
-    try:
-        return float(options_of(agent)["start_timeout"])
-    except errors.SettingsError:
-        return bounds.AGENT_START_SECONDS
 
 
 @contextmanager
@@ -187,7 +182,19 @@ def checked_installation() -> list[Diagnosis]:
                 "install acphold with another Python; those of python.org and uv have it",
             )
         )
-    findings += [_page(), _extras()]
+    if not (missing := why_missing()):
+        text = "the page for browsers, which `acphold serve` shows, is there"
+        findings.append(Diagnosis(text))
+    elif is_checkout():  # an unbuilt page is no problem there
+        findings.append(Diagnosis(missing, is_past=True))
+    else:
+        what, _, advice = missing.partition("; ")
+        findings.append(Diagnosis(what, advice))
+    there = [extra for extra in EXTRAS if is_installed(extra)]
+    text = f"extras: {', '.join(there) or 'none'}"
+    if lacking := [extra for extra in EXTRAS if extra not in there]:
+        text += f"; not installed: {', '.join(lacking)}"
+    findings.append(Diagnosis(text))
     if found := on_path("acphold"):
         findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
@@ -207,22 +214,6 @@ def checked_installation() -> list[Diagnosis]:
     return findings
 
 
-def _page() -> Diagnosis:
-    """Check that `serve` has its page; in a checkout, an unbuilt page is no problem."""
-    if not (missing := why_missing()):
-        return Diagnosis("the page for browsers, which `acphold serve` shows, is there")
-    what, _, advice = missing.partition("; ")
-    return Diagnosis(missing, is_past=True) if is_checkout() else Diagnosis(what, advice)
-
-
-def _extras() -> Diagnosis:
-    """List the extras that are installed, and those that are not, which is no problem."""
-    there = [extra for extra in EXTRAS if is_installed(extra)]
-    lacking = [extra for extra in EXTRAS if extra not in there]
-    text = f"extras: {', '.join(there) or 'none'}"
-    return Diagnosis(f"{text}; not installed: {', '.join(lacking)}" if lacking else text)
-
-
 # -- the settings file ----------------------------------------------------------------------
 
 
@@ -237,14 +228,30 @@ def checked_settings() -> list[Diagnosis]:
     except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
-    return [
-        Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}"),
-        *(Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)),
-        *(_named(agent, reading) for agent in agents),
-        *([] if agents else _defaults(settings, path, reading)),
-        *_alerts(settings, path),
-        *_open_variables(agents, path),
-    ]
+    findings = [Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}")]
+    findings += [Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)]
+    findings += [_named(agent, reading) for agent in agents]
+    if not agents:  # the options of all agents were checked with none
+        try:
+            wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
+        except errors.SettingsError as error:
+            findings.append(Diagnosis(str(error), _MEND))
+    try:
+        rules = alert_rules(settings, path)
+    except errors.SettingsError as error:
+        findings.append(Diagnosis(str(error), _MEND))
+    else:
+        commands = {
+            f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
+            f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
+        }
+        findings += [_command(name, command) for name, command in commands.items() if command]
+    names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
+    if names and stat.S_IMODE(os.stat(path).st_mode) & 0o077:  # the variables may be secrets
+        whose = on_one_line(", ".join(names))
+        text = f"others can read it, with the variables of {whose}: chmod 600 it if they are secret"
+        findings.append(Diagnosis(text, is_past=True))
+    return findings
 
 
 _MEND = "fix the file; `acphold help settings` lists its keys"
@@ -260,40 +267,6 @@ def _named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnos
         return Diagnosis(str(error), _MEND)
     path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
     return _command(agent.name, agent.command, path)
-
-
-def _defaults(settings: Mapping[str, object], path: str, reading: Parser) -> list[Diagnosis]:
-    """Check the options of all agents, where `_named` has none to check them with."""
-    try:
-        wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
-    except errors.SettingsError as error:
-        return [Diagnosis(str(error), _MEND)]
-    return []
-
-
-def _open_variables(
-    agents: Sequence[NamedAgent | errors.SettingsError], path: str
-) -> list[Diagnosis]:
-    """Check that others cannot read variables that may be secrets."""
-    names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    if not names or not mode & 0o077:
-        return []
-    whose = on_one_line(", ".join(names))
-    text = f"others can read it, with the variables of {whose}: chmod 600 it if they are secret"
-    return [Diagnosis(text, is_past=True)]
-
-
-def _alerts(settings: Mapping[str, object], path: str) -> list[Diagnosis]:
-    try:
-        rules = alert_rules(settings, path)
-    except errors.SettingsError as error:
-        return [Diagnosis(str(error), _MEND)]
-    commands = {
-        f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
-        f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
-    }
-    return [_command(name, command) for name, command in commands.items() if command]
 
 
 def _command(name: str, command: Sequence[str], path: str | None = None) -> Diagnosis:

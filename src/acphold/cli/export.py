@@ -34,7 +34,7 @@ from acphold.exports.redacted import Redaction
 from acphold.history import Entry
 from acphold.journal import ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
-from acphold.reading.session_reader import SessionReader, Wanted, session_pages
+from acphold.reading.session_reader import Wanted, session_pages
 
 
 def parser() -> Parser:
@@ -106,10 +106,15 @@ async def export(
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    names = session_ids if everything or session_ids else [None]
-    wanted = Wanted(fitting, since=since)
     async with reading(server_of(server, journal), journal) as reader:
-        rows = await _rows(reader, names, wanted)
+        if everything:
+            pages = session_pages(reader, Wanted(fitting, since=since))
+            found = [it.row async for page in pages for it in page]
+        else:
+            names: Sequence[str | None] = session_ids or [None]
+            found = [await named(reader, given, "exports it") for given in names]
+        # Not while listing: reading a session moves it in the list.
+        rows = [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
         writing = _ExportWriter(reader.entries, place.form, redaction, passes_over=everything)
         if place.path is None:
             await writing.print(rows)
@@ -147,18 +152,6 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Destinati
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
     return _Destination(chosen, path, is_folder)
-
-
-async def _rows(
-    reader: SessionReader, names: Sequence[str | None], wanted: Wanted
-) -> list[SessionRow]:
-    """Return the named sessions, or all that are wanted."""
-    if names:
-        found = [await named(reader, given, "exports it") for given in names]
-    else:
-        found = [it.row async for page in session_pages(reader, wanted) for it in page]
-    # Not while listing: reading a session moves it in the list.
-    return [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
 
 
 # -- writing ------------------------------------------------------------------------------------

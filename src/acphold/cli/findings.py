@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,12 +28,11 @@ from acphold.cli.terminal_text import (
     size,
     visible,
 )
-from acphold.errors import AcpholdError, SettingsError
 from acphold.history.entries import now_ms
 from acphold.hub.kept_files import relatives, stores_of, tidy
 from acphold.journal import Journal, ListFilter, SessionRow, history, stores
 from acphold.journal.location import scheme_of
-from acphold.journal.seams import InFile, Repaired, TurnSnapshot
+from acphold.journal.seams import InFile, TurnSnapshot
 from acphold.screen.layout import Beside
 from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.git import program
@@ -137,10 +136,8 @@ async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | 
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
         if spoiled := await file.spoiled():
-            some = ", ".join(map(on_one_line, spoiled[: bounds.NAMED_SESSIONS]))
-            some += ", …" if len(spoiled) > bounds.NAMED_SESSIONS else ""
             whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
-            what = f"{whose} is not what was written: {some}"
+            what = f"{whose} is not what was written: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
         # A deletion that was interrupted, by a full disk for example.
         if unswept := await file.unswept():
@@ -184,10 +181,13 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
         return gaps or [Diagnosis("it is whole: every history was read")]
-    some = ", ".join(map(on_one_line, damaged[: bounds.NAMED_SESSIONS]))
-    some += ", …" if len(damaged) > bounds.NAMED_SESSIONS else ""
-    what = f"{counted(len(damaged), 'session')} cannot be read: {some}"
+    what = f"{counted(len(damaged), 'session')} cannot be read: {_some(damaged)}"
     return [*gaps, Diagnosis(what, "restore a backup of the database")]
+
+
+def _some(session_ids: Sequence[str]) -> str:
+    names = ", ".join(map(on_one_line, session_ids[: bounds.NAMED_SESSIONS]))
+    return names + (", …" if len(session_ids) > bounds.NAMED_SESSIONS else "")
 
 
 def _problem(error: errors.AcpholdError) -> Diagnosis:
@@ -265,18 +265,13 @@ def _room(path: Path) -> list[Diagnosis]:
 _NO_REPAIR = "a damaged database is restored from its backup"
 
 
-def repaired_journal(location: str | None) -> list[Diagnosis]:
+async def repaired_journal(location: str | None) -> list[Diagnosis]:
     """Rebuild everything that can be rebuilt from the conversations, and report what was wrong."""
-
-    async def repaired() -> Repaired:
+    try:
         async with opened(location) as journal:
             done = await file_of(journal, "repair", _NO_REPAIR).repair()
-            while await journal.index.catch_up(1.0):
+            while await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
                 pass
-            return done
-
-    try:
-        done = asyncio.run(repaired())
     except errors.NoJournalError:
         return [Diagnosis("there is no journal yet, and nothing to repair")]
     except errors.AcpholdError as error:
@@ -302,12 +297,12 @@ def _is_off() -> bool:
     which `doctor` reports: nothing is removed because of it."""
     try:
         return not any(snapshot_settings().values())
-    except SettingsError:
+    except errors.SettingsError:
         return False
 
 
 async def removed_from_disk(journal: Journal) -> None:
-    """Remove the files of deleted sessions within SECONDS, and say so if that is not enough."""
+    """Remove the files of deleted sessions, and say so if that takes too long."""
     try:
         async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)
@@ -323,7 +318,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
         return [on_one_line(said_of(one))]
     try:
         values = snapshot_settings()
-    except SettingsError:
+    except errors.SettingsError:
         return []
     its = next(
         (values[name] for name in values if name and row.agent in agent_keys(name)),
@@ -357,12 +352,8 @@ def said_of(one: TurnSnapshot) -> str:
     return words
 
 
-def checked_files(location: str | None) -> list[Diagnosis]:
+async def checked_files(location: str | None) -> list[Diagnosis]:
     """Say where files are kept, how large they are, and why some are not."""
-    return asyncio.run(_checked(location))
-
-
-async def _checked(location: str | None) -> list[Diagnosis]:
     is_off = _is_off()
     findings = [Diagnosis(_setting())]
     if not is_off and program() is None:
@@ -374,15 +365,22 @@ async def _checked(location: str | None) -> list[Diagnosis]:
                 return findings
             stores = await stores_of(journal)
             rows = await journal.snapshots.named()
-    except AcpholdError:  # reported with the journal
+    except errors.AcpholdError:  # reported with the journal
         return findings
-    return [*findings, *_kept(stores, rows, is_off=is_off), *_refused(rows)]
+    findings += _kept(stores, rows, is_off=is_off)
+    # Why the last snapshots of some sessions were not taken.
+    last = dict(rows)  # oldest first
+    reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")
+    for (root, why), count in reasons.most_common(bounds.REFUSALS):
+        text = on_one_line(f"{folder(root)}: {why} ({counted(count, 'session')})")
+        findings.append(Diagnosis(text, is_past=True))
+    return findings
 
 
 def _setting() -> str:
     try:
         values = snapshot_settings()
-    except SettingsError as error:
+    except errors.SettingsError as error:
         return visible(f"not known: {error}")
     if not any(values.values()):
         return "not kept: `snapshots` is false in the settings"
@@ -415,23 +413,11 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
     return findings
 
 
-def _refused(rows: list[tuple[str, TurnSnapshot]]) -> list[Diagnosis]:
-    """Name why the last snapshots of some sessions were not taken."""
-    last = dict(rows)  # oldest first
-    reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")
-    return [
-        Diagnosis(on_one_line(f"{folder(root)}: {why} ({counted(count, 'session')})"), is_past=True)
-        for (root, why), count in reasons.most_common(bounds.REFUSALS)
-    ]
-
-
-def removed_files(location: str | None) -> list[Diagnosis]:
+async def removed_files(location: str | None) -> list[Diagnosis]:
     """Remove all files that are kept, if the settings say that none are to be, and none were in the
     last day: a process that still runs may have another setting."""
-    return asyncio.run(_removed(location)) if _is_off() else []
-
-
-async def _removed(location: str | None) -> list[Diagnosis]:
+    if not _is_off():
+        return []
     async with opened_if_any(location) as journal:
         if journal is None:
             return []

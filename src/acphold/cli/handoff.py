@@ -68,7 +68,14 @@ async def handoff(
     start_timeout: float = options_of(chosen)["start_timeout"]
     async with opened(journal) as kept:
         found = await place(LocalReader(kept), session_id, "hands it off")
-        agent = await _key(chosen.command, name, start_timeout) if chosen.command else name or ""
+        agent = name or ""
+        if chosen.command:
+            asked = ProcessAgent(chosen.command, NameOnly(), name=name, start_timeout=start_timeout)
+            try:
+                await asked.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+                agent = asked.key
+            finally:
+                await asked.aclose()
         if agent == found.row.agent:
             raise UsageError(
                 f"this is a session of {on_one_line(agent)} already; "
@@ -79,16 +86,6 @@ async def handoff(
         print(await told(kept, found.row, made))
         print("  it is handed off with your next prompt there")
     return Exit.OK
-
-
-async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:
-    """Return the key of the agent's sessions; raises AgentError when it does not answer."""
-    agent = ProcessAgent(program, NameOnly(), name=name, start_timeout=start_timeout)
-    try:
-        await agent.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
-        return agent.key
-    finally:
-        await agent.aclose()
 
 
 class NameOnly:

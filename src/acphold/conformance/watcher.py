@@ -311,7 +311,7 @@ class Watcher(Exemplar):
         transport: Transport,
         memory: Memory,
         record: Record,
-        on_turn: Callable[[], None],
+        on_turn: Callable[[], object],
         offers: str = "some",
     ) -> None:
         super().__init__(transport, memory)
