@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from acphold.journal.access import SCOPES
+from acphold.web.server import Listening, _running
 from tests.cli.command_line import CommandLine, FarCommandLine
-from tests.web.conftest import serving
+from tests.web.in_process import site
 
 
 @pytest.fixture
@@ -19,18 +21,36 @@ def acphold(request: pytest.FixtureRequest, journal: Path, tmp_path: Path) -> It
     if getattr(request, "param", "here") == "here":
         yield CommandLine(journal)
         return
+    from anyio.from_thread import start_blocking_portal  # late: few workers need it
+
     with ExitStack() as stack:
 
         @cache
         def serve() -> Mapping[str, str]:
             assert journal == tmp_path / "journal.db"
-            served = stack.enter_context(serving(tmp_path))
-            laptop = str(tmp_path / "laptop")
-            return {
-                "ACPHOLD_SERVER": served.url,
-                "ACPHOLD_TOKEN": served.token(),
+            beside = stack.enter_context(start_blocking_portal())
+            return stack.enter_context(beside.wrap_async_context_manager(served(tmp_path)))
+
+        yield FarCommandLine(journal, serve)
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Mapping[str, str]]:
+    """Serve the journal in this folder from this process; the variables of who reads it.
+
+    `acphold serve` itself is started by `tests/web/test_far_commands.py`.
+    """
+    listening = Listening(port=0)
+    with listening.bound() as bound:
+        url = f"http://localhost:{bound.getsockname()[1]}"
+        async with (
+            site(folder, url) as found,
+            _running(found.app, bound, None, listening.connections(), 1 << 20),
+        ):
+            laptop = str(folder / "laptop")
+            yield {
+                "ACPHOLD_SERVER": url,
+                "ACPHOLD_TOKEN": await found.new_token(*SCOPES),
                 "ACPHOLD_JOURNAL": f"{laptop}/journal.db",
                 "XDG_STATE_HOME": laptop,
             }
-
-        yield FarCommandLine(journal, serve)
