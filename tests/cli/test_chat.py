@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.command_line import Finished, run_here
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import DEADLINE, say, scripted_agent, update_line
@@ -49,6 +50,10 @@ class Place:
     ) -> AbstractContextManager[Terminal]:
         return self.on_terminal("chat", *options, "--", *scripted_agent(**agent), columns=columns)
 
+    def here(self, *words: str) -> Finished:
+        """Run it in this process."""
+        return run_here(words, self.env)
+
     def run(self, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*ACPHOLD, *words],
@@ -63,11 +68,45 @@ class Place:
 
 @pytest.fixture
 def place(journal: Path) -> Iterator[Place]:
-    # Not in the folder of the test, whose name is too long for a socket in it.
+    with short_folder() as folder:
+        yield Place(folder, journal)
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """Not that of the test, whose name is too long for a socket in it."""
     folder = Path(tempfile.mkdtemp(prefix="acphold-"))
-    yield Place(folder, journal)
+    yield folder
     # What ends behind a terminal that is gone may note a last thing in there meanwhile.
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def shared_place() -> Iterator[Place]:
+    with short_folder() as folder:
+        yield Place(folder, folder / "journal.db")
+
+
+@pytest.fixture(scope="module")
+def lasting(shared_place: Place) -> Iterator[Terminal]:
+    with shared_place.chat() as one:
+        yield one
+
+
+@pytest.fixture
+def one(lasting: Terminal) -> Terminal:
+    """The chat of all tests that leave it ready."""
+    cleared(lasting)
+    return lasting
+
+
+def cleared(one: Terminal, columns: int = 80) -> None:
+    """Have nothing of earlier turns on the screen."""
+    one.until("ready")
+    one.resize(columns)
+    one.screen.erase_in_display(2)
+    one.type("\x0c")
+    one.until("ready")
 
 
 def steps(*them: dict[str, Any]) -> str:
@@ -111,15 +150,12 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         assert other.ended() == 0
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(
-    place: Place, columns: int
-) -> None:
+def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one: Terminal) -> None:
     command = "git log --oneline --decorate --since=yesterday | grep -v merges && make everything"
     given = {"command": command, "cwd": "/srv", "dangerouslyDisableSandbox": True}
     request = ask(title=f"`{command}`", kind="execute", rawInput=given)
-    with place.chat(columns=columns) as one:
-        one.until("ready")
+    for columns in (60, 80, 120):
+        cleared(one, columns)
         one.type(steps(request, ask(title=f"Look for {command}")))
         _, _, shown = one.until("press a key, then Enter").partition("asks  ")
         assert shown.split().count("--decorate") == 1, shown
@@ -132,15 +168,14 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(
             "?  Allow this?"
         )
         assert set(command.split()) <= set(shown.split()), shown
-
-
-def test_ctrl_c_cancels_the_running_turn(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("agent  begun", "running")
         one.type("\x03")
-        one.until("cancelled", "ready")
+
+
+def test_ctrl_c_cancels_the_running_turn(one: Terminal) -> None:
+    one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+    one.until("agent  begun", "running")
+    one.type("\x03")
+    one.until("cancelled", "ready")
 
 
 def test_ctrl_c_is_heard_while_the_agent_floods_the_screen(place: Place, tmp_path: Path) -> None:
@@ -168,26 +203,26 @@ def test_who_leaves_does_not_wait_until_all_that_came_is_printed(place: Place) -
         assert one.raw.count(b"some words") < 100_000
 
 
-def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "from the first"}))
-        one.until("agent  from the first", "ready")
-        with place.on_terminal("resume") as other:
-            other.until("Enter continues")
-            other.type("\r")
-            other.until("agent  from the first", "ready")
-            other.type(steps(ask(title="Run it")))
-            one.until("[y] allow once: Go on", "press a key, then Enter")
-            other.until("[y] allow once: Go on", "press a key, then Enter")
-            other.type("y\r")
-            one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
-            other.until('agent  answer: {"outcome"', '"go"', "ready")
-            other.type("\x04")
-            other.until("the session continues")
-            assert other.ended() == 0
-        one.type(steps({"say": "still here"}))
-        one.until("agent  still here", "ready")
+def test_two_terminals_hold_one_session_and_the_first_answer_counts(
+    shared_place: Place, one: Terminal
+) -> None:
+    one.type(steps({"say": "from the first"}))
+    one.until("agent  from the first", "ready")
+    with shared_place.on_terminal("resume") as other:
+        other.until("Enter continues")
+        other.type("\r")
+        other.until("agent  from the first", "ready")
+        other.type(steps(ask(title="Run it")))
+        one.until("[y] allow once: Go on", "press a key, then Enter")
+        other.until("[y] allow once: Go on", "press a key, then Enter")
+        other.type("y\r")
+        one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
+        other.until('agent  answer: {"outcome"', '"go"', "ready")
+        other.type("\x04")
+        other.until("the session continues")
+        assert other.ended() == 0
+    one.type(steps({"say": "still here"}))
+    one.until("agent  still here", "ready")
 
 
 def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
@@ -207,62 +242,56 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
 
 def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: Path) -> None:
     remember(journal, "a-session", prompt("hello"), ended())
-    refused = place.run("resume", "--watch", "a-session")
-    assert refused.returncode == 1
-    assert "not running; to continue it: acphold resume a-session" in refused.stderr
-    moved = place.run("resume", "--watch", "--cwd", "/", "a-session")
-    assert (moved.returncode, "leave out --cwd" in moved.stderr) == (2, True)
+    refused = place.here("resume", "--watch", "a-session")
+    assert refused.code == 1
+    assert "not running; to continue it: acphold resume a-session" in refused.err
+    moved = place.here("resume", "--watch", "--cwd", "/", "a-session")
+    assert (moved.code, "leave out --cwd" in moved.err) == (2, True)
 
 
-def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps(ask(title="Run it")))
-        one.until("[y] allow once: Go on", "press a key, then Enter")
-        with place.on_terminal("resume") as other:
-            other.until("Enter continues")
-            other.type("\r")
-            other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
-            other.type("y\r")
-            one.until("settled without")
+def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: Terminal) -> None:
+    one.type(steps(ask(title="Run it")))
+    one.until("[y] allow once: Go on", "press a key, then Enter")
+    with shared_place.on_terminal("resume") as other:
+        other.until("Enter continues")
+        other.type("\r")
+        other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
+        other.type("y\r")
+        one.until("settled without")
 
 
-def test_words_typed_at_a_question_are_a_prompt_and_no_answer(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps(ask(title="Run it")))
-        one.until("[y] allow once: Go on", "press a key, then Enter")
-        one.type("yes, and then")
-        one.until("yes, and then", "anything else is a prompt")
-        one.type("\r")
-        one.until("[y] allow once: Go on", "1 prompt waits", but="▸  yes")
-        one.type("n\r")
-        one.until(
-            "rejected: Allow this? Run it → Stop it",
-            "you  yes, and then",
-            'agent  heard: [{"type"',
-            "ready",
-        )
+def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
+    one.type(steps(ask(title="Run it")))
+    one.until("[y] allow once: Go on", "press a key, then Enter")
+    one.type("yes, and then")
+    one.until("yes, and then", "anything else is a prompt")
+    one.type("\r")
+    one.until("[y] allow once: Go on", "1 prompt waits", but="▸  yes")
+    one.type("n\r")
+    one.until(
+        "rejected: Allow this? Run it → Stop it",
+        "you  yes, and then",
+        'agent  heard: [{"type"',
+        "ready",
+    )
 
 
 def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
-    place: Place, tmp_path: Path
+    one: Terminal, tmp_path: Path
 ) -> None:
     asking = tmp_path / "asking"
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
-        one.until("agent  begun", "running")
-        one.type("y")
-        one.until("▸  y")
-        asking.touch()
-        one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
-        one.type("\r")  # shows what it would answer, and does nothing else
-        one.until("Enter: allow once: Go on", "▸  y")
-        one.type("\x15")  # Ctrl-U
-        one.until("press a key, then Enter")
-        one.type("\x03")
-        one.until("settled without an answer from here: Allow this? Run it", "ready")
+    one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
+    one.until("agent  begun", "running")
+    one.type("y")
+    one.until("▸  y")
+    asking.touch()
+    one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
+    one.type("\r")  # shows what it would answer, and does nothing else
+    one.until("Enter: allow once: Go on", "▸  y")
+    one.type("\x15")  # Ctrl-U
+    one.until("press a key, then Enter")
+    one.type("\x03")
+    one.until("settled without an answer from here: Allow this? Run it", "ready")
 
 
 def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> None:
@@ -281,17 +310,15 @@ def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> Non
         one.until("agent  begun", "To continue: acphold resume")
 
 
-def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("agent  begun", "running")
-        one.type("the next one")
-        one.until("▸  the next one")
-        one.type("\x03")
-        one.until("cancelled", "ready", "▸  the next one")
-        one.type("\x03")
-        one.until("ready", but="the next one")
+def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:
+    one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+    one.until("agent  begun", "running")
+    one.type("the next one")
+    one.until("▸  the next one")
+    one.type("\x03")
+    one.until("cancelled", "ready", "▸  the next one")
+    one.type("\x03")
+    one.until("ready", but="the next one")
 
 
 def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: Place) -> None:
@@ -339,19 +366,17 @@ def test_in_a_pipe_the_exit_code_is_that_of_the_last_turn(
 
 
 def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
-    place: Place,
+    shared_place: Place, one: Terminal
 ) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type("one\\\rtwo\x1b\rthree")
-        one.until("three")
-        one.type("\r")
-        one.until("one\\\\ntwo\\\\nthree".replace("\\\\", "\\"), "ready")
-        one.type("\x1b[200~pasted\rlines\x1b[201~")
-        one.until("lines")
-        one.type("\x04\x03")
-        one.until(but="lines")
-    kept = place.folder / "state" / "acphold" / "prompts"
+    one.type("one\\\rtwo\x1b\rthree")
+    one.until("three")
+    one.type("\r")
+    one.until("one\\\\ntwo\\\\nthree".replace("\\\\", "\\"), "ready")
+    one.type("\x1b[200~pasted\rlines\x1b[201~")
+    one.until("lines")
+    one.type("\x04\x03")
+    one.until(but="lines")
+    kept = shared_place.folder / "state" / "acphold" / "prompts"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert "+three" in kept.read_text()
 
@@ -363,7 +388,7 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
         one.until("agent  the first", "ready")
         one.type(steps({"say": "the second"}))
         one.until("agent  the second", "ready")
-        [line] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        [line] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
         with place.on_terminal("show", "--follow", line["sessionId"]) as other:
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
@@ -379,36 +404,36 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
 
 def test_show_follow_of_a_session_that_is_not_live_says_so(place: Place, journal: Path) -> None:
     remember(journal, "a-session", prompt("hello"), ended())
-    done = place.run("show", "--follow", "--json", "a-session")
-    kinds = [json.loads(it)["kind"] for it in done.stdout.splitlines()]
-    assert (done.returncode, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
-    assert "is not live" in done.stderr
+    done = place.here("show", "--follow", "--json", "a-session")
+    kinds = [json.loads(it)["kind"] for it in done.out.splitlines()]
+    assert (done.code, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
+    assert "is not live" in done.err
     for words, why in ((("a-session@1",), "leave one out"), (("--full", "a-session"), "not both")):
-        refused = place.run("show", "--follow", *words)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert why in refused.stderr
+        refused = place.here("show", "--follow", *words)
+        assert (refused.code, refused.out) == (2, "")
+        assert why in refused.err
 
 
-def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "from the first"}))
-        one.until("agent  from the first", "ready")
-        with place.on_terminal("resume", "--watch") as other:
-            other.until("Enter watches")
-            other.type("\r")
-            other.until("agent  from the first", "reads only")
-            one.type(steps(ask(title="Run it")))
-            other.until("The agent is waiting for an answer", "The question: Run it")
-            other.type("y\r")
-            one.until("[y] allow once: Go on", "press a key, then Enter")
-            one.type("n\r")
-            other.until('agent  answer: {"outcome"', '"stop"')
-            other.type("q")
-            assert other.ended() == 0
+def test_who_only_watches_sees_a_question_and_cannot_answer_it(
+    shared_place: Place, one: Terminal
+) -> None:
+    one.type(steps({"say": "from the first"}))
+    one.until("agent  from the first", "ready")
+    with shared_place.on_terminal("resume", "--watch") as other:
+        other.until("Enter watches")
+        other.type("\r")
+        other.until("agent  from the first", "reads only")
+        one.type(steps(ask(title="Run it")))
+        other.until("The agent is waiting for an answer", "The question: Run it")
+        other.type("y\r")
+        one.until("[y] allow once: Go on", "press a key, then Enter")
+        one.type("n\r")
+        other.until('agent  answer: {"outcome"', '"stop"')
+        other.type("q")
+        assert other.ended() == 0
 
 
-def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place) -> None:
+def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Terminal) -> None:
     colours = {"type": "string", "title": "Colour", "enum": ["red", "blue"]}
     form = {
         "type": "object",
@@ -416,23 +441,21 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place
         "required": ["colour", "count"],
     }
     asked = {"mode": "form", "message": "How shall it look?", "requestedSchema": form}
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"ask": ["elicitation/create", asked]}))
-        one.until("It asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
-        one.type("f\r")
-        one.until("Colour", "2: blue")
-        one.type("2\r")
-        one.until("count", "a whole number")
-        one.type("many\r")
-        one.until("this must be a whole number")
-        one.type("3\r")
-        one.until("colour: blue, count: 3", "[s] send", "press a key, then Enter")
-        one.type("s\r")
-        one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
+    one.type(steps({"ask": ["elicitation/create", asked]}))
+    one.until("It asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
+    one.type("f\r")
+    one.until("Colour", "2: blue")
+    one.type("2\r")
+    one.until("count", "a whole number")
+    one.type("many\r")
+    one.until("this must be a whole number")
+    one.type("3\r")
+    one.until("colour: blue, count: 3", "[s] send", "press a key, then Enter")
+    one.type("s\r")
+    one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
 
 
-def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(place: Place) -> None:
+def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(one: Terminal) -> None:
     form = {
         "type": "object",
         "properties": {
@@ -442,38 +465,33 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(place:
         },
     }
     asked = {"mode": "form", "message": "How shall it go?", "requestedSchema": form}
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"ask": ["elicitation/create", asked]}))
-        one.until("[f] fill it in", "press a key, then Enter")
-        one.type("f\r")
-        one.until("Run the tests", "y or n, then Enter", "?  y")
-        one.type("n")
-        one.until("?  n")
-        one.type("\r")
-        one.until("push", "?  n", but="Run the tests\n")
-        one.type("yes")  # as a word, too
-        one.until("?  yes")
-        one.type("\r")
-        one.until("?  why", "?  any")
-        one.type(" y")  # which is a letter in every other field
-        one.until("?  any y")
-        one.type("\r")
-        one.until("tests: no, push: yes, why: any y", "press a key, then Enter")
-        one.type("s\r")
-        one.until('"tests": false', '"push": true', "ready")
+    one.type(steps({"ask": ["elicitation/create", asked]}))
+    one.until("[f] fill it in", "press a key, then Enter")
+    one.type("f\r")
+    one.until("Run the tests", "y or n, then Enter", "?  y")
+    one.type("n")
+    one.until("?  n")
+    one.type("\r")
+    one.until("push", "?  n", but="Run the tests\n")
+    one.type("yes")  # as a word, too
+    one.until("?  yes")
+    one.type("\r")
+    one.until("?  why", "?  any")
+    one.type(" y")  # which is a letter in every other field
+    one.until("?  any y")
+    one.type("\r")
+    one.until("tests: no, push: yes, why: any y", "press a key, then Enter")
+    one.type("s\r")
+    one.until('"tests": false', '"push": true', "ready")
 
 
-def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(place: Place) -> None:
-    with place.chat(columns=100) as one:
-        one.until("ready")
-        one.resize(60)
-        one.type(steps({"say": "words " * 30}, {"until": "cancel"}))
-        one.until("running")
-        one.until("words", "Ctrl-C cancels")
-        assert max(len(line.rstrip()) for line in one.screen.display) <= 60
-        one.type("\x03")
-        one.until("ready")
+def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(one: Terminal) -> None:
+    one.resize(60)
+    one.type(steps({"say": "words " * 30}, {"until": "cancel"}))
+    one.until("running")
+    one.until("words", "Ctrl-C cancels")
+    assert max(len(line.rstrip()) for line in one.screen.display) <= 60
+    one.type("\x03")
 
 
 def test_no_colours_where_none_are_wanted(place: Place) -> None:
@@ -505,10 +523,8 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
     assert b"\x1b" not in one.raw
 
 
-def test_a_crash_of_the_agent_is_told_and_the_next_prompt_goes_on(place: Place) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"stderr": "out of luck"}, {"exit": 3}))
-        one.until("out of luck", "ready")
-        one.type(steps({"say": "here again"}))
-        one.until("agent  here again", "ready")
+def test_a_crash_of_the_agent_is_told_and_the_next_prompt_goes_on(one: Terminal) -> None:
+    one.type(steps({"say": "begun"}, {"stderr": "out of luck"}, {"exit": 3}))
+    one.until("out of luck", "ready")
+    one.type(steps({"say": "here again"}))
+    one.until("agent  here again", "ready")

@@ -18,7 +18,7 @@ RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"
 def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
     """What waits, once something does."""
     deadline = time.monotonic() + DEADLINE
-    while not (out := place.run("inbox", "--json").stdout):
+    while not (out := place.here("inbox", "--json").out):
         assert time.monotonic() < deadline
     return [json.loads(line) for line in out.splitlines()]
 
@@ -34,12 +34,12 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
 def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
     place: Place,  # noqa: F811
 ) -> None:
-    assert "Nothing is waiting" in place.run("inbox").stderr
+    assert "Nothing is waiting" in place.here("inbox").err
     with place.chat() as chat:
         asking(chat, RUN)
         (question,) = listed(place)
         assert question["asks"] == "Run it"
-        told = place.run("inbox").stdout
+        told = place.here("inbox").out
         assert "command: make all\\x1b[2J" in told
         assert "[Go on]" in told
         with place.on_terminal("inbox") as inbox:
@@ -52,8 +52,8 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             inbox.until("allowed once: Allow this? Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
-        assert "allowed once: Run it → Go on" in place.run("inbox", "--history").stdout
-        (decided,) = place.run("inbox", "--history", "--json").stdout.splitlines()
+        assert "allowed once: Run it → Go on" in place.here("inbox", "--history").out
+        (decided,) = place.here("inbox", "--history", "--json").out.splitlines()
         assert json.loads(decided)["client"] == "acphold"
         chat.type("\x04")
 

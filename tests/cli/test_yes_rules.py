@@ -47,7 +47,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
         one.until("allowed by your rule 1", "" if term == "dumb" else "ready")
         one.type("\x04")  # which a running turn would ask to have twice
         assert one.ended() == 0
-    assert "1 run pytest -q · in " in place.run("rules").stdout
+    assert "1 run pytest -q · in " in place.here("rules").out
 
 
 def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
@@ -66,7 +66,7 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
         one.until("ready")
         one.type("\x04")
         assert one.ended() == 0
-    assert place.run("rules").stdout.startswith("No rules.")
+    assert place.here("rules").out.startswith("No rules.")
 
 
 @pytest.mark.slow
@@ -86,5 +86,5 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
         chat.type(steps(run("make check", "c3")))
         chat.until("allowed by your rule 1")
         chat.type("\x04")
-    assert "make check · in" in place.run("rules").stdout
-    assert "every agent" in place.run("rules").stdout
+    assert "make check · in" in place.here("rules").out
+    assert "every agent" in place.here("rules").out
