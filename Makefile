@@ -116,6 +116,7 @@ interop: $(VENV)/.installed page
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
 	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow tests/standing/test_shells.py
+	$(BIN)/python -m pytest -n 2 -m "hypothesis and not interop" --hypothesis-profile=search
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.failures.queue_soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.snapshots.test_histories $(ROUNDS)

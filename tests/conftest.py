@@ -26,11 +26,11 @@ from tests.postgresql import Databases, pooled, shared
 pytest.register_assert_rewrite("acphold.testing.journal_promises")
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
-# The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`
-# looks for new ones.
+# The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`, as
+# in `make soak`, looks for new ones, and twice as many.
 search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", search)
-settings.register_profile("tests", search, derandomize=True)
+settings.register_profile("tests", search, derandomize=True, max_examples=50)
 settings.load_profile("tests")
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests

@@ -243,7 +243,7 @@ def shown(timeline: tuple[Item, ...]) -> list[Item]:
     return [item for item in timeline if not isinstance(item, TurnEnd)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 30)), min_size=5, max_size=60))
 def test_whatever_clients_do_all_have_the_journals_conversation_in_the_end(
     plan: list[tuple[str, int]],

@@ -276,7 +276,7 @@ async def test_a_client_that_closes_the_session_keeps_no_position(journal: Path)
         assert not house.hub.held(session).session.rest.bookmarks
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_client_that_comes_back_at_any_position_gets_what_one_that_stayed_got(
     data: st.DataObject,

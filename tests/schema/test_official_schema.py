@@ -192,7 +192,7 @@ def attempt(kind: type[Struct], raw: bytes) -> Decoded[Struct] | InvalidParamsEr
 
 
 @given(data=st.data(), kind=st.sampled_from(STRUCTS))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_what_we_send_is_valid_and_reads_back_the_same(
     data: st.DataObject, kind: type[Struct]
 ) -> None:
@@ -204,7 +204,7 @@ def test_what_we_send_is_valid_and_reads_back_the_same(
 
 
 @given(data=st.data(), kind=st.sampled_from(STRUCTS), junk=json_values)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_marked_field_never_fails_and_any_other_is_named(
     data: st.DataObject, kind: type[Struct], junk: object
 ) -> None:

@@ -48,7 +48,7 @@ def test_the_sdk_has_nearly_all_of_our_messages() -> None:
     data=st.data(),
     kind=st.sampled_from(list(in_both())) | st.just(SessionNotification),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_messages_travel_through_the_sdk_and_back(data: st.DataObject, kind: type[Struct]) -> None:
     value = data.draw(instances(kind))
     assume(not (isinstance(value, SessionNotification) and isinstance(value.update, NEWER)))

@@ -61,15 +61,15 @@ def test_nothing_is_lost_or_said_twice_wherever_the_pieces_fall(
 
 
 LONG = {
-    "text": "some *words*\n" * 5_000,
-    "one line": "word " * 12_000,
-    "one word": "word" * 12_000,
-    "list": "- an item\n  - one of its own\n" * 2_500,
-    "quote": "> words\n" * 8_000,
-    "code": "```py\n" + "x = some(1)\n" * 5_000 + "```",
-    "code on one line": "```\n" + "word " * 12_000,
-    "table": "| a | b |\n|---|---|\n" + "| x | y |\n" * 5_000,
-    "short ones": "Words.\n\n" * 8_000,
+    "text": "some *words*\n" * 2_000,
+    "one line": "word " * 6_000,
+    "one word": "word" * 6_000,
+    "list": "- an item\n  - one of its own\n" * 800,
+    "quote": "> words\n" * 3_000,
+    "code": "```py\n" + "x = some(1)\n" * 2_000 + "```",
+    "code on one line": "```\n" + "word " * 6_000,
+    "table": "| a | b |\n|---|---|\n" + "| x | y |\n" * 2_000,
+    "short ones": "Words.\n\n" * 3_000,
 }
 
 

@@ -34,7 +34,7 @@ async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
     assert numbers(found) == [0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(CONVERSATIONS, st.integers(1, 4), st.booleans())
 def test_pages_from_the_end_have_each_entry_once(
     tmp_path_factory: pytest.TempPathFactory, pieces: Pieces, limit: int, settled: bool
