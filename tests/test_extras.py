@@ -16,7 +16,7 @@ import pytest
 
 from acphold import connect
 from acphold.extras import EXTRAS
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import SECONDS, CommandLine, several
 from tests.editor import editor, scripted_agent, wrap_command
 from tests.hidden_packages import without
 from tests.web.conftest import serving
@@ -49,35 +49,43 @@ def test_the_packages_of_each_extra_are_those_that_it_installs() -> None:
     assert {*re.findall(r"\w+", declared["all"][0])} == {"acphold", *EXTRAS}
 
 
-@pytest.mark.parametrize(
-    ("needy", "extra", "arguments"),
-    [
-        ("serve", "serve", ("serve", "--", *DEMO_AGENT)),
-        ("serve", "serve", ("serve", "--phone")),
-        ("pair", "serve", ("pair",)),
-        ("a connection to a server", "serve", ("connect", "https://host.example")),
-        ("a connection to a server", "serve", ("list", "--server", "https://host.example")),
-        ("a connection to a server", "serve", ("chat", "--server", "https://host.example")),
-        ("a connection to a server", "serve", ("check", "--server", "https://host.example")),
-        ("mcp", "mcp", ("mcp",)),
-        ("mcp-bridge", "mcp", ("mcp-bridge",)),
-        ("a postgresql:// journal", "postgres", ("list", "--journal", "postgresql://host/x")),
-    ],
-    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+NEEDY = (
+    ("serve", "serve", ("serve", "--", *DEMO_AGENT)),
+    ("serve", "serve", ("serve", "--phone")),
+    ("pair", "serve", ("pair",)),
+    ("a connection to a server", "serve", ("connect", "https://host.example")),
+    ("a connection to a server", "serve", ("list", "--server", "https://host.example")),
+    ("a connection to a server", "serve", ("chat", "--server", "https://host.example")),
+    ("a connection to a server", "serve", ("check", "--server", "https://host.example")),
+    ("mcp", "mcp", ("mcp",)),
+    ("mcp-bridge", "mcp", ("mcp-bridge",)),
+    ("a postgresql:// journal", "postgres", ("list", "--journal", "postgresql://host/x")),
 )
+"""The commands that need an extra: what does, the extra, and the words."""
+
+
 def test_a_command_that_lacks_its_extra_says_in_one_line_what_installs_it(
-    acphold: CommandLine,
-    base: Mapping[str, str],
-    needy: str,
-    extra: str,
-    arguments: tuple[str, ...],
+    acphold: CommandLine, base: Mapping[str, str]
 ) -> None:
-    done = acphold.run_as_process(*arguments, **base)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        f"acphold: {needy} needs: pip install 'acphold[{extra}]' (the same with `pipx install "
-        "--force` or `uv tool install`, or from a checkout with '.[all]')\n"
+    done = subprocess.run(
+        several(*((words, {}) for _, _, words in NEEDY)),
+        env={**acphold.environment, **base},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        line
+        for needy, extra, _ in NEEDY
+        for line in (
+            f"acphold: {needy} needs: pip install 'acphold[{extra}]' (the same with `pipx install "
+            "--force` or `uv tool install`, or from a checkout with '.[all]')",
+            "exit code 2",
+        )
+    ]
 
 
 def test_a_server_that_lacks_its_extra_starts_no_agent(

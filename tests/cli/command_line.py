@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -16,7 +17,7 @@ import sys
 import termios
 import time
 from asyncio import _get_running_loop
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from functools import partial
@@ -33,6 +34,21 @@ AGAIN_SECONDS = 5.0
 """Silence after which a Ctrl-C is typed again: far more than what answers to one takes."""
 
 ACPHOLD = (sys.executable, "-m", "acphold")
+
+SEVERAL = """
+import json, os, sys
+from acphold.cli.main import main
+for words, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    code = main(words)
+    sys.stdout.flush()
+    print("exit code", code, file=sys.stderr, flush=True)
+"""
+
+
+def several(*commands: tuple[Sequence[str], Mapping[str, str]]) -> list[str]:
+    """A process that runs one after the other, with further variables, and says how each ended."""
+    return [sys.executable, "-c", SEVERAL, json.dumps(commands)]
 
 
 class Finished:

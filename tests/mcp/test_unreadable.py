@@ -1,4 +1,5 @@
-"""Answers that cannot be read, on each transport: the call ends, and nothing else does."""
+"""Answers that cannot be read and arguments that cannot be sent, on each transport: the call ends,
+and nothing else does."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import asyncio
 import pytest
 
 from acphold.errors import McpAnswerError
-from acphold.mcp import McpConnection, Server
+from acphold.mcp import Server
 from acphold.schema import McpServerHttp, McpServerSse
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
@@ -35,15 +36,18 @@ def server(request: pytest.FixtureRequest, faulty: Faulty, faulty_url: FaultyHtt
     return bridged(far) if bridge else far
 
 
-@pytest.fixture
-def connection(server: Server, connect: Connect) -> McpConnection:
-    return connect(server)
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
-async def test_an_answer_that_cannot_be_read_fails_only_its_call(
-    connection: McpConnection, request: pytest.FixtureRequest
+async def test_what_cannot_be_read_or_sent_fails_only_its_call(
+    server: Server, connect: Connect, request: pytest.FixtureRequest
 ) -> None:
     on_events = request.node.callspec.params["server"].endswith("events")
+    connection = connect(server)
     await connection.ready()
     state = connection.state
     for tool in UNREADABLE:
@@ -56,20 +60,6 @@ async def test_an_answer_that_cannot_be_read_fails_only_its_call(
                     await connection.call(tool)
             assert not (await connection.call("fine")).failed
     assert connection.state is state
-
-
-def nested(levels: int) -> object:
-    value: object = 1
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-async def test_arguments_that_cannot_be_sent_fail_only_their_call(
-    connection: McpConnection,
-) -> None:
-    await connection.ready()
-    state = connection.state
     for argument in (nested(230), nested(600), "\ud83d"):
         async with asyncio.timeout(5):
             try:
