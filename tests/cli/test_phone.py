@@ -16,7 +16,9 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
+from acphold.cli.phone import way
 from acphold.cli.serve import tell_code
+from tests.cli.command_line import run_here
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, AGENT
 from tests.web.network import free_port
@@ -46,9 +48,9 @@ class Desk:
         of_serve, of_all = told
         self.has("tailscale", 'if [ "$1" = serve ]; then', of_serve, "else", of_all, "fi")
 
-    @contextmanager
-    def serves(self, *words: str) -> Iterator[Terminal]:
-        env = {
+    @property
+    def env(self) -> dict[str, str]:
+        return {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
             "ACPHOLD_SETTINGS": str(self.folder / "settings.toml"),
@@ -56,11 +58,21 @@ class Desk:
             "XDG_STATE_HOME": str(self.folder / "state"),
             "TERM": "xterm-256color",
         }
-        listen = f"127.0.0.1:{self.port}"
-        given = words or ("--phone", "--", *AGENT)
-        command = [*ACPHOLD, "serve", "--listen", listen, *given]
-        with terminal(command, env, 140) as screen:
+
+    def words(self, *given: str) -> tuple[str, ...]:
+        agent = given or ("--phone", "--", *AGENT)
+        return ("serve", "--listen", f"127.0.0.1:{self.port}", *agent)
+
+    @contextmanager
+    def serves(self, *words: str) -> Iterator[Terminal]:
+        with terminal([*ACPHOLD, *self.words(*words)], self.env, 140) as screen:
             yield screen
+
+    def refuses(self, *words: str) -> str:
+        """What `serve` says before it ends, asking nothing."""
+        done = run_here(self.words(*words), self.env)
+        assert (done.code, done.out) == (2, "")
+        return done.err
 
     def pair(self, shown: str, name: str) -> None:
         """Redeem the code that is on the screen."""
@@ -93,15 +105,20 @@ def test_with_tailscale_the_address_is_that_of_the_tailnet_and_a_phone_is_announ
         screen.until("Paired: A [31mphone")
 
 
-@pytest.mark.parametrize(
-    "serving", [{}, {"Web": None}, {"Web": {"desk.tail1234.ts.net:8443": {"Handlers": {"/": 1}}}}]
-)
-def test_what_tailscale_lacks_is_one_command_to_run(desk: Desk, serving: object) -> None:
-    desk.has_tailscale(RUNNING, serving)
+def test_what_tailscale_lacks_is_one_command_to_run(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.has_tailscale(RUNNING, {})
     with desk.serves() as screen:
         shown = screen.until("Ctrl-C ends it")
         assert f"tailscale serve --bg {desk.port}" in shown
         assert "https://desk.tail1234.ts.net/#pair=" in shown
+    monkeypatch.setenv("PATH", desk.env["PATH"])
+    other = {"Web": {"desk.tail1234.ts.net:8443": {"Handlers": {"/": 1}}}}
+    for serving in ({"Web": None}, other):
+        desk.has_tailscale(RUNNING, serving)
+        with way(desk.port) as found:
+            assert found.missing == ("tailscale", "serve", "--bg", str(desk.port))
 
 
 @pytest.mark.parametrize(
@@ -116,16 +133,13 @@ def test_a_tailnet_that_cannot_be_used_says_what_to_do(
     desk: Desk, status: object, told: str
 ) -> None:
     desk.has_tailscale(status, {})
-    with desk.serves() as screen:
-        screen.until(told)
-        assert screen.ended() == 2
+    assert told in desk.refuses()
 
 
 def test_what_tailscale_shows_at_that_address_already_is_left_alone(desk: Desk) -> None:
     desk.has_tailscale(RUNNING, proxied(desk.port + 1))
-    with desk.serves() as screen:
-        screen.until(f"Tailscale shows http://127.0.0.1:{desk.port + 1} at https://desk.tail1234")
-        assert screen.ended() == 2
+    there = f"http://127.0.0.1:{desk.port + 1}"
+    assert f"Tailscale shows {there} at https://desk.tail1234" in desk.refuses()
 
 
 def test_no_way_is_made_to_a_port_that_another_program_has(desk: Desk) -> None:
@@ -188,9 +202,9 @@ def test_a_tunnel_that_is_not_wanted_or_ends_is_told(desk: Desk) -> None:
 
 
 def test_without_any_of_them_it_says_what_to_install(desk: Desk) -> None:
-    with desk.serves() as screen:
-        screen.until("PATH has none of tailscale, cloudflared, devtunnel", "tailscale.com/download")
-        assert screen.ended() == 2
+    told = desk.refuses()
+    assert "PATH has none of tailscale, cloudflared, devtunnel" in told
+    assert "tailscale.com/download" in told
 
 
 def test_a_picture_is_shown_of_an_address_that_a_phone_reaches_only(
@@ -211,9 +225,7 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
     words = ("codex",) if named else ()
     if not named:
         desk.has("codex")
-        with desk.serves("--json") as screen:
-            screen.until("acphold serve claude")
-            assert screen.ended() == 2
+        assert "acphold serve claude" in desk.refuses("--json")
     lacks = "is not installed" if named else "has no adapter here"
     with desk.serves("--phone", *words) as screen:
         asked = screen.until("[y/N]")
