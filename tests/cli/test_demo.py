@@ -30,26 +30,22 @@ def test_every_claim_of_the_demo_holds(acphold: CommandLine, tmp_path: Path) -> 
     assert "Make the greeting friendlier" in kept.out
 
 
-def test_the_demo_leaves_the_journal_of_the_user_alone(acphold: CommandLine, journal: Path) -> None:
-    shown = acphold.on_terminal("demo")
-    assert shown.code == 0
-    assert f"{CLAIMS} of {CLAIMS} claims hold" in shown.plain
-    assert "\x1b[1;36m    you\x1b[0m" in shown.out
-    assert not journal.exists()
-
-
-def test_no_pager_stops_the_demo(acphold: CommandLine) -> None:
+def test_on_a_terminal_no_pager_stops_it_and_the_journal_of_the_user_is_left_alone(
+    acphold: CommandLine, journal: Path
+) -> None:
     environment = {**acphold.environment, "PAGER": "sed s/^/PAGED/"}
-    with terminal([*ACPHOLD, "demo"], environment, rows=24) as shown:
+    with terminal([*ACPHOLD, "demo"], environment, columns=100, rows=24) as shown:
         assert shown.ended() == 0
     assert f"{CLAIMS} of {CLAIMS} claims hold" in shown.text
+    assert b"\x1b[1;36m    you\x1b[0m" in shown.raw
     assert b"PAGED" not in shown.raw
+    assert not journal.exists()
 
 
 def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "journal.db").write_text("no journal")
-    done = acphold.run_as_process("demo", "--keep", str(tmp_path / "kept"))
+    done = acphold.run("demo", "--keep", str(tmp_path / "kept"))
     assert done.code == 1
     assert "✗" in done.out
     assert "not an acphold journal" in " ".join(done.out.split())
