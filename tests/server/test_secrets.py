@@ -59,54 +59,50 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
     assert written(tmp_path, agents_log) == []
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {**STDIO, "command": "no-such-program"},
-        {**STDIO, "args": 5},
-        {**STDIO, "env": [{"name": "A", "value": SECRET}, {"name": 5, "value": SECRET}]},
-        {**STDIO, "env": {"TOKEN": SECRET}},
-        {**STDIO, "env": SECRET},
-        {**HTTP, "type": "sse", "url": 7},
-        {**HTTP, "headers": [{"name": "A", "value": [SECRET]}]},
-    ],
+WRONG: tuple[dict[str, Any], ...] = (
+    {**STDIO, "command": "no-such-program"},
+    {**STDIO, "args": 5},
+    {**STDIO, "env": [{"name": "A", "value": SECRET}, {"name": 5, "value": SECRET}]},
+    {**STDIO, "env": {"TOKEN": SECRET}},
+    {**STDIO, "env": SECRET},
+    {**HTTP, "type": "sse", "url": 7},
+    {**HTTP, "headers": [{"name": "A", "value": [SECRET]}]},
 )
-async def test_a_refusal_does_not_repeat_them(
-    journal: Path, tmp_path: Path, wrong: dict[str, Any]
-) -> None:
+
+
+async def test_a_refusal_does_not_repeat_them(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "acphold.log"
     options = ("--log-level", "debug", "--log-file", str(log))
     async with wrapped(journal, *options, capabilities=CAN) as client:
-        params = {"cwd": "/", "mcpServers": [wrong]}
-        error = await client.refused("session/new", params)
-        assert error.code == -32602
-        await client.refused("session/load", {**open_params("x", "/"), "mcpServers": [wrong]})
+        for wrong in WRONG:
+            params = {"cwd": "/", "mcpServers": [wrong]}
+            error = await client.refused("session/new", params)
+            assert error.code == -32602, wrong
+            await client.refused("session/load", {**open_params("x", "/"), "mcpServers": [wrong]})
+            assert SECRET.encode() not in b"".join(client.lines), wrong
+            assert written(tmp_path, journal) == [], wrong
         await client.leave()
-        assert SECRET.encode() not in b"".join(client.lines)
         assert SECRET.encode() not in client.stderr
     assert written(tmp_path, journal) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        json.dumps({"mcpServers": [STDIO]})[:-4],
-        json.dumps({"jsonrpc": "1.0", "id": 1, "params": {"mcpServers": [STDIO]}}),
-        json.dumps([STDIO]),
-    ],
+MALFORMED = (
+    json.dumps({"mcpServers": [STDIO]})[:-4],
+    json.dumps({"jsonrpc": "1.0", "id": 1, "params": {"mcpServers": [STDIO]}}),
+    json.dumps([STDIO]),
 )
+
+
 async def test_a_malformed_line_of_the_client_is_not_written_into_the_log(
-    journal: Path, tmp_path: Path, line: str
+    journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "acphold.log"
-    options = ("--log-level", "debug", "--log-file", str(log))
-    async with wrapped(journal, *options) as client:
-        client.send_line(line.encode())
-        await client.until(lambda: len(client.messages) > 1)
-        await client.leave()
-    assert written(tmp_path, journal) == []
-    async with wrapped(journal) as client:
-        client.send_line(line.encode())
-        await client.until(lambda: len(client.messages) > 1)
-        await client.leave()
-        assert SECRET.encode() not in client.stderr
+    for options in (("--log-level", "debug", "--log-file", str(log)), ()):
+        async with wrapped(journal, *options) as client:
+            for number, line in enumerate(MALFORMED, 2):
+                client.send_line(line.encode())
+                await client.until(lambda number=number: len(client.messages) >= number)
+                assert written(tmp_path, journal) == [], line
+            await client.leave()
+            assert SECRET.encode() not in client.stderr
+        assert written(tmp_path, journal) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from acphold.web.connections import Receive, Scope, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.http_clients import HttpClients
-from tests.web.conftest import Served
+from tests.web.conftest import Served, serving
 from tests.web.in_process import Answer, answered, site
 
 Json = dict[str, Any]
@@ -75,6 +75,13 @@ async def until(stream: AsyncIterator[tuple[str, Json]], words: str) -> tuple[st
             if words in json.dumps(message):
                 return id_, message
     raise AssertionError(f"the stream has ended without {words!r}")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of all these tests."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 @pytest_asyncio.fixture
