@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from acphold.processes.own_program import own_command
+from tests.cli.command_line import several
 from tests.editor import editor, introduced
 
 ECHO = """
@@ -41,20 +43,6 @@ def file(tmp_path: Path) -> Path:
 
 def acphold(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "acphold", *arguments]
-
-
-def failed(*arguments: str, cwd: Path) -> tuple[int, str]:
-    """The exit code of `acphold run-agent`, and what it said on stderr; nothing is on stdout."""
-    done = subprocess.run(
-        acphold("run-agent", *arguments),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == ""
-    return done.returncode, done.stderr
 
 
 async def hears_itself(command: list[str], journal: Path) -> None:
@@ -150,29 +138,27 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
     assert "unused.db" not in made
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "why"),
-    [
-        ((), 2, "arguments are required: MODULE:NAME"),
-        (("a", "b"), 2, "unrecognized arguments: b"),
-        (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
-        (("my_agent", "--log-level", "no"), 2, "one of debug, info, warning, error"),
-        (("missing.py",), 5, "there is no file /"),
-        (("missing_module",), 5, "No module named 'missing_module'"),
-        (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
-        (("my_agent.py:echo",), 5, "has a function called 'echo': an acphold.Agent is wanted"),
-        (("broken.py",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
-        (("broken",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
-        (("torn.py",), 5, "torn.py, line 3: SyntaxError: "),
-        (("lacking.py",), 5, "lacking.py, line 2: ModuleNotFoundError: No module named 'xyz'"),
-        (("behind.py",), 5, "behind.py, line 1 (lacking.py, line 2): ModuleNotFoundError: "),
-        (("leaves.py",), 5, "leaves.py, line 1: SystemExit: 4"),
-        (("silent.py",), 5, "answers no prompts"),
-    ],
+CANNOT_BE_RUN = (
+    ((), 2, "arguments are required: MODULE:NAME"),
+    (("a", "b"), 2, "unrecognized arguments: b"),
+    (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
+    (("my_agent", "--log-level", "no"), 2, "one of debug, info, warning, error"),
+    (("missing.py",), 5, "there is no file /"),
+    (("missing_module",), 5, "No module named 'missing_module'"),
+    (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
+    (("my_agent.py:echo",), 5, "has a function called 'echo': an acphold.Agent is wanted"),
+    (("broken",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
+    (("broken.py",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
+    (("torn.py",), 5, "torn.py, line 3: SyntaxError: "),
+    (("behind.py",), 5, "behind.py, line 1 (lacking.py, line 2): ModuleNotFoundError: "),
+    (("lacking.py",), 5, "lacking.py, line 2: ModuleNotFoundError: No module named 'xyz'"),
+    (("leaves.py",), 5, "leaves.py, line 1: SystemExit: 4"),
+    (("silent.py",), 5, "answers no prompts"),
 )
-def test_what_cannot_be_run_is_reported(
-    file: Path, arguments: tuple[str, ...], code: int, why: str
-) -> None:
+"""Arguments, how they end, and what is said."""
+
+
+def test_what_cannot_be_run_is_reported(file: Path) -> None:
     for name, code_in_it in {
         "broken": "x = 0\n1 / x\n",
         "torn": "\n\ndef (:\n",
@@ -184,10 +170,18 @@ def test_what_cannot_be_run_is_reported(
     (file.parent / "silent.py").write_text(
         'import acphold\nagent = acphold.Agent("silent", version="1")\n'
     )
-    exit_code, stderr = failed(*arguments, cwd=file.parent)
-    assert (exit_code, why in stderr) == (code, True), stderr
-    assert "Traceback" not in stderr
-    assert "ERROR" not in stderr, "it is told, and no line of a log"
+    tries = several(*((("run-agent", *arguments), {}) for arguments, _, _ in CANNOT_BE_RUN))
+    done = subprocess.run(
+        tries, cwd=file.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    *told, _ = re.split(r"exit code (\d)\n", done.stderr)
+    for (arguments, code, why), said, ended in zip(
+        CANNOT_BE_RUN, told[::2], told[1::2], strict=True
+    ):
+        assert (int(ended), why in said) == (code, True), (arguments, said)
+    assert "Traceback" not in done.stderr
+    assert "ERROR" not in done.stderr, "it is told, and no line of a log"
 
 
 def test_the_help_names_every_option() -> None:

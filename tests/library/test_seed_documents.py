@@ -1,11 +1,12 @@
 """What the session pages of ACP demand, row by row, of an agent that is written with the library.
 
 The pages: session setup, session list, session modes. Every test says one demand in its name; the
-agent is a program, and the client is nobody's library.
+client is nobody's library. The agent is a program where its process matters.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,9 +16,12 @@ from typing import Any
 import msgspec
 
 from acphold.schema import McpServerStdio
-from tests.editor import Editor, editor, prompt_params
+from acphold.transports.streams import memory_pair
+from tests.editor import Editor, Talker, editor, prompt_params
 from tests.library.conftest import broken_server, mcp_server
+from tests.library.everything_agent import agent
 from tests.mcp.http_faults import faulty_http
+from tests.served import Guest
 
 AGENT = Path(__file__).with_name("everything_agent.py")
 
@@ -25,12 +29,27 @@ AGENT = Path(__file__).with_name("everything_agent.py")
 @asynccontextmanager
 async def talking(
     journal: Path, *, introduced: bool = True, **capabilities: Any
-) -> AsyncIterator[Editor]:
-    """A client of the agent, which runs in `/`."""
-    command = [sys.executable, "-m", "acphold", "run-agent", str(AGENT)]
-    async with editor(command, journal=journal, cwd="/") as client:
+) -> AsyncIterator[Talker]:
+    """A client of the agent, which is served in this process."""
+    here, there = memory_pair()
+    serving = asyncio.create_task(agent.serve(there, journal=journal))
+    client = Guest(here, serving)
+    reading = asyncio.create_task(client.read())
+    try:
         if introduced:
             await client.initialize(**capabilities)
+        yield client
+    finally:
+        await client.leave()
+        await reading
+
+
+@asynccontextmanager
+async def as_program(journal: Path) -> AsyncIterator[Editor]:
+    """A client of the agent as a program, which runs in `/`."""
+    command = [sys.executable, "-m", "acphold", "run-agent", str(AGENT)]
+    async with editor(command, journal=journal, cwd="/") as client:
+        await client.initialize()
         yield client
 
 
@@ -39,14 +58,14 @@ def servers(*given: McpServerStdio | dict[str, Any]) -> list[Any]:
     return [msgspec.to_builtins(server) for server in given]
 
 
-async def said(client: Editor, session_id: str, text: str) -> str:
+async def said(client: Talker, session_id: str, text: str) -> str:
     """What the agent says in a turn."""
     before = len(client.text(session_id=session_id))
     await client.prompt(session_id, text)
     return client.text(session_id=session_id)[before:]
 
 
-def shown(client: Editor, session_id: str) -> list[dict[str, Any]]:
+def shown(client: Talker, session_id: str) -> list[dict[str, Any]]:
     """The conversation as the client has seen it, chunks in a row of one message joined."""
     joined: list[dict[str, Any]] = []
     for update in client.updates(session_id):
@@ -131,12 +150,12 @@ async def test_sessions_keep_a_context_and_a_state_each(journal: Path) -> None:
 
 
 async def test_load_replays_the_entire_conversation(journal: Path) -> None:
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         session_id = await client.new()
         for text in ("set colour red", "work", "get colour"):
             await client.prompt(session_id, text)
         first = shown(client, session_id)
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         await client.load(session_id)
         replayed = shown(client, session_id)
     asked = [update for update in replayed if update["sessionUpdate"] == "user_message_chunk"]
@@ -172,10 +191,10 @@ async def test_load_is_answered_after_the_whole_replay(journal: Path) -> None:
 
 
 async def test_a_loaded_session_goes_on(journal: Path) -> None:
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         session_id = await client.talk("set colour red")
         await client.kill()
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         await client.load(session_id)
         assert await said(client, session_id, "get colour") == "red ask 1"
 
@@ -232,7 +251,7 @@ async def test_the_sessions_cwd_counts_wherever_the_process_was_started(
     journal: Path, work: Path
 ) -> None:
     (work / "a.txt").write_text("from the cwd")
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         session_id = await client.new(work)
         assert await said(client, session_id, "read a.txt") == "from the cwd"
         assert await said(client, session_id, "run pwd") == f"{work}\n"
@@ -262,7 +281,7 @@ async def test_additional_directories_widen_the_boundary(journal: Path, work: Pa
 
 
 async def test_a_stdio_server_is_connected(journal: Path, work: Path) -> None:
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         given = servers(mcp_server(TOKEN="given"))
         session_id = await client.new(work, mcpServers=given)
         assert await said(client, session_id, "mcp test echo") == "hello"
