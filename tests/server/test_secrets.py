@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import open_params, received, wrapped
+from tests.editor import Editor, open_params, received, wrapped
 
 SECRET = "s3cr3t-value-that-must-not-be-written"
 
@@ -93,15 +93,21 @@ MALFORMED = (
 )
 
 
+async def refused(client: Editor, line: str) -> None:
+    """Send this line, and wait for its answer."""
+    before = len(client.messages)
+    client.send_line(line.encode())
+    await client.until(lambda: len(client.messages) > before)
+
+
 async def test_a_malformed_line_of_the_client_is_not_written_into_the_log(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "acphold.log"
     for options in (("--log-level", "debug", "--log-file", str(log)), ()):
         async with wrapped(journal, *options) as client:
-            for number, line in enumerate(MALFORMED, 2):
-                client.send_line(line.encode())
-                await client.until(lambda number=number: len(client.messages) >= number)
+            for line in MALFORMED:
+                await refused(client, line)
                 assert written(tmp_path, journal) == [], line
             await client.leave()
             assert SECRET.encode() not in client.stderr
