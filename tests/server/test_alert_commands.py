@@ -15,15 +15,8 @@ import pytest
 from acphold.errors import JournalUnavailableError
 from acphold.history.prompt_queue import moment
 from acphold.hub.alerts import Alert, AlertRules
-from acphold.server import alert_commands
-from acphold.server.alert_commands import (
-    MOST_AT_ONCE,
-    VALUE_CHARACTERS,
-    AlertCommands,
-    alerting,
-    stdin_json,
-    variables,
-)
+from acphold.server import bounds
+from acphold.server.alert_commands import AlertCommands, alerting, stdin_json, variables
 from tests.failures.processes import gone, until
 
 WAITING = Alert(
@@ -134,7 +127,7 @@ def test_what_no_variable_can_hold_is_left_out() -> None:
     odd = Alert("waiting", "s", "a", "/", "a\0b\ud800c", 1, "x" * 9999)
     told = variables(odd)
     assert told["ACPHOLD_TITLE"] == "ab?c"
-    assert len(told["ACPHOLD_QUESTION"]) == VALUE_CHARACTERS
+    assert len(told["ACPHOLD_QUESTION"]) == bounds.ALERT_VALUE_CHARACTERS
     os.fsencode(told["ACPHOLD_TITLE"])
 
 
@@ -208,9 +201,9 @@ async def test_no_more_than_a_few_run_at_once(
     go_on = tmp_path / "go on"
     code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
     commands = AlertCommands()
-    for _ in range(MOST_AT_ONCE + 1):
+    for _ in range(bounds.ALERTS_AT_ONCE + 1):
         commands.run(python(code, str(go_on)), WAITING)
-    assert len(commands._running) == MOST_AT_ONCE
+    assert len(commands._running) == bounds.ALERTS_AT_ONCE
     assert "is left out" in caplog.text
     go_on.touch()
     await finished(commands)
@@ -219,7 +212,7 @@ async def test_no_more_than_a_few_run_at_once(
 async def test_at_the_end_they_get_a_moment_and_are_then_ended(
     pid_file: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], bool]
 ) -> None:
-    monkeypatch.setattr(alert_commands, "LAST_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "LAST_ALERTS_SECONDS", 0.1)
     code = (
         "import os, sys, time\n"
         "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} ')\n"
@@ -234,7 +227,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
 async def test_one_that_is_about_to_start_at_the_end_does_not_stay(
     pid_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_commands, "LAST_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "LAST_ALERTS_SECONDS", 0.0)
     commands = AlertCommands()
     commands.run(("sleep", "1000"), WAITING)
     await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
 from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
-from acphold.server import owner_line, remote_sessions
+from acphold.server import bounds
 from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.editor import wrapped as program
@@ -39,7 +39,7 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
             session = await one.talk({"say": "hello "})
             await left.load(session)
             with stopped(one), monkeypatch.context() as patch:
-                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+                patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
                 await right.load(session)  # taken over
             with pytest.raises(Refused, match="another acphold process"):
                 await one.prompt(session, {"say": "never"})  # by that it finds out
@@ -57,7 +57,7 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
             session = await one.new()
             await one.prompt(session, {"say": "hello "})
             with stopped(one), monkeypatch.context() as patch:
-                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+                patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
                 await other.load(session)
                 await other.prompt(session, {"say": "meanwhile "})
             with pytest.raises(Refused, match="another acphold process"):
@@ -71,7 +71,7 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
         await right.initialize()
@@ -83,7 +83,7 @@ async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_
                 await left.load(each)
             with stopped(one):
                 with monkeypatch.context() as patch:
-                    patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+                    patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
                     turn = left.begin_prompt(session, {"say": "from left "})
                     await right.load(session)
                     await right.prompt(session, {"say": "from right "})
@@ -118,7 +118,7 @@ async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_a
         session = await one.talk({"say": "hello"})
         await other.load(session)
         with stopped(one), monkeypatch.context() as patch:
-            patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+            patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
             await other.load(session)
             await other.prompt(session, {"say": "mine"})
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.server import remote_sessions
+from acphold.server import bounds
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -91,8 +91,8 @@ async def test_two_containers_that_see_the_same_files_share_a_session(
 async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
     journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "ATTEMPTS", 10**9)
-    monkeypatch.setattr(remote_sessions, "SEARCH_SECONDS", 10**9)  # as for one that may be reached
+    monkeypatch.setattr(bounds, "OWNER_ATTEMPTS", 10**9)
+    monkeypatch.setattr(bounds, "OWNER_SEARCH_SECONDS", 10**9)  # as for one that may be reached
     (hidden := short / "hidden").mkdir(0o700)
     mount = f"mount -t tmpfs -o mode=700 none {hidden}"
     async with (
@@ -134,7 +134,7 @@ async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(
 async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.02)
     async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
         await opened_at(owner, other, session)
         await had_by_another(journal, session)

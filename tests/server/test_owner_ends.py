@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.hub import Conversation, bounds
+from acphold.hub import Conversation
+from acphold.hub import bounds as hub_bounds
 from acphold.hub.attachment import Attachment
 from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
-from acphold.server import owner_line, remote_sessions
+from acphold.server import bounds, remote_sessions
 from acphold.server.owner_line import OwnerLine
 from acphold.transports import pipes
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
@@ -63,7 +64,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
     monkeypatch.setattr(OwnerLine, "on_notifications", noted)
     monkeypatch.setattr(
-        pipes, "TURN_BYTES", 64 * bounds.LAG_BYTES
+        pipes, "TURN_BYTES", 64 * hub_bounds.LAG_BYTES
     )  # else others run behind so much
     return event
 
@@ -76,7 +77,7 @@ async def dies_behind_its_answer(
     owner.tell(request, 3, "hello ")  # this it still reads
     await client.until_text("hello ")
     heard.clear()
-    owner.tell(request, 4, "x" * 2 * bounds.LAG_BYTES)
+    owner.tell(request, 4, "x" * 2 * hub_bounds.LAG_BYTES)
     await asyncio.wait_for(heard.wait(), DEADLINE)
     owner.answer(request)
     await owner.has_died()
@@ -132,7 +133,7 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
 async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_it_is_there(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "WORD_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "SILENCE_SECONDS", 0.0)
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         first = await stack.enter_async_context(posed_owner(journal, session))
         await opened_at(first, other, session)
@@ -166,7 +167,7 @@ async def test_a_session_on_its_way_to_its_client_comes_also_if_that_is_refused_
 async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         owner = await stack.enter_async_context(posed_owner(journal, session))
         if silent == "while it is loaded":

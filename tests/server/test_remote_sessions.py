@@ -15,7 +15,7 @@ import pytest
 
 from acphold.journal import At, Free, Whose
 from acphold.journal.stores import open_journal
-from acphold.server import owner_line, remote_sessions
+from acphold.server import bounds, owner_line
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
@@ -392,7 +392,7 @@ async def test_two_that_take_over_a_session_at_once_are_one_owner_and_one_client
 async def test_an_owner_that_was_stopped_loses_the_session_and_cannot_write_when_it_comes_back(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
     go = tmp_path / "go"
     async with program(journal) as one:
         session = await one.talk({"say": "hello"})
@@ -462,7 +462,7 @@ async def test_only_this_users_processes_are_let_in(
         monkeypatch.setattr(
             unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
         )
-        monkeypatch.setattr(remote_sessions, "WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(bounds, "OWNER_WAIT_SECONDS", 0.0)
         with pytest.raises(Refused, match=f"process {os.getpid()} on .* belongs to another user"):
             await other.load(session)
         await one.prompt(session, {"say": "mine still"})

@@ -14,7 +14,7 @@ import pytest
 
 from acphold.journal.stores import open_journal
 from acphold.reading.neighbours import is_answering
-from acphold.server import owner_line, remote_sessions
+from acphold.server import bounds, remote_sessions
 from tests.editor import DEADLINE, Editor, Refused
 from tests.editor import wrapped as program
 from tests.served import Guest, wrapped
@@ -29,8 +29,8 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m i
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent owner is found out at once."""
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
-    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
 
 
 @contextmanager
@@ -87,8 +87,8 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
 async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_runs_at_the_next(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 2 * DEADLINE)
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 2 * DEADLINE)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 2 * DEADLINE)
+    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 2 * DEADLINE)
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
             turn = client.begin_prompt(session, {"say": "you"})
@@ -130,7 +130,7 @@ async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_
 async def test_who_waits_for_a_stopped_owner_is_told_so_and_when_it_goes_on(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "WORD_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "SILENCE_SECONDS", 0.3)
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
             turn = client.begin_prompt(session, {"say": "at last"}, {"until": "cancel"})

@@ -19,8 +19,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 import acphold
-from acphold.web.connections import bounds
-from acphold.web.gate import OF_ALL, OF_ONE, Attempts, cookie_name
+from acphold.web import bounds
+from acphold.web.connections import limits_for
+from acphold.web.gate import Attempts, cookie_name
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
 from tests.web.test_gate import INITIALIZE, bearer, socket_url
@@ -160,10 +161,10 @@ async def test_a_name_that_is_not_ours_is_refused_however_it_is_sent(fortress: S
 async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(
     fortress: Served, token: str
 ) -> None:
-    guessed = [token[:-6] + f"{number:06}" for number in range(OF_ALL + 1)]
+    guessed = [token[:-6] + f"{number:06}" for number in range(bounds.GUESSES_OF_ALL + 1)]
     async with httpx2.AsyncClient(base_url=fortress.url) as http:
         told = [(await http.get("/acp", headers=bearer(guess))).status_code for guess in guessed]
-        assert told == [401] * OF_ALL + [429]
+        assert told == [401] * bounds.GUESSES_OF_ALL + [429]
         headers = {**bearer(token), "Accept": "text/event-stream"}
         assert (await http.get("/acp", headers=headers)).status_code == 400
 
@@ -171,7 +172,7 @@ async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(
 def test_one_address_that_guesses_does_not_keep_another_from_trying() -> None:
     now = 0.0
     attempts = Attempts(lambda: now)
-    for _ in range(OF_ONE):
+    for _ in range(bounds.GUESSES_OF_ONE):
         assert not attempts.are_too_many("192.0.2.1")
         attempts.add("192.0.2.1")
     assert attempts.are_too_many("192.0.2.1")
@@ -394,7 +395,7 @@ async def test_ten_thousand_connections_of_nobody_keep_nobody_out(
     finally:
         flood.kill()
         await flood.communicate()
-    found = bounds(1 << 20)
+    found = limits_for(1 << 20)
     assert psutil.Process(fortress.process.pid).num_fds() < found.unknown + found.known + 256
 
 
@@ -404,7 +405,7 @@ async def test_the_connections_of_one_token_are_so_many_and_leave_room_for_other
 ) -> None:
     greedy = fortress.token("--name", "greedy")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    of_token = bounds(limit).of_token
+    of_token = limits_for(limit).of_token
     async with AsyncExitStack() as stack:
         for _ in range(of_token):
             await stack.enter_async_context(raw_socket(fortress, greedy))
@@ -482,7 +483,7 @@ async def test_messages_that_never_end_cost_their_own_connections_alone(
 
 def test_what_one_process_may_open_is_shared_between_them_and_what_they_need() -> None:
     for descriptors in (256, 1024, 4096, 1 << 20):
-        found = bounds(descriptors)
+        found = limits_for(descriptors)
         assert found.unknown + found.known <= max(descriptors - 256, 32)
         assert found.unknown >= 8
         assert found.of_token < found.known

@@ -17,7 +17,8 @@ import acphold
 from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
-from acphold.web.audit import REFUSED, Actor, Audit
+from acphold.web import bounds
+from acphold.web.audit import Actor, Audit
 from acphold.web.connections import Headers
 from acphold.web.gate import Gate, RequestOrigin
 from tests.web.conftest import ACPHOLD, Served, serving
@@ -163,7 +164,7 @@ async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_lo
             audit.refuse("a wrong token", None, who=Actor("", "", address, ""))
     first, *refused = writer.kept
     assert first.deed == "session/prompt"
-    assert len(refused) <= 2 * (REFUSED + 1)
+    assert len(refused) <= 2 * (bounds.DIFFERENT_ATTEMPTS + 1)
     found = [re.match(r"refused(?: (\d+) times more)?: ", deed.deed) for deed in refused]
     assert sum(int(it[1] or 1) for it in found if it is not None) == 50_000
 

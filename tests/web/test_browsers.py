@@ -244,7 +244,7 @@ async def test_signing_out_ends_it_whatever_the_cookie_is(browser: Browser) -> N
 async def test_whoever_has_the_page_s_half_is_told_when_it_ended_and_nobody_else(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.gate.TOKENS_SECONDS", 0)  # read anew each time
+    monkeypatch.setattr("acphold.web.bounds.TOKENS_SECONDS", 0)  # read anew each time
     kept: Any = await browser.kept()
     at = kept.created_at + 60_000
     for end, how in (

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from acphold.web import reports
+from acphold.web import bounds, reports
 from tests.journal.conversations import Pieces, chunk, turn
 from tests.web.in_process import Site, site
 
@@ -63,7 +63,7 @@ async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_pa
     long = turn(
         "Go",
         edit("0", "/w/first.py"),
-        *(chunk("agent_thought", f"{n}", messageId=f"t{n}") for n in range(reports.ENTRIES)),
+        *(chunk("agent_thought", f"{n}", messageId=f"t{n}") for n in range(bounds.GLANCE_ENTRIES)),
         edit("1", "/w/last.py"),
         chunk("agent_message", "word " * 200),
     )
@@ -72,7 +72,7 @@ async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_pa
         (found,) = (await asked(served, "/glances", sessions=["one"]))["glances"]
         assert (found["files"], found["isAll"]) == (1, False)
         assert found["words"].startswith("…word word")
-        assert len(found["words"]) <= reports.WORDS
+        assert len(found["words"]) <= bounds.GLANCE_CHARACTERS
 
 
 async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> None:

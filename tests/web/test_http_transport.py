@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from acphold.rpc.transport import OfferingTransport
+from acphold.web import bounds
 from acphold.web.connections import STATE, Message
 from acphold.web.exchange import EventStream, HttpExchange
-from acphold.web.http_clients import STREAMS, HttpTransport, read
+from acphold.web.http_clients import HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
 
@@ -157,7 +158,7 @@ async def test_what_waits_is_what_was_not_written_to_streams_that_somebody_reads
 
 async def test_streams_that_nobody_reads_any_more_take_no_place_from_new_ones() -> None:
     transport = HttpTransport("token")
-    for number in range(STREAMS + 1):
+    for number in range(bounds.STREAMS + 1):
         stream = transport.stream(f"left {number}", None)
         assert stream is not None
         async with asyncio.timeout(10):
@@ -165,7 +166,7 @@ async def test_streams_that_nobody_reads_any_more_take_no_place_from_new_ones() 
             await asyncio.sleep(0)
             reading.cancel()
             await asyncio.wait([reading])
-    reading_on = [transport.stream(f"read {number}", None) for number in range(STREAMS)]
+    reading_on = [transport.stream(f"read {number}", None) for number in range(bounds.STREAMS)]
     assert None not in reading_on
     assert transport.stream("one more", None) is None
     transport.end()

@@ -381,7 +381,7 @@ async def test_these_addresses_are_only_read(web: Site) -> None:
 async def test_who_asks_much_at_once_is_told_to_come_later(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.journal_pages.AT_ONCE", 2)
+    monkeypatch.setattr("acphold.web.bounds.QUESTIONS_AT_ONCE", 2)
     await web.remember("s1", said(1))
     async with asyncio.TaskGroup() as group:
         asking = [group.create_task(web.get("/search?q=here")) for _ in range(20)]
@@ -401,7 +401,7 @@ async def test_processes_are_asked_once_for_all_who_list(
         return {}
 
     monkeypatch.setattr("acphold.reading.neighbours.live_sessions", counted)
-    monkeypatch.setattr("acphold.web.journal_pages.LIVE_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.web.bounds.LIVE_SECONDS", 3600.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):
             group.create_task(web.get("/sessions"))

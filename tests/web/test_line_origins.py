@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.web import file_changes
+from acphold.web import bounds, file_changes
 from tests.origins.kept import KeptSession
 from tests.snapshots.conftest import Project, begun
 from tests.web.in_process import site
@@ -114,7 +114,7 @@ async def test_what_is_asked_is_bounded(
         assert (
             await served.post("/origins", **asked(project, [[1, 2]], b"a" * 4097))
         ).status == 413
-        monkeypatch.setattr(file_changes, "MOST_LINES", 3)
+        monkeypatch.setattr(bounds, "ASKED_LINES", 3)
         twice = asked(project, [[1, 2]])
         twice["files"] *= 2
         answer = await served.post("/origins", **twice)

@@ -197,7 +197,7 @@ async def test_who_comes_back_from_elsewhere_is_told_all_anew(web: Site, positio
 async def test_who_falls_far_behind_is_told_all_anew(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.list_feed.KEPT", 3)
+    monkeypatch.setattr("acphold.web.bounds.KEPT_CHANGES", 3)
     async with watching(web) as first:
         await first.next()
         position = first.position
@@ -352,7 +352,7 @@ async def test_what_a_token_of_one_session_is_told_has_nothing_of_how_much_goes_
 async def test_what_is_gone_before_somebody_has_their_list_is_gone_from_it(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.list_feed.NEWEST", 1)
+    monkeypatch.setattr("acphold.web.bounds.SNAPSHOT_SESSIONS", 1)
     is_read, may_go_on = threading.Event(), threading.Event()
     before = list_feed._rows_of
 
@@ -385,7 +385,7 @@ async def test_what_is_gone_before_somebody_has_their_list_is_gone_from_it(
 async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.list_feed.HEARTBEAT_SECONDS", 0.5)
+    monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.5)
     monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 0.01)
     for session_id in ("s1", "s2"):
         await web.remember(session_id, said(1))
@@ -458,7 +458,7 @@ async def test_who_is_cut_off_between_two_missed_changes_gets_both_again(web: Si
 
 
 async def test_watchers_are_so_many_at_most(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acphold.web.list_feed.OF_A_TOKEN", 2)
+    monkeypatch.setattr("acphold.web.bounds.FEEDS_OF_TOKEN", 2)
     async with watching(web) as one, watching(web) as two:
         await one.next()
         await two.next()
@@ -475,7 +475,7 @@ async def test_watchers_are_so_many_at_most(web: Site, monkeypatch: pytest.Monke
 async def test_a_sign_of_life_is_sent_while_nothing_happens(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.web.list_feed.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.05)
     async with watching(web) as watcher:
         await watcher.next()
         async with asyncio.timeout(30):

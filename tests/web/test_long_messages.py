@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.web import bounds
 from acphold.web.connections import whole
-from acphold.web.endpoints import LARGEST
-from acphold.web.protocols import PIECE, SocketTransport
+from acphold.web.protocols import SocketTransport
 from tests.web.conftest import Served
+
+PIECE = bounds.MESSAGE_PIECE_BYTES
 
 
 class Protocol:
@@ -62,7 +64,7 @@ async def test_a_prompt_that_is_too_long_for_the_network_is_refused_and_the_next
     url = f"{served.url}?transport={transport}"
     async with asyncio.timeout(60), acphold.connect(url, token=served.token()) as agent:
         session = await agent.new_session(cwd=served.folder)
-        told = str(LARGEST) if transport == "websocket" else "413"
+        told = str(bounds.MESSAGE_BYTES) if transport == "websocket" else "413"
         with pytest.raises(acphold.AcpholdError, match=told):
-            await session.prompt("quick: " + "x" * LARGEST)
+            await session.prompt("quick: " + "x" * bounds.MESSAGE_BYTES)
         assert "on" in (await session.prompt("quick: go on")).text

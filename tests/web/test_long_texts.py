@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from acphold.web.connections import LONGEST, PIECE, in_pieces, takes_long_messages
+from acphold.web import bounds
+from acphold.web.connections import in_pieces, takes_long_messages
 
 
 def line(update: dict[str, Any], **params: Any) -> bytes:
@@ -23,10 +24,10 @@ def chunk(text: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("letter", ["x", "ü", "中", "😀", '"', "\x01"])
 def test_the_pieces_are_the_same_text_and_any_client_takes_each(letter: str) -> None:
-    text = letter * (LONGEST + 1)
+    text = letter * (bounds.ANY_CLIENT_BYTES + 1)
     pieces = in_pieces(line(chunk(text, _meta={"theirs": 1}), _meta={"acphold/seq": 7, "a": 1}))
     assert len(pieces) > 1
-    assert all(len(piece) <= LONGEST for piece in pieces)
+    assert all(len(piece) <= bounds.ANY_CLIENT_BYTES for piece in pieces)
     told = [json.loads(piece) for piece in pieces]
     said = "".join(each["params"]["update"]["content"].pop("text") for each in told)
     assert said == text
@@ -39,11 +40,11 @@ def test_the_pieces_are_the_same_text_and_any_client_takes_each(letter: str) -> 
 
 
 def test_what_is_short_or_no_text_stays_as_it_is() -> None:
-    long = "x" * (LONGEST + 1)
+    long = "x" * (bounds.ANY_CLIENT_BYTES + 1)
     call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": long}
     image = {"type": "image", "data": long, "mimeType": "image/png"}
     for kept in (
-        line(chunk("x" * PIECE)),
+        line(chunk("x" * bounds.PIECE_CHARACTERS)),
         line(call),
         line({"sessionUpdate": "agent_message_chunk", "content": image}),
         b'{"jsonrpc":"2.0","id":1,"result":"' + long.encode() + b'"}',

@@ -30,7 +30,7 @@ from acphold.history.prompt_queue import QueueChange
 from acphold.journal.access import SCOPES, Share, new_token, token_id
 from acphold.journal.kept_queue import change_queue
 from acphold.reading.neighbours import LiveSession, Process
-from acphold.web import notices as module
+from acphold.web import bounds
 from acphold.web.notices import Notices
 from acphold.web.push import (
     KeptSubscriptions,
@@ -187,7 +187,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
         return found(host, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr("acphold.web.push.PATIENCE", 1.0)
+    monkeypatch.setattr(bounds, "PUSH_PATIENCE_SECONDS", 1.0)
     names = ("localhost", "hangs.example", "localhost")
     browsers = [Browser(f"https://{name}/x").subscription for name in names]
     orders = [Order(browser, "{}", new_key(), "mailto:a@b.c", "t") for browser in browsers]
@@ -232,11 +232,11 @@ class PushService:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(module, "APART_SECONDS", 0.05)
-    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr("acphold.web.journal_pages.LIVE_SECONDS", 0.0)
-    monkeypatch.setattr("acphold.web.gate.TOKENS_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "NOTICE_APART_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "NOTICE_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "LIVE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "TOKENS_SECONDS", 0.0)
 
 
 @asynccontextmanager
@@ -336,7 +336,7 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
             looked += 1
             await notices._look()
         assert service.came == []
-        monkeypatch.setattr(module, "ATTENDED_SECONDS", 0.0)
+        monkeypatch.setattr(bounds, "ATTENDED_SECONDS", 0.0)
         await service.until(1)
 
 
@@ -345,7 +345,7 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
     live: Live,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
     async with telling(tmp_path, hold=0.01) as (web, service, _):
         await web.remember("s1", asked("q1"), settled=False)
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -450,7 +450,7 @@ async def test_the_tokens_of_all_browsers_are_read_at_once(
     live: Live,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
     async with telling(tmp_path) as (web, _, notices):
         for _ in range(5):
             token = await web.new_token(*SCOPES)

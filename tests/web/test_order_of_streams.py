@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.web import http_clients
+from acphold.web import bounds
 from acphold.web.http_clients import HttpTransport, read
 
 Json = dict[str, Any]
@@ -126,7 +126,7 @@ async def test_of_a_new_session_nothing_is_said_before_its_stream_is_there(
 async def test_of_a_new_session_without_a_stream_all_is_said_on_the_connections(
     transport: HttpTransport, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_clients, "OPEN_SECONDS", 0.01 if how == "in time" else 3600)
+    monkeypatch.setattr(bounds, "STREAM_OPEN_SECONDS", 0.01 if how == "in time" else 3600)
     connection = Reader(transport)
     await post(transport, "session/new", 1)
     say(transport, id=1, result={"sessionId": "s"})
@@ -138,7 +138,7 @@ async def test_of_a_new_session_without_a_stream_all_is_said_on_the_connections(
     update(transport, 1)
     assert order(await connection.until(3)) == [1, 0, 1]
     assert session.heard == []
-    monkeypatch.setattr(http_clients, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "QUIET_SECONDS", 0.0)
     if how == "it asks":
         say(transport, id=2, result={})
         await connection.until(4)

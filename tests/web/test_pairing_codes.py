@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from acphold.web.devices import CODE_SECONDS, CODES, Pairing, Worth
+from acphold.web import bounds
+from acphold.web.devices import Pairing, Worth
 
 OWNER = Worth(("watch", "manage"))
 
@@ -20,15 +21,15 @@ def test_the_codes_of_one_who_asks_end_those_of_nobody_else() -> None:
     pairing = Pairing(lambda: 0.0)
     code = pairing.new_code(OWNER)
     theirs = Worth(("watch",), asker="greedy")
-    many = [pairing.new_code(theirs) for _ in range(CODES + 3)]
+    many = [pairing.new_code(theirs) for _ in range(bounds.CODES_OF_ONE + 3)]
     assert pairing.redeem(code) is OWNER
     taken = [pairing.redeem(it) is not None for it in many]
-    assert taken == [False] * 3 + [True] * CODES
+    assert taken == [False] * 3 + [True] * bounds.CODES_OF_ONE
 
 
 def test_a_code_ends_by_itself() -> None:
     now = 0.0
     pairing = Pairing(lambda: now)
     code = pairing.new_code(OWNER)
-    now = CODE_SECONDS
+    now = bounds.CODE_SECONDS
     assert pairing.redeem(code) is None

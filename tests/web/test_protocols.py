@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from acphold.web.connections import Connections, Receive, Scope, Send, bounds
+from acphold.web.connections import Connections, Receive, Scope, Send, limits_for
 from acphold.web.server import _running
 
 
@@ -29,7 +29,7 @@ async def test_an_answer_behind_which_others_are_asked_for_ends_when_its_client_
         port = bound.getsockname()[1]
         async with (
             asyncio.timeout(30),
-            _running(app, bound, None, Connections(bounds(1024)), 1 << 20),
+            _running(app, bound, None, Connections(limits_for(1024)), 1 << 20),
         ):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")

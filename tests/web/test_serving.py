@@ -20,7 +20,7 @@ from acphold.web.connections import (
     Scope,
     Send,
     ServedConnection,
-    bounds,
+    limits_for,
 )
 from acphold.web.protocols import Arrival, HttpProtocol
 from tests.web.conftest import ACPHOLD, AGENT, Served
@@ -133,7 +133,7 @@ async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_ar
         arrived.set_result(state[STATE].transport.get_extra_info("socket"))
         return HttpProtocol(config, ServerState(), state)
 
-    connections = Connections(bounds(1024))
+    connections = Connections(limits_for(1024))
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = await asyncio.get_running_loop().create_server(
             lambda: Arrival(connections, None, made), sock=bound

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.reports.session_diff import session_diff
-from acphold.web import file_changes
+from acphold.web import bounds
 from tests.journal.conversations import Pieces, turn
 from tests.origins.kept import KeptSession
 from tests.origins.kept import edit as shown
@@ -98,7 +98,7 @@ async def test_a_long_patch_is_cut_at_a_line_and_is_whole_by_itself(tmp_path: Pa
     async with site(tmp_path) as served:
         await served.remember("one", made, cwd=str(tmp_path))
         (cut,) = (await changes(served))["files"]
-        assert len(cut["patch"]) <= file_changes.FILE_CHARACTERS
+        assert len(cut["patch"]) <= bounds.PATCH_CHARACTERS
         assert cut["patch"].endswith("\n")
         (whole,) = (await changes(served, path="long.txt"))["files"]
         assert whole["patch"].startswith(cut["patch"])
@@ -110,8 +110,8 @@ async def test_a_long_patch_is_cut_at_a_line_and_is_whole_by_itself(tmp_path: Pa
 async def test_all_files_together_are_bounded_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_changes, "MOST_FILES", 2)
-    monkeypatch.setattr(file_changes, "ALL_CHARACTERS", 200)
+    monkeypatch.setattr(bounds, "CHANGED_FILES", 2)
+    monkeypatch.setattr(bounds, "ALL_PATCHES_CHARACTERS", 200)
     edits = [edit(str(n), str(tmp_path / f"{n}.txt"), None, "a line\n" * 20) for n in range(3)]
     async with site(tmp_path) as served:
         await served.remember("one", turn("Go", *edits), cwd=str(tmp_path))
@@ -124,7 +124,7 @@ async def test_all_files_together_are_bounded_and_the_rest_is_counted(
 async def test_a_session_that_is_too_long_for_a_page_is_left_to_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_changes, "HISTORY_BYTES", 100)
+    monkeypatch.setattr(bounds, "CHANGES_HISTORY_BYTES", 100)
     async with site(tmp_path) as served:
         await served.remember("one", two_turns(tmp_path))
         answer = await served.get("/sessions/one/changes")
@@ -180,14 +180,14 @@ async def test_changes_are_computed_one_after_the_other_and_only_so_many_wait(
 
     async def ask(served: Site) -> None:
         statuses.append((await served.get("/sessions/one/changes")).status)
-        if statuses.count(503) == 9 - file_changes.WAITING:
+        if statuses.count(503) == 9 - bounds.WAITING_CHANGES:
             all_came.set()
 
     async with site(tmp_path) as served:
         await served.remember("one", two_turns(tmp_path), cwd=str(tmp_path))
         await asyncio.gather(*(ask(served) for _ in range(10)))
     assert running[1] == 1
-    assert statuses.count(200) == file_changes.WAITING + 1
+    assert statuses.count(200) == bounds.WAITING_CHANGES + 1
     assert set(statuses) == {200, 503}
 
 

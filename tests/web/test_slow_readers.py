@@ -22,7 +22,7 @@ from tests.web.test_streams import HttpClient, opened
 
 MIB = 1 << 20
 WITHOUT_HASTE = (
-    "import sys; import acphold.web.connections as connections; connections.PATIENCE = 1e9;"
+    "import sys; from acphold.web import bounds; bounds.PATIENCE_SECONDS = 1e9;"
     "from acphold.__main__ import main; sys.exit(main())"
 )
 

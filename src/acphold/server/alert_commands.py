@@ -1,7 +1,7 @@
 """The person's own commands for alerts: started, limited in time, and ended in every case.
 
 A command gets the alert in variables and, in full, as JSON on its stdin; its output goes to the
-log. It may take COMMAND_SECONDS; while MOST_AT_ONCE run, further ones are left out: an alert must
+log. It may take ALERT_SECONDS; while ALERTS_AT_ONCE run, further ones are left out: an alert must
 not hold up the session that it is about.
 """
 
@@ -22,6 +22,7 @@ from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.known_agents import short_name
 from acphold.processes.program import launch
 from acphold.schema import encode
+from acphold.server import bounds
 from acphold.tasks import TaskSet, beside
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import this
@@ -29,24 +30,6 @@ if TYPE_CHECKING:  # an agent of the library that starts no program does not imp
     from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
-
-COMMAND_SECONDS = 30.0
-"""Seconds a command may take: sending a message over a slow network takes a few."""
-
-LAST_SECONDS = 2.0
-"""Seconds for running commands to end by themselves when the process ends."""
-
-MOST_AT_ONCE = 4
-"""Commands that run at the same time."""
-
-VALUE_CHARACTERS = 2000
-"""Most characters of a value in a variable; the JSON on stdin has all of it."""
-
-OUTPUT_BYTES = 4096
-"""Most bytes of a command's output in the log."""
-
-LAST_WORDS = 1.0
-"""Seconds for its stdout to end once it has ended; programs it left running may hold it open."""
 
 
 def no_link(alert: Alert) -> str:
@@ -77,7 +60,7 @@ class AlertCommands:
 
     def __init__(
         self,
-        seconds: float = COMMAND_SECONDS,
+        seconds: float = bounds.ALERT_SECONDS,
         called: Callable[[str], str] = short_name,
         link: Callable[[Alert], str] = no_link,
     ) -> None:
@@ -88,14 +71,16 @@ class AlertCommands:
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
         """Start a command and return; the log tells how it went."""
-        if len(self._running) >= MOST_AT_ONCE:
-            log.warning("alert: %d commands run already; %s is left out", MOST_AT_ONCE, alert.event)
+        if len(self._running) >= bounds.ALERTS_AT_ONCE:
+            log.warning(
+                "alert: %d commands run already; %s is left out", bounds.ALERTS_AT_ONCE, alert.event
+            )
             return
         self._running.start(self._run(command, alert, look_up), "alert")
 
     async def aclose(self) -> None:
         """Give running commands a moment, then end them."""
-        await self._running.aclose(LAST_SECONDS)
+        await self._running.aclose(bounds.LAST_ALERTS_SECONDS)
 
     async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
         name = f"alert {alert.event}: {command[0]}"
@@ -137,16 +122,16 @@ class AlertCommands:
                 process.transport.send(data)
                 await process.transport.hang_up()
                 ended = await process.wait()
-            await asyncio.wait([reading], timeout=LAST_WORDS)
+            await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
         said = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
-        return " ".join(said.split())[-OUTPUT_BYTES:], ended
+        return " ".join(said.split())[-bounds.ALERT_OUTPUT_BYTES :], ended
 
 
 async def _read(process: ChildProcess, printed: bytearray) -> None:
     """Keep the end of its stdout."""
     while piece := await process.transport.receive():
         printed += piece
-        del printed[:-OUTPUT_BYTES]
+        del printed[: -bounds.ALERT_OUTPUT_BYTES]
 
 
 def variables(
@@ -170,7 +155,7 @@ def variables(
     }
     lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in told.items()}
     return {
-        name: line.encode(errors="replace").decode()[:VALUE_CHARACTERS]
+        name: line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
         for name, line in lines.items()
     }
 

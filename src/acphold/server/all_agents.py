@@ -36,8 +36,8 @@ from acphold.rpc.requests import Answer, Request, hand_on
 from acphold.rpc.transport import OfferingTransport
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import in_meta, members, session_id_in, splice, with_meta
+from acphold.server import bounds
 from acphold.server.checked_params import named_agent, with_agent
-from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
 from acphold.tasks import TaskSet, end
 from acphold.transports.streams import memory_pair
@@ -353,7 +353,7 @@ class AgentLine:
         self.is_over = False
         self._client = client
         # As on the line to an owner: read however much is on its way to it.
-        room = limit + ADDED_BYTES
+        room = limit + bounds.ADDED_BYTES
         self._peer = Peer(transport, self, name=f"hub of {name}", limit=room, is_agent=True)
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: list[Forwarded] | None = []

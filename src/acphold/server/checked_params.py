@@ -35,6 +35,7 @@ from acphold.schema.splice import (
     with_meta,
     without_meta,
 )
+from acphold.server import bounds
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
@@ -155,10 +156,6 @@ class QueueRequest(Struct, rename="camel"):
     read: str = ""
 
 
-LONGEST_ID = 100
-"""Most characters of the id that a client gives to a prompt that waits."""
-
-
 def queue_request(params: bytes) -> QueueRequest:
     """Return the params of a request about the prompts that wait; raises InvalidParamsError."""
     try:
@@ -167,9 +164,10 @@ def queue_request(params: bytes) -> QueueRequest:
             _blocks(asked.change.prompt)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidParamsError(f"change: {exc}", field="change") from None
-    if asked.change is not None and len(asked.change.id) > LONGEST_ID:
+    if asked.change is not None and len(asked.change.id) > bounds.PROMPT_ID_CHARACTERS:
         raise InvalidParamsError(
-            f"change.id: at most {LONGEST_ID} characters are taken", field="change.id"
+            f"change.id: at most {bounds.PROMPT_ID_CHARACTERS} characters are taken",
+            field="change.id",
         )
     return asked
 

@@ -28,6 +28,7 @@ from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Request
 from acphold.schema.methods import FORK_SESSION
 from acphold.schema.splice import session_id_in
+from acphold.server import bounds
 from acphold.server.checked_params import (
     checked_list,
     session_id_of,
@@ -220,7 +221,10 @@ class ClientConnection:
         introduction = schema.decode(schema.InitializeRequest, params).value
         self.offer = capabilities.offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
-            said = {"name": info.name[:NAME_LENGTH], "version": info.version[:NAME_LENGTH]}
+            said = {
+                "name": info.name[: bounds.CLIENT_NAME_CHARACTERS],
+                "version": info.version[: bounds.CLIENT_NAME_CHARACTERS],
+            }
             self.info = schema.encode(said)
         try:
             answer = await self._hub.initialize(params, anew=anew)
@@ -375,9 +379,6 @@ class ClientConnection:
         self._hub.detach(self)
 
 
-NAME_LENGTH = 100
-"""Most characters of a client's name, and of its version, that are kept with its prompts."""
-
 Introduction = Literal["awaited", "answered in another version", "over"]
 """The stages of a client's introduction; see `ClientConnection._initialize`."""
 
@@ -389,10 +390,6 @@ BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED})
 
 BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
 """Methods that are answered to a client that has not been let in."""
-
-
-PAGES = 256
-"""Most pages that are remembered; older ones are forgotten, as some agents never report the end."""
 
 
 class _PageParams(Struct):
@@ -413,7 +410,7 @@ class OpenPages:
         """Remember the page in this request to the client."""
         if (page := _page(params)) is not None:
             self._ids[page] = None
-            if len(self._ids) > PAGES:
+            if len(self._ids) > bounds.OPEN_PAGES:
                 del self._ids[next(iter(self._ids))]
 
     def is_done(self, params: bytes) -> bool:

@@ -31,6 +31,7 @@ from acphold.rpc import CutNotification, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Answer, PendingCall, Request, hand_on
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
+from acphold.server import bounds
 from acphold.server.positions import (
     SentPrompts,
     is_bare,
@@ -42,14 +43,6 @@ from acphold.tasks import end
 from acphold.transports.addresses import connect
 
 log = logging.getLogger(__name__)
-
-REACH_SECONDS = 10.0
-"""Seconds an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
-sessions; long enough for a machine under heavy load."""
-
-ADDED_BYTES = 64 * 1024
-"""More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A
-message of just the size limit has to come through."""
 
 Reply = Callable[[Answer], None]
 
@@ -83,7 +76,7 @@ class OwnerLine:
         self._heard = False
         # Read it however much is on its way to it, as for an agent. The owner stops reading us
         # while much is on its way here; if both waited for the other, neither would go on.
-        room = limit + ADDED_BYTES
+        room = limit + bounds.ADDED_BYTES
         self.peer = Peer(
             transport, self, name="owner", limit=room, is_agent=True, on_cut=self._on_cut
         )
@@ -96,7 +89,9 @@ class OwnerLine:
         does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
-            await self.peer.call_raw(INITIALIZE.name, introduction, seconds=REACH_SECONDS)
+            await self.peer.call_raw(
+                INITIALIZE.name, introduction, seconds=bounds.OWNER_ANSWER_SECONDS
+            )
         except errors.SilentPeerError:
             raise errors.SilentPeerError(
                 "the process that has the session does not answer"
@@ -137,7 +132,10 @@ class OwnerLine:
     def is_overdue(self) -> bool:
         """True if an answer has been due for so long that the owner may be stopped, or hang."""
         since = next(iter(self._due.values()), None)  # in the order of their times
-        return since is not None and asyncio.get_running_loop().time() - since > REACH_SECONDS
+        return (
+            since is not None
+            and asyncio.get_running_loop().time() - since > bounds.OWNER_ANSWER_SECONDS
+        )
 
     def withdraw(self, id_: int) -> None:
         """Drop a request: no answer is taken, and the owner is told."""
@@ -208,7 +206,7 @@ class OwnerLine:
         told."""
         try:
             params = encode({"sessionId": session_id})
-            await self.peer.call_raw(CHANGED, params, seconds=REACH_SECONDS)
+            await self.peer.call_raw(CHANGED, params, seconds=bounds.OWNER_ANSWER_SECONDS)
         except errors.ConnectionLostError:
             return False
         except errors.RemoteError:
@@ -301,7 +299,9 @@ async def line_to(
     Raises SilentPeerError if it does not answer, ConnectionLostError if nothing listens there, and
     RemoteError if it refuses the client.
     """
-    transport = await connect(held.addresses, REACH_SECONDS, limit + ADDED_BYTES)
+    transport = await connect(
+        held.addresses, bounds.OWNER_ANSWER_SECONDS, limit + bounds.ADDED_BYTES
+    )
     line = OwnerLine(transport, client, limit, on_lost, held.session_id)
     try:
         await line.start(introduction)

@@ -54,6 +54,7 @@ from acphold.rpc import Peer
 from acphold.rpc.requests import Answer, Request
 from acphold.schema import PROMPT
 from acphold.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
+from acphold.server import bounds
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
@@ -120,9 +121,6 @@ def question_in(params: bytes) -> str:
 ANSWERED = "acphold/answered"
 """In `session/resume`: the client's ids of answers whose fate it does not know; in the result: the
 ids of those that were accepted."""
-
-MOST_PROMPTS = 1000
-"""More prompts than a client has waiting for answers."""
 
 
 class _WithMeta(Struct, gc=False):
@@ -195,7 +193,9 @@ def ids_in(params: bytes, key: str) -> list[str]:
     """Return the ids that a resuming client names: with SENT, of the prompts that it has sent and
     has no answer to; with ANSWERED, of its answers whose fate it does not know."""
     try:
-        return msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])[:MOST_PROMPTS]
+        return msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])[
+            : bounds.SENT_PROMPTS
+        ]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 

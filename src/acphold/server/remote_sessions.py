@@ -31,7 +31,6 @@ from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
-from acphold.journal import bounds as journal_bounds
 from acphold.journal.owners import other_owner
 from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
@@ -40,35 +39,13 @@ from acphold.rpc.requests import Request
 from acphold.rpc.wire_errors import incident
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
-from acphold.server import owner_line
+from acphold.server import bounds
 from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind, told_lineage
 from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 25
-"""Attempts to find the owner while it changes: each time it has ended, or another process was
-quicker. One that ends while it opens the session costs two attempts."""
-
-SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
-"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
-and an attempt may take some seconds."""
-
-UNSEEN_SECONDS = 2.5
-"""Seconds to look for one that has no address that can be tried from here, as in another container:
-a socket that was removed with its folder is bound anew sooner."""
-
-WAIT_SECONDS = 0.5
-"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
-will be bound anew, or it is about to end. ATTEMPTS limits this, too."""
-
-LOOK_SECONDS = 5.0
-"""Seconds between looks at the owners of what is open elsewhere."""
-
-WORD_SECONDS = 3.0
-"""Seconds the client waits for a silent owner before we tell it so."""
 
 MUTE = "The process that has this session says nothing"
 MUTE_HOW = (
@@ -96,10 +73,6 @@ NOT_OPEN_HOW = (
 
 FINAL = frozenset({errors.INVALID_PARAMS, errors.RESOURCE_NOT_FOUND, errors.AUTH_REQUIRED})
 """The codes of errors that further tries would not change."""
-
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries to open a session again on our own: for a moment no descriptor may be free,
-a disk full, or the journal held by another program. Its prompts wait meanwhile."""
 
 
 class Opening:
@@ -247,7 +220,7 @@ class RemoteSessions:
         why = "it changes hands all the time"
         wait = 0.0
         began = asyncio.get_running_loop().time()
-        for _ in range(ATTEMPTS):
+        for _ in range(bounds.OWNER_ATTEMPTS):
             try:
                 await here(over)
                 self._opened_at(None, session_id)
@@ -283,13 +256,17 @@ class RemoteSessions:
                         f"it is open in {held.where}, which cannot be reached from here: {problem}"
                     )
                     searched = asyncio.get_running_loop().time() - began
-                    most = SEARCH_SECONDS if can_be_tried(held.addresses) else UNSEEN_SECONDS
+                    most = (
+                        bounds.OWNER_SEARCH_SECONDS
+                        if can_be_tried(held.addresses)
+                        else bounds.UNSEEN_OWNER_SECONDS
+                    )
                     if searched > most or (held.owner_id and not held.addresses):
                         break
                     if not wait:
                         log.info("session %s: %s", session_id, why)
                     await asyncio.sleep(wait)
-                    wait = min(WAIT_SECONDS, wait * 2 or 0.01)
+                    wait = min(bounds.OWNER_WAIT_SECONDS, wait * 2 or 0.01)
         raise errors.UnreachableOwnerError(session_id, why)
 
     async def _reach(self, held: errors.HeldElsewhereError) -> OwnerLine:
@@ -315,7 +292,7 @@ class RemoteSessions:
     async def _is_silent(self, owner_id: str, session_id: str, addresses: Sequence[str]) -> bool:
         """Return True if the owner of a session neither answers nor has ended."""
         try:
-            return not await is_answering(addresses, owner_line.REACH_SECONDS)
+            return not await is_answering(addresses, bounds.OWNER_ANSWER_SECONDS)
         except (
             errors.ConnectionLostError
         ):  # it listens nowhere just now; its next address will be asked
@@ -375,7 +352,7 @@ class RemoteSessions:
         """Check for silent owners, and for sessions with another owner, which a stopped one cannot
         report."""
         while True:
-            await asyncio.sleep(min(LOOK_SECONDS, owner_line.REACH_SECONDS))
+            await asyncio.sleep(min(bounds.OWNER_CHECK_SECONDS, bounds.OWNER_ANSWER_SECONDS))
             for owner_id, line in tuple(self._lines.items()):
                 if line.is_overdue and await self._has_fallen_silent(owner_id, line):
                     self._lost(line)
@@ -388,7 +365,7 @@ class RemoteSessions:
     async def _listen(self, line: OwnerLine, waiting: Sequence[str]) -> None:
         """Tell a client that waits for an owner when that falls silent, and when it answers
         again."""
-        was_mute, line.is_mute = line.is_mute, not await line.says_something(WORD_SECONDS)
+        was_mute, line.is_mute = line.is_mute, not await line.says_something(bounds.SILENCE_SECONDS)
         if line.is_mute != was_mute and not line.peer.is_lost:
             told = notice(MUTE, MUTE_HOW, "warning") if line.is_mute else notice(BACK, BACK_HOW)
             for session_id in waiting:
@@ -486,7 +463,7 @@ class RemoteSessions:
             is_away.set()
             self._tell(session_id, notice(AWAY, AWAY_HOW, "warning"))
 
-        telling = asyncio.get_running_loop().call_later(WORD_SECONDS, tell)
+        telling = asyncio.get_running_loop().call_later(bounds.SILENCE_SECONDS, tell)
         try:
             try:
                 await self._open_again(session_id, opened)
@@ -540,7 +517,7 @@ class RemoteSessions:
                 ).session.attachments.find(self._client)
                 if is_here or self.line(session_id) is not None:
                     return
-            for pause in PAUSES:
+            for pause in bounds.REOPEN_PAUSES:
                 try:
                     return await self.open(session_id, here, there)
                 except errors.AcpholdError as exc:

@@ -32,6 +32,7 @@ from acphold.rpc.requests import Request
 from acphold.rpc.transport import ExplainingTransport
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
+from acphold.server import bounds
 from acphold.server.connection import ClientConnection
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
 from acphold.tasks import beside, end, first
@@ -45,13 +46,6 @@ if TYPE_CHECKING:
     from acphold.transports import unix
 
 log = logging.getLogger(__name__)
-
-LAST_ANSWERS_SECONDS = 5.0
-"""Seconds a client that has closed its side waits for its answers, as in a shell pipe. A turn is
-not waited for: an editor that leaves ends it."""
-
-LOOK_SECONDS = 2.0
-"""Seconds between a background process's looks at whether it is needed."""
 
 MakeAgent = Callable[["ListenerToMany", "Journal"], "HubAgent"]
 """Makes the agent that answers, given its listener and the journal of its sessions."""
@@ -169,7 +163,7 @@ async def _idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
-        await asyncio.sleep(min(LOOK_SECONDS, seconds / 4))
+        await asyncio.sleep(min(bounds.IDLE_CHECK_SECONDS, seconds / 4))
         if listener.is_attending or hub.is_busy:
             since = loop.time()
         elif hub.start_failed.is_set() or loop.time() >= since + seconds:
@@ -203,9 +197,6 @@ def served_journal(location: str) -> Journal:
 
     return open_journal(location, at_once=False, read_transcript=read_transcript)
 
-
-EXPIRY_SECONDS = 10.0
-"""Seconds between looks at the time until an access expires: a sleeping machine stops our clock."""
 
 EXPIRED = "your access has expired: connect again with a new one"
 
@@ -241,7 +232,7 @@ class Guest:
             self.disconnect(EXPIRED)
         else:
             loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(min(left, EXPIRY_SECONDS), self.expire)
+            self._expiry = loop.call_later(min(left, bounds.EXPIRY_CHECK_SECONDS), self.expire)
 
     def gone(self) -> None:
         """Clean up: it has left, or was disconnected."""
@@ -289,7 +280,7 @@ async def attend(
             try:
                 await _first(pump, stop, guest.disconnected)
                 if pump.done():
-                    answers = connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name)
+                    answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
                     async with beside(answers, "last answers") as answering:
                         await _first(answering, stop)
                     connection.detach()

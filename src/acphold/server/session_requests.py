@@ -28,6 +28,7 @@ from acphold.rpc import Peer
 from acphold.rpc.requests import Request
 from acphold.schema.methods import LEAVING, REPEATABLE
 from acphold.schema.splice import session_id_in
+from acphold.server import bounds
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
 from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import Sent, SentPrompt, sent_in, with_sent, without_position
@@ -280,9 +281,6 @@ class RemoteHome:
         self._line.peer.tell(method, params)
 
 
-HOMES = 5
-"""Most homes of a session that are asked, each after the one before has ended or fallen silent."""
-
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
 
@@ -453,7 +451,7 @@ class SessionRequests:
             await self._remote.reopen_no_more(session_id_of(request.params))
         elif session_id is not None:
             await self._openings.over(session_id)
-        for _ in range(HOMES - 1):
+        for _ in range(bounds.HOMES - 1):
             with suppress(errors.OwnerLostError):
                 await self.home(session_id).answer(request)
                 return

@@ -61,6 +61,7 @@ from acphold.tasks import END_SECONDS, TaskSet, beside, end
 from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.known_servers import ENDPOINT, MOVES
 from acphold.transports.messages import MessageTransport
+from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,
     Headers,
@@ -71,18 +72,10 @@ from acphold.web.connections import (
     takes_long_messages,
     whole,
 )
-from acphold.web.devices import CODE_SECONDS, LARGEST_PAIRING, NAME_LENGTH, Devices, Pairing, Worth
+from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import (
-    SUBPROTOCOL,
-    TOKENS_SECONDS,
-    Admitted,
-    Gate,
-    OtherOriginError,
-    RefusedError,
-    refusing,
-)
+from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, OtherOriginError, RefusedError, refusing
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
@@ -93,11 +86,6 @@ from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 
 log = logging.getLogger(__name__)
-
-AT_ONCE: Final = 4
-"""Most moves at the same time: each may read and send gigabytes."""
-
-LARGEST: Final = 1 << 20
 
 MOVE: Final = "move"
 """The deed in the audit log."""
@@ -112,7 +100,7 @@ class ServedMoves:
 
     def limit(self, name: str) -> int:
         """Return the longest frame of a taker, in bytes."""
-        return LARGEST
+        return bounds.MOVE_FRAME_BYTES
 
     async def attend(
         self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
@@ -144,7 +132,7 @@ class ServedMoves:
         UnknownSessionError, and MoveRefusedError while too many sessions move."""
         row = await self._journal.session(session_id)
         principal.check_in(row, MOVE)
-        if self._under_way >= AT_ONCE:
+        if self._under_way >= bounds.MOVES_AT_ONCE:
             raise MoveRefusedError("too many sessions are moving from this server; try again later")
         if "files" in principal.scopes_in(row):
             return ""
@@ -155,7 +143,7 @@ class CodeRequest(Struct, frozen=True):
     """The token a pairing code is asked for; all fields are optional."""
 
     scopes: tuple[TokenScope, ...] = ()
-    user: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
+    user: Annotated[str, Meta(min_length=1, max_length=bounds.DEVICE_NAME_CHARACTERS)] | None = None
 
 
 class Application(Struct, frozen=True, kw_only=True):
@@ -253,7 +241,7 @@ class Application(Struct, frozen=True, kw_only=True):
             who.refused("code", None)
             raise RefusedError(403, "a code is for who may manage; this token may not")
         wanted = 'expected {"scopes": ["watch"]}, or {}'
-        asked = await exchange.said(CodeRequest, LARGEST_PAIRING, wanted)
+        asked = await exchange.said(CodeRequest, bounds.PAIRING_BYTES, wanted)
         if NODE in asked.scopes:
             raise RefusedError(400, "a device is a person's, and no node")
         scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))
@@ -264,7 +252,7 @@ class Application(Struct, frozen=True, kw_only=True):
         who.note("code", None)
         tenant = who.tenant if asked.user is None else asked.user
         code = self.pairing.new_code(Worth(scopes, admitted.token, tenant))
-        await exchange.answer(200, {"code": code, "seconds": int(CODE_SECONDS)})
+        await exchange.answer(200, {"code": code, "seconds": int(bounds.CODE_SECONDS)})
 
 
 async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
@@ -485,7 +473,7 @@ class Mounted:
     async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:
         async def look() -> None:
             while self._admit is None:  # with `admit`, clients have no tokens of ours
-                await asyncio.sleep(TOKENS_SECONDS)
+                await asyncio.sleep(bounds.TOKENS_SECONDS)
                 await gate.look()
 
         async with clients, gate.audit.kept(), beside(look(), "look at tokens"):

@@ -1,7 +1,7 @@
 """The audit log of `acphold serve`, on its way to the journal: see `journal.access.Deed`.
 
 Nothing waits for it: writing down who began a turn must not delay the turn. While the journal
-cannot be written, up to WAITING deeds are kept here.
+cannot be written, up to WAITING_DEEDS deeds are kept here.
 
 Refusals are logged too, but cannot flood the log: a repeated attempt is written the first time and
 then once a minute with a count; the number of different ones a minute is limited.
@@ -25,35 +25,15 @@ from acphold.history.entries import now_ms
 from acphold.history.raw_update import storable
 from acphold.journal.access import Access, Deed
 from acphold.tasks import beside
+from acphold.web import bounds
 
 log = logging.getLogger(__name__)
-
-WAITING: Final = 10_000
-"""Deeds waiting for the journal; beyond that the oldest are dropped."""
-
-GATHER_SECONDS: Final = 0.5
-"""Seconds to collect deeds for one write.
-
-Writing each by itself would cost every prompt a transaction, and time on the journal's thread.
-"""
-
-AGAIN_SECONDS: Final = 1.0
-"""Seconds until a failed write to the journal is retried."""
-
-LONGEST: Final = 100
-"""Longest method name kept, in characters: the name of an extension is up to the client."""
-
-REFUSED_SECONDS: Final = 60.0
-"""Seconds for which repeats of an attempt are counted before it is logged again."""
-
-REFUSED: Final = 20
-"""Different attempts logged in that time; more are counted together."""
 
 
 def _kept(said: str) -> str:
     """So much of what a client has said as is kept. It can be kept: a deed that no journal takes
     would hold back all that are done behind it."""
-    return storable(said[:LONGEST]).replace("\0", "\ufffd")
+    return storable(said[: bounds.DEED_CHARACTERS]).replace("\0", "\ufffd")
 
 
 class Actor(Struct, frozen=True):
@@ -80,7 +60,7 @@ class Audit:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._waiting: deque[Deed] = deque(maxlen=WAITING)
+        self._waiting: deque[Deed] = deque(maxlen=bounds.WAITING_DEEDS)
         self._changed = asyncio.Event()
         self._refused: dict[Attempt, int] = {}
         self._summing: asyncio.TimerHandle | None = None
@@ -102,12 +82,12 @@ class Audit:
 
     def refuse(self, wanted: str, session_id: str | None, *, who: Actor) -> None:
         """Log that somebody was refused this, or refused because of it, with the current time."""
-        attempt = Attempt(wanted[:LONGEST], who)
-        if attempt not in self._refused and len(self._refused) >= REFUSED:
+        attempt = Attempt(wanted[: bounds.DEED_CHARACTERS], who)
+        if attempt not in self._refused and len(self._refused) >= bounds.DIFFERENT_ATTEMPTS:
             attempt = OTHERS
         if self._summing is None:
             loop = asyncio.get_running_loop()
-            self._summing = loop.call_later(REFUSED_SECONDS, self._sum_up)
+            self._summing = loop.call_later(bounds.ATTEMPT_SECONDS, self._sum_up)
         count = self._refused[attempt] = self._refused.get(attempt, 0) + 1
         if count == 1:
             self.note(f"refused: {attempt.wanted}", session_id, who=attempt.who)
@@ -135,10 +115,10 @@ class Audit:
     async def _keep(self) -> None:
         while True:
             await self._changed.wait()
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(bounds.DEED_GATHER_SECONDS)
             self._changed.clear()
             if not await self._write():
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(bounds.DEED_RETRY_SECONDS)
                 self._changed.set()
 
     async def _write(self) -> bool:

@@ -2,11 +2,12 @@
 
 Anybody who reaches the port can open connections, send slowly, and read nothing. So:
 
-- An unauthenticated connection keeps its place until another one needs it. Beyond `Bounds.unknown`
-  of them the oldest is dropped, of the address that has the most: a client with a token shows it at
-  once, and so gets in beside ten thousand without one.
+- An unauthenticated connection keeps its place until another one needs it. Beyond
+  `ConnectionLimits.unknown` of them the oldest is dropped, of the address that has the most: a
+  client with a token shows it at once, and so gets in beside ten thousand without one.
 - An authenticated connection counts for its token; their number per token is limited.
-- A request that has begun, and data being sent, must progress at RATE at least, after PATIENCE.
+- A request that has begun, and data being sent, must progress at LEAST_RATE, after
+  PATIENCE_SECONDS.
 - The memory for all of them is limited together; the connection holding most of it is dropped.
 
 An ASGI server other than ours (the application mounted in it) has its own limits.
@@ -34,6 +35,7 @@ from acphold.rpc import Transport
 from acphold.schema.splice import UNREADABLE, members
 from acphold.schema.updates import UPDATE_KINDS, UpdateForm
 from acphold.transports import messages
+from acphold.web import bounds
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -47,7 +49,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An application of ASGI 3.0."""
 
 Cut = Callable[[bytes], Sequence[bytes]]
-"""Cuts a message longer than LONGEST into those to send instead."""
+"""Cuts a message longer than ANY_CLIENT_BYTES into those to send instead."""
 
 log = logging.getLogger(__name__)
 
@@ -56,39 +58,6 @@ STATE: Final = "acphold.connection"
 
 GOING_AWAY: Final = 1001
 """The close code when this server ends, beside those of `transports.messages`; RFC 6455, 7.4.1."""
-
-LONGEST: Final = 1 << 20
-"""Bytes of a message that any client takes."""
-
-PIECE: Final = 128 << 10
-"""Characters of a piece: none takes more than six bytes in JSON."""
-
-UNKNOWN: Final = 256
-"""Most unauthenticated connections."""
-
-KNOWN: Final = 1024
-"""Most authenticated connections."""
-
-RESERVED: Final = 256
-"""File descriptors left for journals, agents and connections just accepted."""
-
-PATIENCE: Final = 10.0
-"""Seconds allowed for the first bytes of a request, and for a peer that reads nothing."""
-
-RATE: Final = 1024
-"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone's."""
-
-HELD_BYTES: Final = 256 << 20
-"""Bytes buffered for all connections together: incomplete messages, and unread answers."""
-
-LAST_SECONDS: Final = 10.0
-"""Seconds that the last data may take on a connection that is closing."""
-
-PARTING_SECONDS: Final = 0.3
-"""The same for a connection that is sent away."""
-
-LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks for slow connections."""
 
 
 def whole(line: bytes) -> Sequence[bytes]:
@@ -104,7 +73,7 @@ class CuttingSocket(messages.AsgiSocket):
         self._cut = cut
 
     async def send(self, text: str) -> None:
-        if len(text) * 4 <= LONGEST:  # a character takes at most four bytes
+        if len(text) * 4 <= bounds.ANY_CLIENT_BYTES:  # a character takes at most four bytes
             await super().send(text)
             return
         for piece in self._cut(text.encode()):
@@ -118,7 +87,7 @@ def takes_long_messages(headers: Headers) -> bool:
 
 def in_pieces(line: bytes) -> list[bytes]:
     """Return the messages to send instead of this one; only the last has its position."""
-    if len(line) <= LONGEST:
+    if len(line) <= bounds.ANY_CLIENT_BYTES:
         return [line]
     try:
         message = members(line)
@@ -133,9 +102,9 @@ def in_pieces(line: bytes) -> list[bytes]:
     except (InvalidParamsError, ValidationError, *UNREADABLE):
         return [line]
     told = []
-    for begin in range(0, len(text), PIECE):
-        is_last = begin + PIECE >= len(text)
-        content["text"] = encode(text[begin : begin + PIECE])
+    for begin in range(0, len(text), bounds.PIECE_CHARACTERS):
+        is_last = begin + bounds.PIECE_CHARACTERS >= len(text)
+        content["text"] = encode(text[begin : begin + bounds.PIECE_CHARACTERS])
         update["content"] = _object(content)
         params["update"] = _object(update)
         if "_meta" in params:
@@ -150,7 +119,7 @@ def _object(found: Mapping[str, bytes]) -> bytes:
     return encode({name: Raw(raw) for name, raw in found.items()})
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Most connections: unauthenticated, authenticated, and per token."""
 
     unknown: int
@@ -158,12 +127,12 @@ class Bounds(Struct, frozen=True, kw_only=True):
     of_token: int
 
 
-def bounds(descriptors: int) -> Bounds:
+def limits_for(descriptors: int) -> ConnectionLimits:
     """Return the limits for a process that may open `descriptors` files."""
-    free = max(descriptors - RESERVED, 32)
-    unknown = min(UNKNOWN, free // 4)
-    known = min(KNOWN, free - unknown)
-    return Bounds(unknown=unknown, known=known, of_token=known // 4)
+    free = max(descriptors - bounds.RESERVED_DESCRIPTORS, 32)
+    unknown = min(bounds.UNKNOWN_CONNECTIONS, free // 4)
+    known = min(bounds.KNOWN_CONNECTIONS, free - unknown)
+    return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 
 class TooManyError(AcpholdError):
@@ -252,15 +221,18 @@ class ServedConnection:
         """Return True if the connection has used up its time."""
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
-            return now > self._closing_since + LAST_SECONDS
+            return now > self._closing_since + bounds.CLOSING_SECONDS
         if self._receiving_since is not None:
-            return now > self._receiving_since + PATIENCE + self._held / RATE
+            return (
+                now
+                > self._receiving_since + bounds.PATIENCE_SECONDS + self._held / bounds.LEAST_RATE
+            )
         if self._sending_since is None:
             return False
         left = self.transport.get_write_buffer_size()
-        if left <= self._left - RATE * LOOK_SECONDS:
+        if left <= self._left - bounds.LEAST_RATE * bounds.SLOW_CHECK_SECONDS:
             self._left, self._sending_since = left, now
-        return now > self._sending_since + PATIENCE
+        return now > self._sending_since + bounds.PATIENCE_SECONDS
 
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
@@ -280,8 +252,8 @@ class Connections:
     Construct inside a running loop.
     """
 
-    def __init__(self, bounds: Bounds, *, is_proxied: bool = False) -> None:
-        self._bounds = bounds
+    def __init__(self, limits: ConnectionLimits, *, is_proxied: bool = False) -> None:
+        self._limits = limits
         self._is_proxied = is_proxied
         self._unknown: dict[str, dict[ServedConnection, None]] = {}
         self._known: dict[str, dict[ServedConnection, None]] = {}
@@ -301,7 +273,7 @@ class Connections:
 
     def arrived(self, transport: asyncio.Transport) -> ServedConnection:
         """Return a new connection; another one may be dropped for it."""
-        if self.unknown >= self._bounds.unknown:
+        if self.unknown >= self._limits.unknown:
             most = max(self._unknown.values(), key=len)
             next(iter(most)).abort()
         connection = ServedConnection(self, transport, self._peer(transport))
@@ -312,9 +284,9 @@ class Connections:
         """Count the connection for this token; raises TooManyError."""
         if connection.token == token:
             return
-        if connection.token is None and self.known >= self._bounds.known:
+        if connection.token is None and self.known >= self._limits.known:
             raise TooManyError("too many are connected; try again later")
-        if len(self._known.get(token, ())) >= self._bounds.of_token:
+        if len(self._known.get(token, ())) >= self._limits.of_token:
             raise TooManyError("too many connections of this token")
         self.lost(connection)
         connection.token = token
@@ -335,16 +307,16 @@ class Connections:
     def send_away(self, token: str) -> None:
         """Close all connections of this token shortly, leaving time to send the reason."""
         for connection in tuple(self._known.get(token, ())):
-            self._loop.call_later(PARTING_SECONDS, connection.abort)
+            self._loop.call_later(bounds.PARTING_SECONDS, connection.abort)
 
     def hold(self, number: int) -> None:
         """Count buffered bytes; a negative number frees some."""
         self._held += number
-        if number > 0 and self._held > HELD_BYTES:
+        if number > 0 and self._held > bounds.HELD_BYTES:
             self._make_room()
 
     async def look(self) -> None:
-        """Close the connections that are too slow; call every LOOK_SECONDS."""
+        """Close the connections that are too slow; call every SLOW_CHECK_SECONDS."""
         now = self.now()
         for connection in self._all():
             if connection.is_too_slow(now):
@@ -355,7 +327,7 @@ class Connections:
     def _make_room(self) -> None:
         sizes = {connection: connection.size for connection in self._all()}
         total = sum(sizes.values())
-        while total > HELD_BYTES:
+        while total > bounds.HELD_BYTES:
             most = max(sizes, key=sizes.__getitem__)
             log.warning("a connection was ended for which %d bytes were kept", sizes[most])
             total -= sizes.pop(most)

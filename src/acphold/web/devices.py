@@ -24,24 +24,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.journal import bounds as journal_bounds
 from acphold.journal.access import SCOPES, Scope, token_id
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Gate, RefusedError, cookie_name
 
 PAIR: Final = "/pair"
 BROWSER: Final = "/browser"
-
-LARGEST_PAIRING: Final = 4096
-"""Bytes of a pairing request."""
-
-NAME_LENGTH: Final = 60
-"""Characters of a device's name."""
-
-COOKIE_SECONDS: Final = journal_bounds.BROWSER_MS // 1000
-
-CODE_SECONDS: Final = 600.0
-"""Seconds until a code expires."""
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's Base32, which has no letter that looks like a digit."""
@@ -51,9 +40,6 @@ LENGTH: Final = 10
 
 Ten thousand guesses a second over a code's lifetime succeed once in a hundred million.
 """
-
-CODES: Final = 16
-"""Codes of one asker at a time; one more ends their oldest."""
 
 
 class Worth(Struct, frozen=True):
@@ -89,9 +75,9 @@ class Pairing:
         """Return a new code with these rights."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
         theirs = [each for each, (_, it) in self._codes.items() if it.asker == worth.asker]
-        for each in theirs[: max(0, len(theirs) + 1 - CODES)]:
+        for each in theirs[: max(0, len(theirs) + 1 - bounds.CODES_OF_ONE)]:
             del self._codes[each]
-        self._codes[code] = (self._now() + CODE_SECONDS, worth)
+        self._codes[code] = (self._now() + bounds.CODE_SECONDS, worth)
         return code
 
     def redeem(self, code: str) -> Worth | None:
@@ -156,7 +142,7 @@ class Devices:
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
         wanted = 'expected {"code": "…", "name": "…"}'
-        asked = await exchange.said(PairRequest, LARGEST_PAIRING, wanted)
+        asked = await exchange.said(PairRequest, bounds.PAIRING_BYTES, wanted)
         worth = self._pairing.redeem(asked.code)
         asker = None
         if worth is not None and worth.asker is not None:
@@ -164,7 +150,9 @@ class Devices:
         if worth is None or (worth.asker is not None and asker is None):
             told = "this code is wrong, used or expired; `acphold pair` prints a new one"
             raise RefusedError(403, told, attempt="a wrong code")
-        name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH]
+        name = "".join(each for each in asked.name if each.isprintable())[
+            : bounds.DEVICE_NAME_CHARACTERS
+        ]
         # A token lasts no longer than the one that asked for its code.
         return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
 
@@ -216,7 +204,9 @@ def _server() -> str:
     return socket.gethostname()
 
 
-def _set_cookie(origin: str, value: str, seconds: int = COOKIE_SECONDS) -> tuple[bytes, bytes]:
+def _set_cookie(
+    origin: str, value: str, seconds: int = bounds.COOKIE_SECONDS
+) -> tuple[bytes, bytes]:
     """Return the header that sets our cookie.
 
     It has an age because a phone would otherwise drop the cookie when it closes the browser.

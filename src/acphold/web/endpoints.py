@@ -14,7 +14,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -29,42 +29,19 @@ from acphold.journal.owners import is_free, other_owner
 from acphold.reading.neighbours import asked_over
 from acphold.rpc import Transport
 from acphold.schema import RESUME_SESSION, encode
+from acphold.server import bounds as server_bounds
 from acphold.server.all_agents import attend_all, begun
 from acphold.server.checked_params import checked_list
 from acphold.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
-from acphold.server.service import (
-    LOOK_SECONDS,
-    Service,
-    attend,
-    open_hub,
-    refuse,
-    served_journal,
-)
+from acphold.server.service import Service, attend, open_hub, refuse, served_journal
 from acphold.server.unstable import archive_filter
 from acphold.tasks import END_SECONDS, TaskSet, beside, first
 from acphold.transports.addresses import OWNERS
 from acphold.transports.known_servers import origin_of
 from acphold.transports.streams import memory_pair
+from acphold.web import bounds
 
 log = logging.getLogger(__name__)
-
-LARGEST: Final = 16 << 20
-"""Largest message from the network, in bytes.
-
-Parsing blocks the event loop, and so every client, for a time that grows with the length.
-"""
-
-LINGER_SECONDS: Final = 600.0
-"""Seconds that an idle agent is kept running: see `Endpoints`."""
-
-OPENED_AT_ONCE: Final = 4
-"""Sessions that are opened at the same time for the prompts that wait in them."""
-
-OPEN_SECONDS: Final = 120.0
-"""Seconds in which an agent has to start, and again to open the session, for such a one."""
-
-OWNER_LOOKS: Final = 2 + round(journal_bounds.SILENT_SECONDS / journal_bounds.RENEW_SECONDS)
-"""Looks at the sessions of a process that may still live: after so many it does, or was silent."""
 
 
 class Attending(Protocol):
@@ -140,7 +117,7 @@ class Endpoints:
 
     def limit(self, name: str) -> int:
         """Return the longest message to this agent, in bytes."""
-        return min(self._services[name].options.max_message, LARGEST)
+        return min(self._services[name].options.max_message, bounds.MESSAGE_BYTES)
 
     async def attend(
         self,
@@ -267,14 +244,14 @@ class Endpoints:
         still live are looked at again until that is clear.
         """
         tried: set[str] = set()
-        room = asyncio.Semaphore(OPENED_AT_ONCE)
+        room = asyncio.Semaphore(bounds.OPENED_AT_ONCE)
 
         async def open_(row: SessionRow, name: str) -> None:
             async with room:
                 await self._open_for_its_queue(row, name)
 
         async with asyncio.TaskGroup() as opening:
-            for _ in range(OWNER_LOOKS):
+            for _ in range(bounds.OWNER_LOOKS):
                 try:
                     rows = [row async for row in self._left_behind() if row.session_id not in tried]
                     for row in rows:
@@ -320,7 +297,8 @@ class Endpoints:
         try:
             async with beside(attending, "open for its queue"):
                 await asked_over(
-                    *(near, "acphold", RESUME_SESSION.name, params, OPEN_SECONDS), watches=True
+                    *(near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS),
+                    watches=True,
                 )
             log.info("session %s is open: its prompts go on", row.session_id)
         except AcpholdError as exc:
@@ -357,9 +335,9 @@ class Endpoints:
         """Wait until nobody needs the hub; later clients then get a new one."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        linger = self._lingers.get(name, LINGER_SECONDS)
+        linger = self._lingers.get(name, bounds.AGENT_LINGER_SECONDS)
         while loop.time() < since + linger:
-            await asyncio.sleep(min(LOOK_SECONDS, linger / 4))
+            await asyncio.sleep(min(server_bounds.IDLE_CHECK_SECONDS, linger / 4))
             if self._coming[name] or hub.router.clients or hub.is_busy:
                 since = loop.time()
         del self._open[name]

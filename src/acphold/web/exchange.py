@@ -26,6 +26,7 @@ from acphold.rpc.eager_tasks import EagerTasks
 from acphold.tasks import end, first
 from acphold.transports.messages import POLICY
 from acphold.transports.pipes import FLUSH_SECONDS
+from acphold.web import bounds
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 from acphold.web.gate import RefusedError, RequestOrigin
 
@@ -34,25 +35,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Struct)
 
-LONGEST_QUERY: Final = 8192
-"""Longest query, in bytes."""
-
-PARAMETERS: Final = 20
-"""Most parameters of a query."""
-
-HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds between two heartbeats on a quiet stream, so that no proxy takes it for dead."""
-
 HEARTBEAT: Final = b": keepalive\n\n"
-
-APART_SECONDS: Final = 0.05
-"""Seconds that an answer waits behind a replay that was written."""
-
-BARE_SECONDS: Final = 0.05
-"""Seconds that a bare position waits for what follows.
-
-Otherwise each prompt would wake its client twice.
-"""
 
 AtOnce = Callable[[bytes], bool] | None
 """Sends events in this step, without waking the reader, which would take longer.
@@ -109,7 +92,9 @@ class EventStream:
                 if self._events:
                     self._say()
 
-            self._late = asyncio.get_running_loop().call_later(BARE_SECONDS, say_late)
+            self._late = asyncio.get_running_loop().call_later(
+                bounds.BARE_POSITION_SECONDS, say_late
+            )
 
     def add_apart(self, event: bytes) -> None:
         """Send this event and later ones a moment after the earlier ones.
@@ -118,14 +103,14 @@ class EventStream:
         """
         if self._apart is None:
             loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(APART_SECONDS, self._join)
+            self._apart = loop.call_later(bounds.ANSWER_APART_SECONDS, self._join)
         self.add(event)
 
     def _join(self) -> None:
         is_written = not self._events and self._waiting == self._reader
         if not is_written and (self.is_open or self.is_awaited):
             loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(APART_SECONDS, self._join)
+            self._apart = loop.call_later(bounds.ANSWER_APART_SECONDS, self._join)
             return
         self._apart = None
         self._events += self._behind
@@ -166,7 +151,7 @@ class EventStream:
                     self._news.clear()
                     self._waiting = mine
                     try:
-                        async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        async with asyncio.timeout(bounds.STREAM_HEARTBEAT_SECONDS):
                             await self._news.wait()
                     except TimeoutError:
                         yield HEARTBEAT
@@ -263,11 +248,14 @@ class HttpExchange:
         """Return the query: each parameter once, none unknown; raises RefusedError."""
         query: bytes = self.scope.get("query_string", b"")
         try:
-            if len(query) > LONGEST_QUERY:
-                raise ValueError(f"it is longer than {LONGEST_QUERY} bytes")
+            if len(query) > bounds.QUERY_BYTES:
+                raise ValueError(f"it is longer than {bounds.QUERY_BYTES} bytes")
             text = query.decode("ascii")
             pairs = parse_qsl(
-                text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS
+                text,
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=bounds.QUERY_PARAMETERS,
             )
             given = {name: value for name, value in pairs if value}
             if len(dict(pairs)) < len(pairs):

@@ -65,6 +65,7 @@ from acphold.schema import LOAD_SESSION
 from acphold.server.principals import Principal
 from acphold.snapshots.checkouts import checkout_of, same_project
 from acphold.snapshots.git import GitError
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 from acphold.web.journal_pages import JournalReader
@@ -72,39 +73,8 @@ from acphold.workspace.threads import Threads
 
 log = logging.getLogger(__name__)
 
-MOST_FILES: Final = 500
-MOST_PROMPTS: Final = 50
-"""Most files of an answer, and most prompts: the newest."""
-
-FILE_CHARACTERS: Final = 20_000
-ALL_CHARACTERS: Final = 500_000
-"""Most characters of the patch of one file among others, and of all patches of an answer."""
-
-ALONE_CHARACTERS: Final = 2_000_000
-"""Most characters of the patch of a file that was asked for alone."""
-
-PROMPT_CHARACTERS: Final = 300
-
-HISTORY_BYTES: Final = 128 << 20
-"""Most history that is read for one answer, in bytes; it is read twice."""
-
-WHOLE_BYTES: Final = 16 << 20
-"""Most bytes of all patches, if they were asked for whole."""
-
-DISK_BYTES: Final = 2 << 20
-"""Longer files on disk are not read for this."""
-
-WAITING: Final = 4
-"""Most answers waiting for their turn; beyond that callers are told to come back later."""
-
 LARGEST: Final = 2 * MOST_BYTES
 """Largest request, in bytes: base64 takes a third more."""
-
-MOST_LINES: Final = 1_000_000
-"""Most lines of a request: much is remembered of each."""
-
-LONGEST_PATH: Final = 4096
-"""Longest path, in bytes: each is looked for in every snapshot."""
 
 NO_PROJECT: Final = "no files of this project are kept at the server"
 
@@ -157,14 +127,14 @@ class SessionChanges:
                 found := [file for file in found if storable(file.path) == path]
             ):
                 raise RefusedError(404, "the session changed no such file")
-            shown = found[:MOST_FILES]
+            shown = found[: bounds.CHANGED_FILES]
             told = {number for file in shown for number in file.turns if number}
             prompts = [
                 {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
-                for number in sorted(told)[-MOST_PROMPTS:]
+                for number in sorted(told)[-bounds.CHANGE_PROMPTS :]
             ]
-            room = ALL_CHARACTERS if path is None else ALONE_CHARACTERS
-            most = FILE_CHARACTERS if path is None else ALONE_CHARACTERS
+            room = bounds.ALL_PATCHES_CHARACTERS if path is None else bounds.LONE_PATCH_CHARACTERS
+            most = bounds.PATCH_CHARACTERS if path is None else bounds.LONE_PATCH_CHARACTERS
             files: list[dict[str, object]] = []
             for file in shown:
                 facts, used = _file(file, min(room, most))
@@ -191,8 +161,8 @@ class SessionChanges:
             if (kept := found.kept) is not None:
                 size += sum(len(it.patch) for it in kept.files)
                 size += sum(len(it.patch) for it in kept.parts)
-            if size > WHOLE_BYTES:
-                least = f"more than {WHOLE_BYTES >> 20} MB have changed"
+            if size > bounds.WHOLE_PATCHES_BYTES:
+                least = f"more than {bounds.WHOLE_PATCHES_BYTES >> 20} MB have changed"
                 raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
             reported = [
                 replace(it, path=storable(it.path), patch=storable(it.patch))
@@ -203,7 +173,7 @@ class SessionChanges:
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
         """Wait until no other answer is computed; raises RefusedError if too many wait."""
-        if self._asked > WAITING:
+        if self._asked > bounds.WAITING_CHANGES:
             raise RefusedError(503, "too many requests for changes at once; try again")
         self._asked += 1
         try:
@@ -222,7 +192,7 @@ class SessionChanges:
         reads_disk: bool,
     ) -> FoundChanges:
         def look(path: str) -> FileText | None:
-            return on_disk(path, row.cwd, DISK_BYTES) if reads_disk else None
+            return on_disk(path, row.cwd, bounds.DISK_FILE_BYTES) if reads_disk else None
 
         # The kept files are the disk of an earlier time.
         found = await turn_changes(
@@ -249,7 +219,7 @@ class _Bounded:
 
     def __init__(self, journal: Readable) -> None:
         self._journal = journal
-        self._left = HISTORY_BYTES
+        self._left = bounds.CHANGES_HISTORY_BYTES
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
         return await self._journal.session(session_id, counted=counted)
@@ -275,8 +245,8 @@ async def _prompt(journal: Journal, session_id: str, span: TurnSpan) -> dict[str
     async for segment in history(journal, session_id, span.first - 1, span.first + 1):
         for entry in segment.entries():
             if span.first <= entry.seq <= span.last and (words := document(entry).messages):
-                text = " ".join(words[: 4 * PROMPT_CHARACTERS].split())
-                return {"seq": entry.seq, "text": text[:PROMPT_CHARACTERS]}
+                text = " ".join(words[: 4 * bounds.CHANGE_PROMPT_CHARACTERS].split())
+                return {"seq": entry.seq, "text": text[: bounds.CHANGE_PROMPT_CHARACTERS]}
     return {"seq": span.first, "text": ""}
 
 
@@ -363,7 +333,7 @@ class LineOrigins:
 def _lines(asked: AskedOrigins) -> list[Lines]:
     """Return the lines that are asked about; raises RefusedError."""
     lines: list[Lines] = []
-    left = MOST_LINES
+    left = bounds.ASKED_LINES
     for file in asked.files:
         numbers: list[int] = []
         end = file.content.count(b"\n") + 1
@@ -371,10 +341,10 @@ def _lines(asked: AskedOrigins) -> list[Lines]:
             if not (numbers[-1] if numbers else 0) < first <= last <= end:
                 raise RefusedError(400, "the request names no lines of its files")
             if (left := left - (last + 1 - first)) < 0:
-                raise RefusedError(413, f"more than {MOST_LINES:,} lines")
+                raise RefusedError(413, f"more than {bounds.ASKED_LINES:,} lines")
             numbers += range(first, last + 1)
-        if len(file.path) > LONGEST_PATH:
-            raise RefusedError(413, f"a path has more than {LONGEST_PATH:,} bytes")
+        if len(file.path) > bounds.ASKED_PATH_BYTES:
+            raise RefusedError(413, f"a path has more than {bounds.ASKED_PATH_BYTES:,} bytes")
         is_odd = not {b"", b".", b".."}.isdisjoint(file.path.split(b"/")) or b"\0" in file.path
         if not numbers or is_odd:
             raise RefusedError(400, "the request names no lines of its files")

@@ -48,6 +48,7 @@ from acphold.presentation.visible_text import iso
 from acphold.server.principals import Principal
 from acphold.transports.known_servers import REALM
 from acphold.transports.messages import POLICY
+from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import (
     GOING_AWAY,
@@ -65,29 +66,11 @@ PAGE: Final = "acphold-page"
 PAGE_SUBPROTOCOL: Final = "acphold-page."
 """Prefix of the subprotocol with the page's half: a page cannot set headers on a WebSocket."""
 
-COOKIES: Final = 16
-"""Most cookies of our name that are tried: other servers on this host may set more of them."""
-
 SUBPROTOCOL: Final = "acphold"
 """The subprotocol agreed on with a client that offers it beside TOKEN_SUBPROTOCOL."""
 
 TOKEN_SUBPROTOCOL: Final = "acphold-token."
 """Prefix of the subprotocol that holds a token."""
-
-TOKENS_SECONDS: Final = 0.5
-"""Greatest age in seconds of the token list used to admit somebody or keep them connected."""
-
-NOTE_MS: Final = 60_000
-"""Milliseconds between two notes that a token is in use."""
-
-WRONG_SECONDS: Final = 60.0
-"""Seconds for which a wrong guess counts."""
-
-OF_ONE: Final = 20
-"""Wrong guesses in that time from one address."""
-
-OF_ALL: Final = 1000
-"""Wrong guesses in that time from all addresses."""
 
 FOREIGN_COOKIE: Final = (
     "another page of this host has put a cookie in the place of this page's; pair this device again"
@@ -213,15 +196,15 @@ class Attempts:
     def are_too_many(self, peer: str) -> bool:
         """Return True if this address is over a limit; "" is an address shared by many."""
         now = self._now()
-        while self._wrong and now >= self._wrong[0][0] + WRONG_SECONDS:
+        while self._wrong and now >= self._wrong[0][0] + bounds.GUESS_SECONDS:
             self._wrong.popleft()
-        if len(self._wrong) >= OF_ALL:
+        if len(self._wrong) >= bounds.GUESSES_OF_ALL:
             return True
-        return bool(peer) and sum(each == peer for _, each in self._wrong) >= OF_ONE
+        return bool(peer) and sum(each == peer for _, each in self._wrong) >= bounds.GUESSES_OF_ONE
 
     def add(self, peer: str) -> None:
         """Count one wrong guess."""
-        if len(self._wrong) < OF_ALL:
+        if len(self._wrong) < bounds.GUESSES_OF_ALL:
             self._wrong.append((self._now(), peer))
 
 
@@ -252,7 +235,7 @@ class Gate:
         self._now = asyncio.get_running_loop().time
         self._wrong = Attempts(self._now)
         self._tokens: dict[str, AccessToken] = {}
-        self._read_at = -TOKENS_SECONDS
+        self._read_at = -bounds.TOKENS_SECONDS
         self._reading = asyncio.Lock()
         self._connected: dict[object, tuple[str, Close]] = {}
         self._is_stopped = False
@@ -338,7 +321,7 @@ class Gate:
             return Shown()
         cookies = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
         ours = [value for name, _, value in cookies if name == cookie_name(origin)]
-        return Shown(page, origin, tuple(ours[:COOKIES]))
+        return Shown(page, origin, tuple(ours[: bounds.TRIED_COOKIES]))
 
     def origin_of(self, headers: Headers) -> str | None:
         """Return the origin of ours that a request was sent to."""
@@ -470,7 +453,7 @@ class Gate:
         A token that was known a moment ago still is; an unknown one may just have been made. For an
         address with too many wrong guesses, the journal is not read again to find an unknown one.
         """
-        is_old = self._now() >= self._read_at + TOKENS_SECONDS
+        is_old = self._now() >= self._read_at + bounds.TOKENS_SECONDS
         if is_old or (id_ not in self._tokens and not self._wrong.are_too_many(peer)):
             try:
                 await self._look()
@@ -491,7 +474,7 @@ class Gate:
 
     async def _note_use(self, token: AccessToken) -> None:
         now = now_ms()
-        if token.used_at is not None and now < token.used_at + NOTE_MS:
+        if token.used_at is not None and now < token.used_at + bounds.TOKEN_NOTE_MS:
             return
         try:
             await self._access.keep_token(replace(token, used_at=now))

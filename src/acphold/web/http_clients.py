@@ -19,7 +19,7 @@ on either.
 - A session that is loaded or resumed stays on its own stream if that is open when the request
   arrives, otherwise on the connection's, even if its own is opened meanwhile.
 - After the answer to `session/new`, nothing is sent about that session until its stream is opened,
-  its client sends a request about it without one, or OPEN_SECONDS pass.
+  its client sends a request about it without one, or STREAM_OPEN_SECONDS pass.
 - A session moves from the connection's stream to its own when it is opened anew, or when it has
   been quiet for a while and its client sends a request about it.
 
@@ -63,6 +63,7 @@ from acphold.server.positions import behind, is_bare, told_lineage, told_positio
 from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.known_servers import ONE_STREAM
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
+from acphold.web import bounds
 from acphold.web.connections import Headers
 from acphold.web.endpoints import Attending
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
@@ -73,30 +74,6 @@ log = logging.getLogger(__name__)
 CONNECTION_ID: Final = "acp-connection-id"
 SESSION_ID: Final = "acp-session-id"
 LAST_EVENT_ID: Final = "last-event-id"
-
-CONNECTIONS: Final = 64
-"""Most connections of one token."""
-
-LOOK_SECONDS: Final = 10.0
-"""Seconds between two checks for unused connections."""
-
-UNUSED_SECONDS: Final = 120.0
-"""Seconds that a connection without an open stream or a POST is kept."""
-
-OPEN_SECONDS: Final = 2.0
-"""Seconds for a client to open the stream of a session that it has begun."""
-
-QUIET_SECONDS: Final = 1.0
-"""Seconds of quiet after which a session may move to its own stream."""
-
-STREAMS: Final = 256
-"""Streams of one connection that are read, or hold unread data."""
-
-MOST_BESIDE: Final = 4 * STREAMS
-"""Sessions remembered as being on the connection's stream; older ones have nothing under way."""
-
-POSTED_BYTES: Final = 1 << 20
-"""Bytes of POSTs waiting here; beyond that the client waits for its answer."""
 
 
 class StreamedMessage(Struct, gc=False):
@@ -201,7 +178,7 @@ class HttpTransport:
                     line = splice(line, {"params": params}) + b"\n"
                 answer = self._answered[id_] = asyncio.get_running_loop().create_future()
         self._take(line)
-        while self._posted_bytes > POSTED_BYTES and not self.is_over:
+        while self._posted_bytes > bounds.POSTED_BYTES and not self.is_over:
             await self._change()
         return None if answer is None else await answer
 
@@ -307,7 +284,7 @@ class HttpTransport:
             return stream
         self._beside.pop(session_id, None)  # moves it to the end: the dict is ordered by last use
         self._beside[session_id] = asyncio.get_running_loop().time()
-        if len(self._beside) > MOST_BESIDE:
+        if len(self._beside) > bounds.SESSIONS_BESIDE:
             del self._beside[next(iter(self._beside))]
         return self._connection
 
@@ -318,7 +295,9 @@ class HttpTransport:
             return
         self._sessions[session_id] = EventStream(self._tell_change, self._resized, is_awaited=True)
         loop = asyncio.get_running_loop()
-        self._begun[session_id] = loop.call_later(OPEN_SECONDS, self._await_no_more, session_id)
+        self._begun[session_id] = loop.call_later(
+            bounds.STREAM_OPEN_SECONDS, self._await_no_more, session_id
+        )
 
     def _await_no_more(self, session_id: str) -> None:
         """Send what was kept on the connection's stream: no stream was opened in time."""
@@ -334,20 +313,20 @@ class HttpTransport:
         said = self._beside.get(session_id)
         if said is None:
             return
-        is_quiet = asyncio.get_running_loop().time() >= said + QUIET_SECONDS
+        is_quiet = asyncio.get_running_loop().time() >= said + bounds.QUIET_SECONDS
         is_asked = any(asked.session_id == session_id for asked in self._asked.values())
         if anew or (is_quiet and not is_asked and not self._connection.size):
             del self._beside[session_id]
 
     def _has_room(self) -> bool:
         """Return True if one more stream is allowed."""
-        if len(self._sessions) >= STREAMS:
+        if len(self._sessions) >= bounds.STREAMS:
             self._sessions = {
                 id_: it
                 for id_, it in self._sessions.items()
                 if it.is_open or it.is_awaited or it.size
             }
-        return len(self._sessions) < STREAMS
+        return len(self._sessions) < bounds.STREAMS
 
     @property
     def buffered(self) -> int:
@@ -409,7 +388,7 @@ class HttpTransport:
         streams = (self._connection, *self._sessions.values())
         if any(it.is_open for it in streams):
             self._used = now
-        return now - self._used > UNUSED_SECONDS
+        return now - self._used > bounds.UNUSED_SECONDS
 
     def end(self) -> None:
         """End the connection because the client left or is sent away."""
@@ -547,7 +526,7 @@ class HttpClients:
 
     def _connected(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
-        if len(of_token) >= CONNECTIONS:
+        if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
             raise RefusedError(429, "too many connections of this token")
         transport = HttpTransport(admitted.token, has_one_stream=ONE_STREAM in headers)
         self._transports[transport.id] = transport
@@ -572,7 +551,7 @@ class HttpClients:
         """End connections whose clients have left without a word."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(bounds.UNUSED_CHECK_SECONDS)
             for transport in tuple(self._transports.values()):
                 if transport.is_unused(loop.time()):
                     transport.end()

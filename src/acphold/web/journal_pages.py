@@ -62,22 +62,11 @@ from acphold.schema import LIST_SESSIONS, LOAD_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
 
 T = TypeVar("T")
-
-AT_ONCE: Final = 32
-"""Most questions running or waiting; beyond that callers are told to come back later."""
-
-LIVE_SECONDS: Final = 1.0
-"""Seconds for which the answer of other processes is cached."""
-
-SECONDS: Final = 20.0
-"""Longest time for one question, in seconds."""
-
-MOST_HITS: Final = 1000
-"""Most hits of one search, over all of its pages."""
 
 FOR_GOOD: Final = "private, max-age=31536000, immutable"
 ASK_AGAIN: Final = "private, no-cache"
@@ -112,11 +101,11 @@ class JournalReader:
 
         Raises JournalError, and RefusedError if there are too many or it takes too long.
         """
-        if self._asked >= AT_ONCE:
+        if self._asked >= bounds.QUESTIONS_AT_ONCE:
             raise RefusedError(503, "too much is being read at once; try again")
         self._asked += 1
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(bounds.QUESTION_SECONDS):
                 return await self.run(self._answer(question))
         except TimeoutError:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None
@@ -145,7 +134,7 @@ class JournalReader:
         Callers share one round of asking, so that the processes are not asked over and over.
         """
         now = asyncio.get_running_loop().time()
-        if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
+        if self._live is None or (self._live.done() and now >= self._live_at + bounds.LIVE_SECONDS):
             asking = self.run(live_anywhere(self._journal))
             self._live, self._live_at = asyncio.ensure_future(asking), now
         return await asyncio.shield(self._live)
@@ -300,7 +289,7 @@ class JournalPages:
             since=moment_of(asked.since),
             part=asked.part,
             rank=asked.rank,
-            limit=MOST_HITS if done else asked.limit + 1,
+            limit=bounds.MOST_HITS if done else asked.limit + 1,
         )
         hits = await self._reader.ask(lambda it: _reader(it, principal).search(sought))
         # Newer hits may have come in before those already shown.
@@ -353,7 +342,9 @@ def _place_in(cursor: str) -> tuple[int, str]:
     if not cursor:
         return 0, ""
     done, _, last = cursor.partition(".")
-    if not (done.isascii() and done.isdecimal() and last and len(done) <= len(str(MOST_HITS))):
+    if not (
+        done.isascii() and done.isdecimal() and last and len(done) <= len(str(bounds.MOST_HITS))
+    ):
         raise RefusedError(400, "unknown cursor; search again without one")
     return int(done), last
 

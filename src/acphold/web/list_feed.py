@@ -38,37 +38,16 @@ from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
-from acphold.web.exchange import HEARTBEAT_SECONDS, HttpExchange
+from acphold.web import bounds
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
 from acphold.web.journal_pages import JournalReader
 
 log = logging.getLogger(__name__)
 
-NEWEST: Final = 200
-"""Sessions of a snapshot, beside the live ones."""
-
-KEPT: Final = 1000
-"""Changes kept for clients that are behind."""
-
-KEPT_BYTES: Final = 16 << 20
-"""Most bytes of the events that are kept: one with open questions may be long."""
-
-LINGER_SECONDS: Final = 60.0
-"""Seconds that the journal is still followed without a client: one may come back."""
-
-AGAIN_SECONDS: Final = 1.0
-"""Seconds until a journal that cannot be read is tried again."""
-
-WATCHERS: Final = 256
-OF_A_TOKEN: Final = 32
-"""Most streams in total, and per token."""
-
 PREFIX: Final = 12
 """Characters of the id of a live session in a position."""
-
-MOST_LIVE: Final = 64
-"""Most live sessions in a position; with more, who reconnects gets a snapshot."""
 
 _PLAIN: Final = re.compile(r"[\w-]+", re.ASCII)
 _POSITION: Final = re.compile(r"([0-9a-f]+)\.([0-9]{1,19})\.([\w,-]*)", re.ASCII)
@@ -135,7 +114,7 @@ class ListFeed:
         exchange.query(NoQuery)
         admitted.principal.check(LIST_SESSIONS.name, b"{}")
         token = admitted.token
-        if self.watchers >= WATCHERS or self._watchers[token] >= OF_A_TOKEN:
+        if self.watchers >= bounds.FEEDS or self._watchers[token] >= bounds.FEEDS_OF_TOKEN:
             raise RefusedError(429, "too many streams")
         self._watchers[token] += 1
         if self._following is None:
@@ -154,14 +133,14 @@ class ListFeed:
             if not self._watchers[token]:
                 del self._watchers[token]
             if not self._watchers:
-                asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
+                asyncio.get_running_loop().call_later(bounds.FEED_LINGER_SECONDS, self._rest)
 
     async def _events(self, who: Principal, position: str) -> AsyncIterator[bytes]:
         """Yield the events for one client after a position."""
         loop = asyncio.get_running_loop()
         run, at = "", 0
         theirs = set[str]()  # the sessions told to a client that does not see all
-        silent_until = loop.time() + HEARTBEAT_SECONDS
+        silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
         while True:
             said = b""
             news = self._news
@@ -187,27 +166,27 @@ class ListFeed:
                     said = b"".join(_event("change", run, it) for it in changes if it)
             if said:
                 yield said
-                silent_until = loop.time() + HEARTBEAT_SECONDS
+                silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
             try:
                 async with asyncio.timeout_at(silent_until):
                     await news.wait()
             except TimeoutError:
                 yield b":\n\n"
-                silent_until = loop.time() + HEARTBEAT_SECONDS
+                silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
 
     async def _missed(self, position: str) -> bytes | None:
         """Return the events since a position; None if they cannot be told."""
         if (found := _POSITION.fullmatch(position)) is None or found[1] != self._era:
             return None
         after, beginnings = int(found[2]), [*filter(None, found[3].split(","))]
-        if len(beginnings) > MOST_LIVE:
+        if len(beginnings) > bounds.LIVE_IN_POSITION:
             return None
         reached = self._position
 
         async def read(journal: Journal) -> News | None:
             reader = LocalReader(journal)
             known = [it for begin in beginnings async for it in _begun(journal, begin)]
-            return await reader.missed(after, known, KEPT)
+            return await reader.missed(after, known, bounds.KEPT_CHANGES)
 
         if (news := await self._reader.ask(read)) is None:
             return None
@@ -234,7 +213,11 @@ class ListFeed:
     @property
     def _position(self) -> str:
         live = [id_[:PREFIX] for id_, row in self._rows.items() if row.is_live]
-        if len(live) > MOST_LIVE or not self._era or any(not _PLAIN.fullmatch(it) for it in live):
+        if (
+            len(live) > bounds.LIVE_IN_POSITION
+            or not self._era
+            or any(not _PLAIN.fullmatch(it) for it in live)
+        ):
             return "-"
         return f"{self._era}.{self._last}.{','.join(live)}"
 
@@ -251,7 +234,7 @@ class ListFeed:
             except Exception:  # nobody awaits this task, and clients wait for it
                 log.exception("the list was given up for a moment")
             self._run = ""
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(bounds.FEED_RETRY_SECONDS)
 
     def _rest(self) -> None:
         if not self._watchers and self._following is not None:
@@ -265,7 +248,9 @@ class ListFeed:
         journal = served_journal(self._reader.location)
         try:
             with self._activity_signal.heard() as activity:
-                async with aclosing(LocalReader(journal).changes(NEWEST, activity)) as found:
+                async with aclosing(
+                    LocalReader(journal).changes(bounds.SNAPSHOT_SESSIONS, activity)
+                ) as found:
                     async for news in found:
                         rows = {it.row.session_id: _row(it) for it in news.sessions}
                         away = [
@@ -309,12 +294,16 @@ class ListFeed:
             self._number += 1
             self._told.append(ToldChange(session_id, event, said, now))
             self._told_bytes += len(event)
-            while len(self._told) > KEPT or (self._told_bytes > KEPT_BYTES and len(self._told) > 1):
+            while len(self._told) > bounds.KEPT_CHANGES or (
+                self._told_bytes > bounds.KEPT_CHANGES_BYTES and len(self._told) > 1
+            ):
                 self._told_bytes -= len(self._told.popleft().event)
-        if len(self._rows) > 2 * NEWEST:
+        if len(self._rows) > 2 * bounds.SNAPSHOT_SESSIONS:
             newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
             self._rows = {
-                id_: row for n, (id_, row) in enumerate(newest) if n < NEWEST or row.is_live
+                id_: row
+                for n, (id_, row) in enumerate(newest)
+                if n < bounds.SNAPSHOT_SESSIONS or row.is_live
             }
         self._wake()
 
@@ -363,7 +352,7 @@ def _gone(session_id: str) -> str:
 async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
     """Return the newest sessions that this client may see."""
     if who.session_id is None:
-        found = await journal.page(ListFilter(tenant=who.tenant), None, NEWEST)
+        found = await journal.page(ListFilter(tenant=who.tenant), None, bounds.SNAPSHOT_SESSIONS)
     else:
         try:
             found = [await journal.session(who.session_id)]

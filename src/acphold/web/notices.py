@@ -6,9 +6,9 @@
     POST /notices/attended   {"secondsAgo"}: somebody is here, and typed so long ago
     DELETE /notices/attended they are no longer here
 
-A question that has been open for HOLD_SECONDS is sent to every browser whose token may see it,
-unless a client of the same person was attended within ATTENDED_SECONDS: the page reports that while
-it has the focus and gets input, and when it loses the focus. An open window alone reports nothing,
+A question that has been open for NOTICE_HOLD_SECONDS is sent to every browser whose token may see
+it, unless a client of the same person was attended within ATTENDED_SECONDS: the page reports that
+while it has the focus and gets input, and when it loses it. An open window alone reports nothing,
 and neither does anything broken, so a failure leads to a notice rather than to none. No question is
 sent twice; several pending ones share one notice, which is replaced when one of them is answered
 and withdrawn with the last, even if somebody is there or the server was restarted. A notice opens a
@@ -46,11 +46,11 @@ from acphold.reading.neighbours import Live
 from acphold.reading.session_reader import held_sessions
 from acphold.schema import LIST_SESSIONS
 from acphold.tasks import end
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.journal_pages import JournalReader
 from acphold.web.push import (
-    LARGEST_PAYLOAD,
     KeptSubscriptions,
     Order,
     PushOutcome,
@@ -64,30 +64,6 @@ log = logging.getLogger(__name__)
 
 NOTICES: Final = "/notices"
 ATTENDED: Final = "/notices/attended"
-
-HOLD_SECONDS: Final = 10.0
-"""Seconds a question is open before anybody is notified: it may be answered at once."""
-
-ATTENDED_SECONDS: Final = 60.0
-"""Seconds for which somebody counts as present after their last sign."""
-
-LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks for pending questions."""
-
-STIRRED_SECONDS: Final = 0.1
-"""Least seconds between two checks, however much happens."""
-
-APART_SECONDS: Final = 5.0
-"""Least seconds between two messages to one browser: what comes in between is one message."""
-
-AGAIN_SECONDS: Final = 30.0
-"""Seconds until a message that did not arrive is sent again."""
-
-LARGEST: Final = 8192
-"""Largest request, in bytes."""
-
-WORDS: Final = 240
-"""Longest question in a notice, in characters."""
 
 TOPIC: Final = "acphold-waiting"
 
@@ -145,7 +121,7 @@ class Notices:
         subject: str,
         activity_signal: ActivitySignal,
         *,
-        hold: float = HOLD_SECONDS,
+        hold: float = bounds.NOTICE_HOLD_SECONDS,
     ) -> None:
         self._reader = reader
         self._gate = gate
@@ -155,7 +131,7 @@ class Notices:
         self._activity_signal = activity_signal
         self._hold = hold
         # Find questions pending from before the start first: do not withdraw and send them again.
-        again = self._now() + hold + LOOK_SECONDS
+        again = self._now() + hold + bounds.NOTICE_CHECK_SECONDS
         self._told = {
             token: _ToldBrowser(questions, again) for token, questions in kept.told.items()
         }
@@ -184,7 +160,9 @@ class Notices:
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
                 try:
-                    said = Decoder(_Attended).decode(await exchange.body(LARGEST) or b"{}")
+                    said = Decoder(_Attended).decode(
+                        await exchange.body(bounds.NOTICE_REQUEST_BYTES) or b"{}"
+                    )
                 except (MsgspecError, UnicodeDecodeError, RecursionError):
                     raise RefusedError(400, 'how long ago is wanted: {"secondsAgo": 0}') from None
                 # Somebody who cannot answer, or sees one session, does not count as present.
@@ -214,7 +192,7 @@ class Notices:
 
     async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
         wanted = "expected a subscription as the browser returns it"
-        asked = await exchange.said(_SentSubscription, LARGEST, wanted)
+        asked = await exchange.said(_SentSubscription, bounds.NOTICE_REQUEST_BYTES, wanted)
         try:
             found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
         except WrongSubscriptionError as exc:
@@ -256,9 +234,9 @@ class Notices:
                     log.exception("notices were given up for a moment")
                 due = [at + self._hold for at in self._seen.values() if at + self._hold > began]
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(min([*due, began + LOOK_SECONDS])):
+                    async with asyncio.timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
                         await activity.wait()
-                soonest = min(STIRRED_SECONDS, LOOK_SECONDS)
+                soonest = min(bounds.STIRRED_SECONDS, bounds.NOTICE_CHECK_SECONDS)
                 await asyncio.sleep(began + soonest - self._now())
 
     async def _look(self) -> None:
@@ -285,7 +263,7 @@ class Notices:
         told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
         if token in self._sending or now < told.next_at:
             return
-        since = now - ATTENDED_SECONDS
+        since = now - bounds.ATTENDED_SECONDS
         self._attended = {of: at for of, at in self._attended.items() if at > since}
         if any(whose == tenant for whose, _ in self._attended):
             # They see new questions themselves; those still open once they leave are sent then.
@@ -314,13 +292,13 @@ class Notices:
         if outcome.status in GONE:
             self._forget(token)
         elif 200 <= outcome.status < 300:
-            told.questions, told.next_at = ids, began + APART_SECONDS
+            told.questions, told.next_at = ids, began + bounds.NOTICE_APART_SECONDS
             try:
                 self._kept.note(token, ids)
             except OSError as exc:
                 log.warning("what a browser shows is not kept: %s", exc)
         else:
-            told.next_at = began + AGAIN_SECONDS
+            told.next_at = began + bounds.NOTICE_RETRY_SECONDS
             log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
 
 
@@ -342,7 +320,7 @@ def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping
         return {"count": 0}
     newest = waiting[-1]
     about = on_one_line(newest.row.title or newest.row.cwd)[:80]
-    words = on_one_line(newest.words)[:WORDS]
+    words = on_one_line(newest.words)[: bounds.NOTICE_CHARACTERS]
     if len(waiting) == 1:
         title, body = about, words
         place: Mapping[str, object] = {"sessionId": newest.row.session_id, "seq": newest.seq}
@@ -351,7 +329,7 @@ def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping
         title, body = f"{len(waiting)} {what} wait for you", f"{about}: {words}"
         place = {}
     told = {"count": len(waiting), "title": title, "body": body, "isNews": is_news, **place}
-    while len(encode(told)) > LARGEST_PAYLOAD:  # letters of other scripts take more bytes
+    while len(encode(told)) > bounds.PUSH_PAYLOAD_BYTES:  # letters of other scripts take more bytes
         told["body"] = str(told["body"])[: len(str(told["body"])) // 2]
         told["title"] = str(told["title"])[:40]
     return told

@@ -28,38 +28,10 @@ from websockets.protocol import State
 from acphold.errors import ConnectionLostError
 from acphold.transports.messages import AT_ONCE, NORMAL
 from acphold.transports.pipes import FLUSH_SECONDS
-from acphold.web.connections import (
-    LONGEST,
-    PATIENCE,
-    RATE,
-    STATE,
-    Connections,
-    Cut,
-    ServedConnection,
-)
-
-READ: Final = 16 << 10
-"""Bytes read from one connection before others get a turn."""
-
-LARGEST_HEAD: Final = 16 << 10
-"""Bytes of the first line and the headers of a request."""
-
-THROWN_AWAY: Final = 1 << 20
-"""Bytes of an unwanted body that are read so that its sender reads the answer."""
+from acphold.web import bounds
+from acphold.web.connections import STATE, Connections, Cut, ServedConnection
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
-QUEUED: Final = 16
-"""Messages waiting to be received; no more are read beyond that."""
-
-LARGE: Final = 64 << 10
-"""Bytes of a message after which none is read until it was received."""
-
-UNREAD_PONGS: Final = 64 << 10
-"""Unread bytes above which a ping is not answered."""
-
-PIECE: Final = 256 << 10
-"""Bytes of a long message passed on before others get a turn on the event loop."""
 
 TEXT: Final = 0x81
 """The first byte of a frame that is a whole text message."""
@@ -74,7 +46,7 @@ class _BoundedHttp(asyncio.BufferedProtocol):
     All share one read buffer: it is emptied in the same step.
     """
 
-    _buffer = memoryview(bytearray(READ))
+    _buffer = memoryview(bytearray(bounds.READ_BYTES))
     connection: ServedConnection
 
     if TYPE_CHECKING:
@@ -121,12 +93,12 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self.connection.expect()
         if self._expected == "a body" and self.cycle.response_complete:
             self._thrown_away += len(data)
-            if self._thrown_away > THROWN_AWAY:
+            if self._thrown_away > bounds.THROWN_AWAY_BYTES:
                 self.connection.abort()
                 return
         super().data_received(data)
         self._head = self._head + len(data) if self._expected == "a head" else 0
-        if self._head > LARGEST_HEAD and not self.transport.is_closing():
+        if self._head > bounds.HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
@@ -224,13 +196,16 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         self._taken += 1
         if self.take(bytes(message), self._taken <= AT_ONCE):
             return
-        if not self.read_paused and (self.queue.qsize() >= QUEUED or len(message) > LARGE):
+        if not self.read_paused and (
+            self.queue.qsize() >= bounds.QUEUED_MESSAGES
+            or len(message) > bounds.LARGE_MESSAGE_BYTES
+        ):
             self.read_paused = True
             self.transport.pause_reading()
 
     def handle_ping(self) -> None:
         self._let_go_between_messages()
-        if self.transport.get_write_buffer_size() < UNREAD_PONGS:
+        if self.transport.get_write_buffer_size() < bounds.UNREAD_PONG_BYTES:
             super().handle_ping()
         else:  # it reads none
             self.conn.data_to_send()
@@ -261,7 +236,7 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         It may be behind a message that is still arriving, or that we do not take right now.
         """
         assert self.ping_timeout is not None
-        if self.read_paused or self._came > RATE * self.ping_timeout:
+        if self.read_paused or self._came > bounds.LEAST_RATE * self.ping_timeout:
             self._came = 0
             self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
         else:
@@ -301,7 +276,7 @@ class Arrival(asyncio.Protocol):
                 self,
                 self._tls,
                 server_side=True,
-                ssl_handshake_timeout=PATIENCE,
+                ssl_handshake_timeout=bounds.PATIENCE_SECONDS,
             )
         except OSError:  # no TLS, or too late
             transport = None
@@ -357,7 +332,10 @@ class SocketTransport:
         if self._left or self._received % AT_ONCE == 0:
             await asyncio.sleep(0)  # a client that floods us must not stop everybody else
         if self._left:
-            piece, self._left = bytes(self._left[:PIECE]), self._left[PIECE:]
+            piece, self._left = (
+                bytes(self._left[: bounds.MESSAGE_PIECE_BYTES]),
+                self._left[bounds.MESSAGE_PIECE_BYTES :],
+            )
             return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
         while not self._is_over:
             self._is_waiting = True
@@ -379,7 +357,7 @@ class SocketTransport:
     def _take(self, message: bytes, may_offer: bool) -> bool:
         """Handle a text message; return True if it was taken in this step."""
         protocol = self._protocol
-        if len(message) > PIECE:
+        if len(message) > bounds.MESSAGE_PIECE_BYTES:
             long = message.rstrip(b"\n")  # its line end goes after its last piece
             protocol.queue.put_nowait({"type": "websocket.receive", "bytes": long})
             return False
@@ -398,7 +376,7 @@ class SocketTransport:
         """Send the messages that `data` has or completes; dropped once the other side has gone."""
         data = self._rest + data
         *lines, self._rest = data.split(b"\n")
-        if len(data) > LONGEST:
+        if len(data) > bounds.ANY_CLIENT_BYTES:
             lines = [piece for line in lines for piece in self._cut(line)]
         if self.is_read:
             self._protocol.transport.write(b"".join([framed(line) for line in lines]))

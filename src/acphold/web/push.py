@@ -32,6 +32,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
 from acphold.transports.runtime_folder import state_folder, write_private
+from acphold.web import bounds
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -42,36 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SECONDS: Final = 15.0
-"""Longest time for sending one message, in seconds."""
-
-LONGEST_ENDPOINT: Final = 2048
-"""Longest address of a subscription, in characters."""
-
 POINT_BYTES: Final = 65
 SECRET_BYTES: Final = 16
 """Bytes of a browser's key, an uncompressed point of P-256, and of its secret (RFC 8291, 3)."""
-
-LARGEST_PAYLOAD: Final = 3000
-"""Bytes: a push service takes 4096 with what encryption adds (RFC 8030, 7.2)."""
-
-TTL_SECONDS: Final = 6 * 60 * 60
-"""Seconds that a push service keeps a message for an offline device."""
-
-SIGNED_SECONDS: Final = 60 * 60
-"""Seconds for which a signature is valid; a day at most (RFC 8292, 2)."""
-
-LARGEST: Final = 1 << 20
-"""Largest size of the file, in bytes."""
-
-MOST: Final = 256
-"""Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
-
-AT_ONCE: Final = 8
-"""Messages sent at the same time."""
-
-PATIENCE: Final = 2 * SECONDS
-"""Longest time for a message, with the wait for its turn, in seconds."""
 
 PORT: Final = 443
 
@@ -122,7 +96,7 @@ def checked(found: Subscription) -> Subscription:
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    if len(found.endpoint) > LONGEST_ENDPOINT:
+    if len(found.endpoint) > bounds.ENDPOINT_CHARACTERS:
         raise WrongSubscriptionError("the endpoint is too long")
     try:
         parts = urlsplit(found.endpoint)
@@ -177,14 +151,14 @@ def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]
     key, parts = _private(pem), urlsplit(endpoint)
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
-        "exp": int(time.time()) + SIGNED_SECONDS,
+        "exp": int(time.time()) + bounds.PUSH_SIGNED_SECONDS,
         "sub": subject,
     }
     return {
         "Authorization": f"vapid t={jwt.encode(claims, key, 'ES256')},k={_point(key)}",
         "Content-Encoding": "aes128gcm",
         "Content-Type": "application/octet-stream",
-        "TTL": str(TTL_SECONDS),
+        "TTL": str(bounds.PUSH_TTL_SECONDS),
         "Topic": topic,
         "Urgency": "high",
     }
@@ -257,7 +231,7 @@ async def send(
 
     host = urlsplit(order.to.endpoint).hostname or ""
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(bounds.PUSH_SECONDS):
             # Not by the loop: at its end it would wait for a name server that does not answer.
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = [str(it[4][0]) for it in found]
@@ -271,7 +245,9 @@ async def send(
             said = headers(order.key, order.to.endpoint, order.subject, order.topic)
             said["Host"] = host
             async with (
-                httpx2.AsyncClient(verify=verify, trust_env=False, timeout=SECONDS) as http,
+                httpx2.AsyncClient(
+                    verify=verify, trust_env=False, timeout=bounds.PUSH_SECONDS
+                ) as http,
                 http.stream(
                     "POST", url, content=body, headers=said, extensions={"sni_hostname": host}
                 ) as answer,
@@ -290,12 +266,12 @@ class PushSender:
     """
 
     def __init__(self) -> None:
-        self._threads = Threads(AT_ONCE)
+        self._threads = Threads(bounds.PUSHES_AT_ONCE)
 
     async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(bounds.PUSH_PATIENCE_SECONDS):
                 return await self._threads.run(lambda _: asyncio.run(send(order)))
         except TimeoutError:
             return PushOutcome(0, "the push service does not answer")
@@ -342,8 +318,8 @@ class KeptSubscriptions:
     def put(self, token: str, found: Subscription) -> None:
         """Notify the browser with this token from now on."""
         browsers = {**self.browsers, token: found}
-        if len(browsers) > MOST:
-            raise OSError(f"more than {MOST} browsers")
+        if len(browsers) > bounds.NOTIFIED_BROWSERS:
+            raise OSError(f"more than {bounds.NOTIFIED_BROWSERS} browsers")
         self._change(browsers, {**self.told, token: frozenset()})
 
     def remove(self, token: str) -> None:
@@ -370,7 +346,7 @@ class KeptSubscriptions:
     def _read(self) -> _SubscriptionFile | None:
         try:
             with open(self._path, "rb") as file:
-                return decode(file.read(LARGEST), type=_SubscriptionFile)
+                return decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
         except FileNotFoundError:
             return None
         except (OSError, MsgspecError, UnicodeDecodeError) as exc:

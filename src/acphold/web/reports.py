@@ -55,6 +55,7 @@ from acphold.reading.local_reader import LocalReader, entries_of
 from acphold.reading.requests import CHANGES, SESSIONS, USAGE, ChangesQuery, NoQuery, UsageQuery
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.file_changes import LineOrigins, SessionChanges
 from acphold.web.gate import RefusedError
@@ -66,25 +67,6 @@ CONTEXTS: Final = "/contexts"
 EXPORT: Final = "/export"
 KEPT: Final = "/kept"
 """The ends of the addresses of a session's export and kept files."""
-
-MOST: Final = 20
-"""Most sessions, or places, of one request."""
-
-ENTRIES: Final = 200
-ENTRY_BYTES: Final = 256 << 10
-"""A glance reads this much of the end of a session."""
-
-AROUND: Final = 8
-"""Entries before and after a hit among which a message is looked for."""
-
-WORDS: Final = 320
-"""Characters of the last words, and of a message around a hit."""
-
-EXCERPT: Final = 600
-"""Characters of the excerpt of a hit in its context."""
-
-LARGEST_FILE: Final = 64 * 1024 * 1024
-"""Characters of a file; use `acphold export` for longer sessions."""
 
 
 class Glance(Struct, rename="camel"):
@@ -123,7 +105,7 @@ async def glances(reader: JournalReader, principal: Principal, exchange: HttpExc
 
 
 async def _glance(session_id: str, journal: Journal) -> Glance:
-    page = await journal.read_back(session_id, None, ENTRIES, ENTRY_BYTES)
+    page = await journal.read_back(session_id, None, bounds.GLANCE_ENTRIES, bounds.GLANCE_BYTES)
     return glance(session_id, page.entries, is_all=page.before is None)
 
 
@@ -151,8 +133,14 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
             diffs = [parts for parts in content if parts.get("type") == b'"diff"']
             paths |= {path for parts in diffs if (path := string(parts.get("path"))) is not None}
     said = " ".join("".join(reversed(words)).split())
-    short = said if len(said) <= WORDS else f"…{said[-WORDS:].partition(' ')[2]}"
-    return Glance(session_id, short, problem and problem[:WORDS], len(paths), is_all)
+    short = (
+        said
+        if len(said) <= bounds.GLANCE_CHARACTERS
+        else f"…{said[-bounds.GLANCE_CHARACTERS :].partition(' ')[2]}"
+    )
+    return Glance(
+        session_id, short, problem and problem[: bounds.GLANCE_CHARACTERS], len(paths), is_all
+    )
 
 
 async def contexts(reader: JournalReader, principal: Principal, exchange: HttpExchange) -> bytes:
@@ -181,10 +169,14 @@ async def _context(
 ) -> dict[str, object] | None:
     """Return a hit with what is around it; None if it was merged with others, or deleted, since."""
     try:
-        before = await journal.read_back(row.session_id, seq, AROUND, ENTRY_BYTES)
+        before = await journal.read_back(
+            row.session_id, seq, bounds.ENTRIES_AROUND, bounds.GLANCE_BYTES
+        )
         following = [
             entry
-            async for segment in history(journal, row.session_id, seq - 1, seq + AROUND)
+            async for segment in history(
+                journal, row.session_id, seq - 1, seq + bounds.ENTRIES_AROUND
+            )
             for entry in segment.entries()
             if entry.raw and entry.seq >= seq
         ]
@@ -193,7 +185,7 @@ async def _context(
     if not following or following[0].seq != seq:
         return None
     held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
-    its = hit(held, following[0], patterns, None, EXCERPT)
+    its = hit(held, following[0], patterns, None, bounds.EXCERPT_CHARACTERS)
     return {
         "place": place_name(row.session_id, seq),
         "excerpt": its.excerpt,
@@ -208,8 +200,12 @@ def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None
     for entry in entries:
         is_message = entry.kind == PROMPT or update_kind(entry.update) in ROLES
         if is_message and (text := " ".join(document(entry).messages.split())):
-            if len(text) > WORDS:
-                text = f"…{text[-WORDS:]}" if is_end else f"{text[:WORDS]}…"
+            if len(text) > bounds.GLANCE_CHARACTERS:
+                text = (
+                    f"…{text[-bounds.GLANCE_CHARACTERS :]}"
+                    if is_end
+                    else f"{text[: bounds.GLANCE_CHARACTERS]}…"
+                )
             return {"speaker": speaker(entry), "text": text}
     return None
 
@@ -228,8 +224,8 @@ def _listed(given: str, name: str) -> Sequence[str]:
         found = msgspec.json.decode(given, type=list[str])
     except (msgspec.MsgspecError, RecursionError):
         raise RefusedError(400, f'{name} is a list such as ["a", "b"]') from None
-    if len(found) > MOST:
-        raise RefusedError(400, f"{name} has at most {MOST}")
+    if len(found) > bounds.REPORT_PLACES:
+        raise RefusedError(400, f"{name} has at most {bounds.REPORT_PLACES}")
     return found
 
 
@@ -329,7 +325,7 @@ class Reports:
             async for text in found:
                 texts.append(text)
                 size += len(text)
-                if size > LARGEST_FILE:
+                if size > bounds.EXPORT_CHARACTERS:
                     raise RefusedError(413, "it is too long for this; `acphold export` writes it")
                 await asyncio.sleep(0)  # others read in this thread, too
             return name, "".join(texts).encode()

@@ -31,6 +31,7 @@ from acphold.presentation.json_facts import offer_json, rule_json
 from acphold.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.reading.rule_offers import accept_offer, rule_offers
 from acphold.standing import RuleChange, StandingRule
+from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.journal_pages import JournalReader
@@ -39,11 +40,6 @@ OFF: Final = "/rules/off"
 ON: Final = "/rules/on"
 SEEN: Final = "/rules/seen"
 
-LARGEST: Final = 65_536
-"""Largest request, in bytes."""
-
-MOST_NUMBERS: Final = 1000
-
 NO_RULE: Final = "you have no such rule"
 UNREADABLE: Final = "the request cannot be read; see docs/serve.md"
 
@@ -51,7 +47,7 @@ UNREADABLE: Final = "the request cannot be read; see docs/serve.md"
 class SeenRules(Struct, frozen=True):
     """The rules that a person was shown."""
 
-    numbers: Annotated[list[int], Meta(max_length=MOST_NUMBERS)]
+    numbers: Annotated[list[int], Meta(max_length=bounds.SEEN_NUMBERS)]
 
 
 class RuleRequests:
@@ -85,7 +81,7 @@ class RuleRequests:
                 await self._add(exchange, admitted, _person(admitted, "rules", "add rule"))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
-                seen = await exchange.said(SeenRules, LARGEST, UNREADABLE)
+                seen = await exchange.said(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
                 await self._see(person, seen.numbers, device_of(admitted))
                 await exchange.answer(200, {})
             case "POST", path if path in (OFF, ON):
@@ -114,7 +110,7 @@ class RuleRequests:
                 raise RefusedError(404, "there is nothing at this address")
 
     async def _add(self, exchange: HttpExchange, admitted: Admitted, person: str) -> None:
-        said = await exchange.said(AcceptedOffer, LARGEST, UNREADABLE)
+        said = await exchange.said(AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE)
 
         async def accept(journal: Journal) -> Sequence[StandingRule]:
             return await accept_offer(

@@ -18,11 +18,9 @@ from msgspec.json import decode, encode
 
 from acphold.journal.stores import named
 from acphold.transports.runtime_folder import state_folder
+from acphold.web import bounds
 
 log = logging.getLogger(__name__)
-
-LARGEST: Final = 1 << 16
-"""Largest size of such a file, in bytes."""
 
 FILE: Final = ".json"
 
@@ -86,7 +84,7 @@ def running(journal: str | None) -> list[Running]:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    server = decode(file.read(LARGEST), type=Running)
+                    server = decode(file.read(bounds.SERVER_FILE_BYTES), type=Running)
                     if _place(server.journal) == place:
                         found.append((os.fstat(file.fileno()).st_mtime, server))
                 else:

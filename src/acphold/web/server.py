@@ -35,11 +35,12 @@ from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
 from acphold.transports.known_servers import local_tokens, origin_of, remember, token_for
 from acphold.transports.messages import HEARTBEAT_SECONDS
+from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
-from acphold.web.connections import LOOK_SECONDS, Asgi, Connections, bounds
+from acphold.web.connections import Asgi, Connections, limits_for
 from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Endpoints
-from acphold.web.gate import TOKENS_SECONDS, Gate
+from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
@@ -53,22 +54,6 @@ from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
 
 log = logging.getLogger(__name__)
-
-AT_ONCE: Final = 16
-"""Connections accepted before others get a turn.
-
-Far fewer than the unauthenticated ones allowed: a client that sends its token with the first bytes
-is known before its place is needed.
-"""
-
-SILENT_SECONDS: Final = 10
-"""Seconds that the kernel keeps a connection on which nothing has arrived, if it can."""
-
-BACKLOG: Final = 2048
-"""Connections that the kernel queues until they are accepted."""
-
-LAST_SECONDS: Final = 5.0
-"""Seconds to wait for clients that were told to go."""
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
 """Addresses that stand for all of this machine's."""
@@ -157,7 +142,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         """Return an empty set of connections, with limits for this process."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         is_proxied = self.url is not None and self.certificate is None
-        return Connections(bounds(descriptors), is_proxied=is_proxied)
+        return Connections(limits_for(descriptors), is_proxied=is_proxied)
 
     def origins(self, port: int) -> list[str]:
         """Return the origins of this server, the one to tell others first."""
@@ -234,8 +219,8 @@ async def serve(
                     services, default, journal, called=called, lingers=lingers, node=listening.node
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
-                _looking(gate.look, TOKENS_SECONDS),
-                _looking(connections.look, LOOK_SECONDS),
+                _looking(gate.look, bounds.TOKENS_SECONDS),
+                _looking(connections.look, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, activity_signal) as feed,
                 Notices(reader, gate, PushSender(), kept, contact, activity_signal) as notices,
@@ -338,7 +323,7 @@ async def _running(
             ws_ping_timeout=HEARTBEAT_SECONDS,
             # It would cost memory for each connection, and time for each message.
             ws_per_message_deflate=False,
-            timeout_graceful_shutdown=int(LAST_SECONDS),
+            timeout_graceful_shutdown=int(bounds.LAST_CLIENTS_SECONDS),
         ),
     )
     running = asyncio.create_task(server.serve(sockets=[bound]), name="uvicorn")
@@ -369,11 +354,13 @@ class _CountedServer(uvicorn.Server):
         self.servers: list[asyncio.Server] = []
         for bound in sockets or ():
             self.servers.append(
-                await loop.create_server(self._arrival, sock=bound, backlog=AT_ONCE)
+                await loop.create_server(self._arrival, sock=bound, backlog=bounds.ACCEPTED_AT_ONCE)
             )
-            bound.listen(BACKLOG)
+            bound.listen(bounds.BACKLOG)
             if sys.platform == "linux":
-                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
+                bound.setsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, bounds.SILENT_CONNECTION_SECONDS
+                )
         self.started = True
         self.accepting.set_result(None)
 
