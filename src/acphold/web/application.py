@@ -107,7 +107,16 @@ class ServedMoves:
     ) -> None:
         """Give the session with the id `name` to the taker at the other end, or say why not."""
         try:
-            why_no_files = await self._permitted(name, principal)
+            row = await self._journal.session(name)
+            principal.check_in(row, MOVE)
+            if self._under_way >= bounds.MOVES_AT_ONCE:
+                raise MoveRefusedError(
+                    "too many sessions are moving from this server; try again later"
+                )
+            why_no_files = ""
+            if "files" not in principal.scopes_in(row):
+                lacking = ForbiddenError("taking its files", "files")
+                why_no_files = f"{lacking}; --no-files leaves them there"
         except AcpholdError as error:
             await MoveLine(transport).refuse(str(error))
             return
@@ -126,17 +135,6 @@ class ServedMoves:
             log.info("a move of session %s ended: %s", name, error)
         finally:
             self._under_way -= 1
-
-    async def _permitted(self, session_id: str, principal: Principal) -> str:
-        """Return the reason for keeping its files here, "" if they may go; raises ForbiddenError,
-        UnknownSessionError, and MoveRefusedError while too many sessions move."""
-        row = await self._journal.session(session_id)
-        principal.check_in(row, MOVE)
-        if self._under_way >= bounds.MOVES_AT_ONCE:
-            raise MoveRefusedError("too many sessions are moving from this server; try again later")
-        if "files" in principal.scopes_in(row):
-            return ""
-        return f"{ForbiddenError('taking its files', 'files')}; --no-files leaves them there"
 
 
 class CodeRequest(Struct, frozen=True):
@@ -185,7 +183,13 @@ class Application(Struct, frozen=True, kw_only=True):
         protocols = exchange.scope.get("subprotocols", ())
         admitted = await self._admitted(exchange, protocols)
         if exchange.path.startswith(OWNERS):
-            name = _owner_at(self.endpoints, exchange, admitted)
+            if NODE not in admitted.principal.scopes:
+                raise RefusedError(403, "this is for nodes: `acphold token create --node`")
+            mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
+            if mark != self.endpoints.mark:
+                raise RefusedError(ENDED, "the process that had this address has ended")
+            if name not in self.endpoints.open_names:
+                raise RefusedError(404, "no sessions of that agent are live here")
             await attend_websocket(_Nodes(self.endpoints), self.gate, exchange, name, admitted)
             return
         if exchange.path.startswith(MOVES):
@@ -264,18 +268,6 @@ async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
     if found is None:
         raise RefusedError(404, "no agent is served there")
     return found
-
-
-def _owner_at(endpoints: Endpoints, exchange: HttpExchange, admitted: Admitted) -> str:
-    """Return the agent whose sessions another node connects for; raises RefusedError."""
-    if NODE not in admitted.principal.scopes:
-        raise RefusedError(403, "this is for nodes: `acphold token create --node`")
-    mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
-    if mark != endpoints.mark:
-        raise RefusedError(ENDED, "the process that had this address has ended")
-    if name not in endpoints.open_names:
-        raise RefusedError(404, "no sessions of that agent are live here")
-    return name
 
 
 class _Nodes:

@@ -276,7 +276,16 @@ class Connections:
         if self.unknown >= self._limits.unknown:
             most = max(self._unknown.values(), key=len)
             next(iter(most)).abort()
-        connection = ServedConnection(self, transport, self._peer(transport))
+        peer = ""
+        name = transport.get_extra_info("peername")
+        if name and not self._is_proxied:
+            address = ipaddress.ip_address(name[0].partition("%")[0])
+            if address.version == 6 and not address.is_loopback:
+                # Whoever has one IPv6 address usually has its whole /64.
+                peer = str(ipaddress.ip_network((address, 64), strict=False))
+            elif not address.is_loopback:
+                peer = str(address)
+        connection = ServedConnection(self, transport, peer)
         self._unknown.setdefault(connection.peer, {})[connection] = None
         return connection
 
@@ -335,14 +344,3 @@ class Connections:
 
     def _all(self) -> list[ServedConnection]:
         return [each for some in (*self._unknown.values(), *self._known.values()) for each in some]
-
-    def _peer(self, transport: asyncio.Transport) -> str:
-        name = transport.get_extra_info("peername")
-        if self._is_proxied or not name:
-            return ""
-        address = ipaddress.ip_address(name[0].partition("%")[0])
-        if address.is_loopback:
-            return ""
-        # Whoever has one IPv6 address usually has its whole /64.
-        is_wide = address.version == 6
-        return str(ipaddress.ip_network((address, 64), strict=False) if is_wide else address)

@@ -150,7 +150,12 @@ class Endpoints:
         self._coming[name] += 1  # counted so that the hub stays open until this client leaves
         try:
             try:
-                hub = await asyncio.shield(self._hub(name))
+                opening = self._open.get(name)
+                if opening is None or (opening.done() and opening.exception() is not None):
+                    # The first client has it opened.
+                    opening = self._open[name] = asyncio.get_running_loop().create_future()
+                    self._tasks.start(self._keep(name, opening), f"hub of {name}")
+                hub = await asyncio.shield(opening)
             except AcpholdError as exc:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
@@ -247,8 +252,18 @@ class Endpoints:
         room = asyncio.Semaphore(bounds.OPENED_AT_ONCE)
 
         async def open_(row: SessionRow, name: str) -> None:
-            async with room:
-                await self._open_for_its_queue(row, name)
+            near, far = memory_pair()
+            params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
+            asked = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
+            try:
+                async with (
+                    room,
+                    beside(self.attend_one(name, far, THIS_USER), "open for its queue"),
+                ):
+                    await asked_over(*asked, watches=True)
+                log.info("session %s is open: its prompts go on", row.session_id)
+            except AcpholdError as exc:
+                log.error("session %s: its prompts still wait: %s", row.session_id, exc)
 
         async with asyncio.TaskGroup() as opening:
             for _ in range(bounds.OWNER_LOOKS):
@@ -290,29 +305,7 @@ class Endpoints:
                     yield row
             key = page[-1].key
 
-    async def _open_for_its_queue(self, row: SessionRow, name: str) -> None:
-        near, far = memory_pair()
-        params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
-        attending = self.attend_one(name, far, THIS_USER)
-        try:
-            async with beside(attending, "open for its queue"):
-                await asked_over(
-                    *(near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS),
-                    watches=True,
-                )
-            log.info("session %s is open: its prompts go on", row.session_id)
-        except AcpholdError as exc:
-            log.error("session %s: its prompts still wait: %s", row.session_id, exc)
-
     # -- hubs -----------------------------------------------------------------------------
-
-    def _hub(self, name: str) -> asyncio.Future[Hub]:
-        """Return this agent's hub; the first caller has it opened."""
-        found = self._open.get(name)
-        if found is None or (found.done() and found.exception() is not None):
-            found = self._open[name] = asyncio.get_running_loop().create_future()
-            self._tasks.start(self._keep(name, found), f"hub of {name}")
-        return found
 
     async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
         """Open the hub and keep it open while needed. One task does both, as a context requires."""

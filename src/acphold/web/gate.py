@@ -278,7 +278,12 @@ class Gate:
         except TooManyError as exc:
             attempt = "too many connections"
             raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
-        await self._note_use(token)
+        now = now_ms()
+        if token.used_at is None or now >= token.used_at + bounds.TOKEN_NOTE_MS:
+            try:
+                await self._access.keep_token(replace(token, used_at=now))
+            except errors.JournalError as exc:  # the note is only informative
+                log.info("the use of a token was not noted: %s", exc)
         actor = self.actor(headers, came, token)
         who = Principal(
             name=token.name,
@@ -471,15 +476,6 @@ class Gate:
                 began = self._now()
                 self._tokens = {token.id: token for token in await self._access.tokens()}
                 self._read_at = began
-
-    async def _note_use(self, token: AccessToken) -> None:
-        now = now_ms()
-        if token.used_at is not None and now < token.used_at + bounds.TOKEN_NOTE_MS:
-            return
-        try:
-            await self._access.keep_token(replace(token, used_at=now))
-        except errors.JournalError as exc:  # the note is only informative
-            log.info("the use of a token was not noted: %s", exc)
 
 
 def _end_of(token: AccessToken) -> str:

@@ -262,7 +262,15 @@ class HttpTransport:
         elif asked.method in MAKING:
             self._connection.add(event(line))
             if opened is not None and not self._has_one_stream:
-                self._await_stream(opened)
+                # Its client is expected to open a stream for the session that it has begun.
+                self._beside.pop(opened, None)
+                if opened not in self._sessions and self._has_room():
+                    self._sessions[opened] = EventStream(
+                        self._tell_change, self._resized, is_awaited=True
+                    )
+                    self._begun[opened] = asyncio.get_running_loop().call_later(
+                        bounds.STREAM_OPEN_SECONDS, self._await_no_more, opened
+                    )
         elif id_ in self._own:
             stream = self._sessions.get(self._own.pop(id_))
             if stream is not None and not bytes(_read_answer(line).result):
@@ -287,17 +295,6 @@ class HttpTransport:
         if len(self._beside) > bounds.SESSIONS_BESIDE:
             del self._beside[next(iter(self._beside))]
         return self._connection
-
-    def _await_stream(self, session_id: str) -> None:
-        """Expect that the client opens a stream for a session it has begun."""
-        self._beside.pop(session_id, None)
-        if session_id in self._sessions or not self._has_room():
-            return
-        self._sessions[session_id] = EventStream(self._tell_change, self._resized, is_awaited=True)
-        loop = asyncio.get_running_loop()
-        self._begun[session_id] = loop.call_later(
-            bounds.STREAM_OPEN_SECONDS, self._await_no_more, session_id
-        )
 
     def _await_no_more(self, session_id: str) -> None:
         """Send what was kept on the connection's stream: no stream was opened in time."""

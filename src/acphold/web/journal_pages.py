@@ -101,12 +101,21 @@ class JournalReader:
 
         Raises JournalError, and RefusedError if there are too many or it takes too long.
         """
+
+        async def answer() -> T:
+            try:
+                await self._journal.changes(None)
+            except JournalUnavailableError:  # another one has taken its place
+                before, self._journal = self._journal, served_journal(self.location)
+                await before.aclose()
+            return await question(self._journal)
+
         if self._asked >= bounds.QUESTIONS_AT_ONCE:
             raise RefusedError(503, "too much is being read at once; try again")
         self._asked += 1
         try:
             async with asyncio.timeout(bounds.QUESTION_SECONDS):
-                return await self.run(self._answer(question))
+                return await self.run(answer())
         except TimeoutError:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None
         finally:
@@ -151,14 +160,6 @@ class JournalReader:
     def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Run `work` in the thread and return its result."""
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    async def _answer(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
-        try:
-            await self._journal.changes(None)
-        except JournalUnavailableError:  # another one has taken its place
-            before, self._journal = self._journal, served_journal(self.location)
-            await before.aclose()
-        return await question(self._journal)
 
     def _run(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         async def read() -> None:
@@ -217,7 +218,10 @@ class JournalPages:
             return await self._search(exchange.query(SearchQuery), principal), ASK_AGAIN
         if path == INBOX:
             exchange.query(NoQuery)
-            return await self._inbox(principal), ASK_AGAIN
+            principal.check(LIST_SESSIONS.name, b"{}")
+            live = await self._reader.live_now()
+            found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
+            return _page("questions", map(question_json, found), None), ASK_AGAIN
         if path == DECISIONS:
             return await self._decisions(exchange.query(DecisionsQuery), principal), ASK_AGAIN
         session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
@@ -225,7 +229,13 @@ class JournalPages:
             return await self._entries(session_id, exchange.query(EntriesQuery), principal)
         if session_id and path == f"{SESSIONS}/{session_id}":
             exchange.query(NoQuery)
-            return await self._row(session_id, principal), ASK_AGAIN
+            method = LIST_SESSIONS.name
+            row = await self._reader.session(principal, session_id, method, counted=True)
+            live = await self._reader.live()
+            [session] = await self._reader.ask(
+                lambda it: _reader(it, principal, live).listed([row])
+            )
+            return session_json(session).encode(), ASK_AGAIN
         raise RefusedError(404, "there is nothing at this address")
 
     # -- the list -------------------------------------------------------------------------
@@ -249,12 +259,6 @@ class JournalPages:
             return _page("sessions", map(session_json, page.sessions), page.cursor)
 
         return await self._reader.ask(listed)
-
-    async def _row(self, session_id: str, principal: Principal) -> bytes:
-        row = await self._reader.session(principal, session_id, LIST_SESSIONS.name, counted=True)
-        live = await self._reader.live()
-        [session] = await self._reader.ask(lambda it: _reader(it, principal, live).listed([row]))
-        return session_json(session).encode()
 
     # -- a session ------------------------------------------------------------------------
 
@@ -281,7 +285,13 @@ class JournalPages:
         principal.check(LIST_SESSIONS.name, b"{}")
         if not terms(asked.q):
             raise RefusedError(400, "q has no word to search for")
-        done, last = _place_in(asked.cursor)
+        done, last = 0, ""  # the hits shown, and the place of the last
+        if asked.cursor:
+            number, _, last = asked.cursor.partition(".")
+            is_number = number.isascii() and number.isdecimal()
+            if not (is_number and last and len(number) <= len(str(bounds.MOST_HITS))):
+                raise RefusedError(400, "unknown cursor; search again without one")
+            done = int(number)
         sought = Sought(
             asked.q,
             agents=agents_of(asked.agent),
@@ -300,12 +310,6 @@ class JournalPages:
         return _page("hits", map(hit_json, hits[start:end]), following)
 
     # -- the inbox ------------------------------------------------------------------------
-
-    async def _inbox(self, principal: Principal) -> bytes:
-        principal.check(LIST_SESSIONS.name, b"{}")
-        live = await self._reader.live_now()
-        found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
-        return _page("questions", map(question_json, found), None)
 
     async def _decisions(self, asked: DecisionsQuery, principal: Principal) -> bytes:
         about = {} if asked.session is None else {"sessionId": asked.session}
@@ -335,18 +339,6 @@ def moment_of(given: str) -> int:
         return max(0, round(datetime.fromisoformat(given).timestamp() * 1000)) if given else 0
     except (ValueError, OverflowError, OSError):
         raise RefusedError(400, "since is a time such as 2026-01-31T12:00:00Z") from None
-
-
-def _place_in(cursor: str) -> tuple[int, str]:
-    """Return the number of hits shown and the place of the last; raises RefusedError."""
-    if not cursor:
-        return 0, ""
-    done, _, last = cursor.partition(".")
-    if not (
-        done.isascii() and done.isdecimal() and last and len(done) <= len(str(bounds.MOST_HITS))
-    ):
-        raise RefusedError(400, "unknown cursor; search again without one")
-    return int(done), last
 
 
 def _page(name: str, lines: Iterable[str], following: str | None) -> bytes:

@@ -38,6 +38,7 @@ from acphold.reading.session_reader import ListedSession, News
 from acphold.schema import LIST_SESSIONS
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
+from acphold.tasks import end
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError
@@ -95,9 +96,7 @@ class ListFeed:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        await end(self._following)
 
     @property
     def watchers(self) -> int:
@@ -127,8 +126,7 @@ class ListFeed:
             await asyncio.wait([streaming])
         finally:
             self._gate.disconnected(key)
-            streaming.cancel()
-            await asyncio.wait([streaming])
+            await end(streaming)
             self._watchers[token] -= 1
             if not self._watchers[token]:
                 del self._watchers[token]
@@ -185,7 +183,14 @@ class ListFeed:
 
         async def read(journal: Journal) -> News | None:
             reader = LocalReader(journal)
-            known = [it for begin in beginnings async for it in _begun(journal, begin)]
+            known = list[str]()
+            for beginning in beginnings:
+                try:
+                    known.append((await journal.resolve(beginning)).session_id)
+                except UnknownSessionError:
+                    pass
+                except AmbiguousIdError as several:
+                    known += several.matches
             return await reader.missed(after, known, bounds.KEPT_CHANGES)
 
         if (news := await self._reader.ask(read)) is None:
@@ -314,17 +319,6 @@ class ListFeed:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-async def _begun(journal: Journal, beginning: str) -> AsyncIterator[str]:
-    """Yield the ids of the sessions that begin so."""
-    try:
-        yield (await journal.resolve(beginning)).session_id
-    except UnknownSessionError:
-        return
-    except AmbiguousIdError as several:
-        for session_id in several.matches:
-            yield session_id
 
 
 def _row(session: ListedSession) -> Row:

@@ -295,7 +295,15 @@ class KeptSubscriptions:
     def __init__(self, journal: str) -> None:
         name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
         self._path = os.path.join(state_folder(), "push", f"{name}.json")
-        self._kept = self._read()
+        self._kept: _SubscriptionFile | None = None
+        try:
+            with open(self._path, "rb") as file:
+                self._kept = decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
+        except FileNotFoundError:
+            pass
+        except (OSError, MsgspecError, UnicodeDecodeError) as exc:
+            # Browsers that knew the lost key subscribe again with the new one.
+            log.warning("%s: %s; notices have to be asked for again", self._path, exc)
 
     @property
     def key(self) -> str:
@@ -342,14 +350,3 @@ class KeptSubscriptions:
         changed = _SubscriptionFile(self.key, browsers, shown)
         write_private(self._path, encode(changed))
         self._kept = changed
-
-    def _read(self) -> _SubscriptionFile | None:
-        try:
-            with open(self._path, "rb") as file:
-                return decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
-        except FileNotFoundError:
-            return None
-        except (OSError, MsgspecError, UnicodeDecodeError) as exc:
-            # Browsers that knew the lost key subscribe again with the new one.
-            log.warning("%s: %s; notices have to be asked for again", self._path, exc)
-            return None

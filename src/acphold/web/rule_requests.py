@@ -78,7 +78,19 @@ class RuleRequests:
                 offers = ",".join(map(offer_json, offered))
                 await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
             case "POST", path if path == RULES:
-                await self._add(exchange, admitted, _person(admitted, "rules", "add rule"))
+                person = _person(admitted, "rules", "add rule")
+                said = await exchange.said(AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE)
+                made = await self._reader.ask(
+                    lambda it: accept_offer(
+                        *(it, said.session_id, said.question_id, said.text),
+                        tenant=person,
+                        all_agents=said.all_agents,
+                        made_with=device_of(admitted),
+                    )
+                )
+                for rule in made:
+                    admitted.principal.note(f"add rule {rule.number}", said.session_id)
+                await exchange.answer(200, raw=_rules(made))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
                 seen = await exchange.said(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
@@ -108,25 +120,6 @@ class RuleRequests:
                 await exchange.answer(200, raw=_rules(found))
             case _:
                 raise RefusedError(404, "there is nothing at this address")
-
-    async def _add(self, exchange: HttpExchange, admitted: Admitted, person: str) -> None:
-        said = await exchange.said(AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE)
-
-        async def accept(journal: Journal) -> Sequence[StandingRule]:
-            return await accept_offer(
-                journal,
-                said.session_id,
-                said.question_id,
-                said.text,
-                tenant=person,
-                all_agents=said.all_agents,
-                made_with=device_of(admitted),
-            )
-
-        made = await self._reader.ask(accept)
-        for rule in made:
-            admitted.principal.note(f"add rule {rule.number}", said.session_id)
-        await exchange.answer(200, raw=_rules(made))
 
     async def _see(self, person: str, numbers: Sequence[int], device: str) -> None:
         """Note that this device has shown rules, for those that were not made on it."""

@@ -41,7 +41,18 @@ class Running(Struct, frozen=True):
 def noted(server: Running) -> Iterator[None]:
     """Record the server as running for the block."""
     try:
-        held = _note(server)
+        os.makedirs(_folder(), 0o700, exist_ok=True)
+        new = os.path.join(_folder(), f"{os.getpid()}-{os.urandom(4).hex()}")
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            # Lock it before it gets its final name: a file that is not locked counts as left over.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.write(descriptor, encode(server))
+            os.rename(new, new + FILE)
+        except BaseException:
+            os.unlink(new)
+            os.close(descriptor)
+            raise
     except OSError as exc:  # it serves all the same
         log.warning("`acphold pair` will not find this server: %s", exc)
         yield
@@ -49,26 +60,9 @@ def noted(server: Running) -> Iterator[None]:
     try:
         yield
     finally:
-        path, descriptor = held
         with suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(new + FILE)
         os.close(descriptor)
-
-
-def _note(server: Running) -> tuple[str, int]:
-    os.makedirs(_folder(), 0o700, exist_ok=True)
-    new = os.path.join(_folder(), f"{os.getpid()}-{os.urandom(4).hex()}")
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        # Lock it before it gets its final name: a file that is not locked counts as left over.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, encode(server))
-        os.rename(new, new + FILE)
-    except BaseException:
-        os.unlink(new)
-        os.close(descriptor)
-        raise
-    return new + FILE, descriptor
 
 
 def running(journal: str | None) -> list[Running]:

@@ -350,11 +350,18 @@ class _CountedServer(uvicorn.Server):
         self.accepting = asyncio.get_running_loop().create_future()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        def arrival() -> Arrival:
+            return Arrival(
+                self._connections,
+                self._tls,
+                lambda state: HttpProtocol(self.config, self.server_state, state),
+            )
+
         loop = asyncio.get_running_loop()
         self.servers: list[asyncio.Server] = []
         for bound in sockets or ():
             self.servers.append(
-                await loop.create_server(self._arrival, sock=bound, backlog=bounds.ACCEPTED_AT_ONCE)
+                await loop.create_server(arrival, sock=bound, backlog=bounds.ACCEPTED_AT_ONCE)
             )
             bound.listen(bounds.BACKLOG)
             if sys.platform == "linux":
@@ -363,13 +370,6 @@ class _CountedServer(uvicorn.Server):
                 )
         self.started = True
         self.accepting.set_result(None)
-
-    def _arrival(self) -> Arrival:
-        return Arrival(
-            self._connections,
-            self._tls,
-            lambda state: HttpProtocol(self.config, self.server_state, state),
-        )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
