@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from itertools import starmap
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from acphold.errors import ConnectionLostError
 from acphold.rpc import Transport
+from acphold.tasks import beside
+from acphold.testing import bounds
 
 MakePair: TypeAlias = Callable[[], Awaitable[tuple[Transport, Transport]]]
 """Makes two transports that are connected with each other."""
 
-SECONDS: Final = 60.0
-"""Longest time for any promise, in seconds; one that hangs is broken."""
+Keep: TypeAlias = Callable[[Transport, Transport], Awaitable[None]]
+"""Raises AssertionError, or hangs, if the two do not keep a promise."""
 
 KIBIBYTE: Final = 1024
 MEBIBYTE: Final = 1024 * KIBIBYTE
@@ -41,18 +42,26 @@ class Promise(Struct, frozen=True):
 
     async def check(self, make_pair: MakePair) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs."""
-        async with asyncio.timeout(SECONDS), _pair(make_pair) as (left, right):
-            await self.keep(left, right)
+        async with asyncio.timeout(bounds.PROMISE_SECONDS):
+            left, right = await make_pair()
+            try:
+                await self.keep(left, right)
+            finally:
+                await left.aclose()
+                await right.aclose()
 
 
-@asynccontextmanager
-async def _pair(make_pair: MakePair) -> AsyncIterator[tuple[Transport, Transport]]:
-    left, right = await make_pair()
-    try:
-        yield left, right
-    finally:
-        await left.aclose()
-        await right.aclose()
+_PROMISES: Final[list[Promise]] = []
+
+
+def _promised(name: str) -> Callable[[Keep], Keep]:
+    """Register the decorated function as the promise of this name."""
+
+    def register(keep: Keep) -> Keep:
+        _PROMISES.append(Promise(name, keep))
+        return keep
+
+    return register
 
 
 def _line(size: int) -> bytes:
@@ -73,25 +82,16 @@ async def _received(transport: Transport, size: int) -> bytes:
     return data
 
 
-async def _told(transport: Transport) -> None:
-    """Send until an error says that the other side has gone."""
-    try:
-        while True:
-            transport.send(_line(KIBIBYTE))
-            await transport.drain()
-            await asyncio.sleep(0)
-    except ConnectionLostError:
-        pass
-
-
-async def _in_order(left: Transport, right: Transport) -> None:
+@_promised("what one sends the other receives in order")
+async def in_order(left: Transport, right: Transport) -> None:
     lines = [_line(size) for size in (3, 4, 100, 5, 70_000, 12)]
     for line in lines:
         left.send(line)
     assert await _received(right, len(b"".join(lines))) == b"".join(lines)
 
 
-async def _whole(left: Transport, right: Transport) -> None:
+@_promised("a message larger than any buffer arrives whole")
+async def whole(left: Transport, right: Transport) -> None:
     message = _line(3 * MEBIBYTE)
     left.send(message)
     async with asyncio.TaskGroup() as tasks:
@@ -99,7 +99,8 @@ async def _whole(left: Transport, right: Transport) -> None:
         assert await _received(right, len(message)) == message
 
 
-async def _both_ways(left: Transport, right: Transport) -> None:
+@_promised("both directions carry at the same time")
+async def both_ways(left: Transport, right: Transport) -> None:
     there, back = _lines(MEBIBYTE), _lines(MEBIBYTE)
     left.send(there)
     right.send(back)
@@ -107,7 +108,8 @@ async def _both_ways(left: Transport, right: Transport) -> None:
     assert (at_left, at_right) == (back, there)
 
 
-async def _back_pressure(left: Transport, right: Transport) -> None:
+@_promised("a reader that stops holds the sender until it reads on")
+async def back_pressure(left: Transport, right: Transport) -> None:
     sent = _lines(8 * MEBIBYTE)
     left.send(sent)
     draining = asyncio.create_task(left.drain())
@@ -118,7 +120,8 @@ async def _back_pressure(left: Transport, right: Transport) -> None:
     await draining
 
 
-async def _reads_on(left: Transport, right: Transport) -> None:
+@_promised("what the other says is received however much waits for it")
+async def reads_on(left: Transport, right: Transport) -> None:
     left.send(_lines(12 * MEBIBYTE))
     for _ in range(100):
         line = _line(20)
@@ -127,7 +130,8 @@ async def _reads_on(left: Transport, right: Transport) -> None:
     assert left.buffered > MEBIBYTE
 
 
-async def _ends(left: Transport, right: Transport) -> None:
+@_promised("after the end receive answers nothing again and again")
+async def ends(left: Transport, right: Transport) -> None:
     words = _line(20)
     left.send(words)
     await left.aclose()
@@ -135,16 +139,22 @@ async def _ends(left: Transport, right: Transport) -> None:
     assert [await right.receive() for _ in range(3)] == [b"", b"", b""]
 
 
-async def _gone(left: Transport, right: Transport) -> None:
+@_promised("sending to who has gone is silent, and drain and receive tell")
+async def gone(left: Transport, right: Transport) -> None:
     await right.aclose()
-    await _told(left)
+    with suppress(ConnectionLostError):
+        while True:
+            left.send(_line(KIBIBYTE))
+            await left.drain()
+            await asyncio.sleep(0)
     left.send(_line(KIBIBYTE))
     assert left.buffered == 0, "what is for nobody is kept"
     while await left.receive():
         pass
 
 
-async def _gone_meanwhile(left: Transport, right: Transport) -> None:
+@_promised("drain ends when the reader leaves in the middle")
+async def gone_meanwhile(left: Transport, right: Transport) -> None:
     left.send(_lines(8 * MEBIBYTE))
     draining = asyncio.create_task(left.drain())
     await asyncio.sleep(0)
@@ -156,28 +166,32 @@ async def _gone_meanwhile(left: Transport, right: Transport) -> None:
     raise AssertionError("drain returned though the reader has left")
 
 
-async def _flushes(left: Transport, right: Transport) -> None:
+@_promised("closing waits for the reader to take what is queued")
+async def flushes(left: Transport, right: Transport) -> None:
     sent = _lines(MEBIBYTE)
     left.send(sent)
     _, received = await asyncio.gather(left.aclose(), _received(right, len(sent)))
     assert received == sent
 
 
-async def _closes(left: Transport, right: Transport) -> None:
+@_promised("closing does not wait for a reader that never reads")
+async def closes(left: Transport, right: Transport) -> None:
     left.send(_lines(8 * MEBIBYTE))  # nobody reads it
     await left.aclose()
     assert left.buffered == 0
     await left.aclose()
 
 
-async def _ends_own(left: Transport, right: Transport) -> None:
+@_promised("closing ends our own receive")
+async def ends_own(left: Transport, right: Transport) -> None:
     receiving = asyncio.create_task(left.receive())
     await asyncio.sleep(0)
     await left.aclose()
     assert await receiving == b""
 
 
-async def _loses_nothing(left: Transport, right: Transport) -> None:
+@_promised("a cancelled receive loses nothing")
+async def loses_nothing(left: Transport, right: Transport) -> None:
     kept = _line(20)
     receiving = asyncio.create_task(right.receive())
     await asyncio.sleep(0)
@@ -188,7 +202,8 @@ async def _loses_nothing(left: Transport, right: Transport) -> None:
     assert had + await _received(right, len(kept) - len(had)) == kept
 
 
-async def _leaves_room(left: Transport, right: Transport) -> None:
+@_promised("a flood leaves room for other tasks")
+async def leaves_room(left: Transport, right: Transport) -> None:
     turns = 0
 
     async def bystander() -> None:
@@ -197,30 +212,12 @@ async def _leaves_room(left: Transport, right: Transport) -> None:
             await asyncio.sleep(0)
             turns += 1
 
-    other = asyncio.create_task(bystander())
-    try:
+    async with beside(bystander(), "bystander"):
         for _ in range(1000):
             left.send(_line(KIBIBYTE))
             await right.receive()
-    finally:
-        other.cancel()
     assert turns >= 50, "a flood leaves no room for other tasks"
 
 
-_PROMISED: Final = (
-    ("what one sends the other receives in order", _in_order),
-    ("a message larger than any buffer arrives whole", _whole),
-    ("both directions carry at the same time", _both_ways),
-    ("a reader that stops holds the sender until it reads on", _back_pressure),
-    ("what the other says is received however much waits for it", _reads_on),
-    ("after the end receive answers nothing again and again", _ends),
-    ("sending to who has gone is silent, and drain and receive tell", _gone),
-    ("drain ends when the reader leaves in the middle", _gone_meanwhile),
-    ("closing waits for the reader to take what is queued", _flushes),
-    ("closing does not wait for a reader that never reads", _closes),
-    ("closing ends our own receive", _ends_own),
-    ("a cancelled receive loses nothing", _loses_nothing),
-    ("a flood leaves room for other tasks", _leaves_room),
-)
-TRANSPORT_PROMISES: Final = tuple(starmap(Promise, _PROMISED))
+TRANSPORT_PROMISES: Final = tuple(_PROMISES)
 """All promises of a transport."""

@@ -21,12 +21,10 @@ from msgspec import Struct
 
 from acphold.history import Entry, PastEntry, Segment
 from acphold.journal import Journal, Lease, NewSession, RowChange
+from acphold.testing import bounds
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
 """Opens a journal, always the same one, and each time as another owner."""
-
-SECONDS: Final = 60.0
-"""Longest time for any promise, in seconds; one that hangs is broken."""
 
 Keep = TypeVar("Keep", bound=Callable[..., Awaitable[None]])
 E = TypeVar("E", bound=BaseException)
@@ -54,7 +52,7 @@ class JournalPromise(Struct, frozen=True):
             stack.push_async_callback(journal.aclose)
             return journal
 
-        async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
+        async with asyncio.timeout(bounds.PROMISE_SECONDS), AsyncExitStack() as stack:
             wanted = signature(self.keep).parameters
             given = {"journal": await again(), **self.given}
             if "other" in wanted:
@@ -78,7 +76,7 @@ def _broken(name: str, error: AssertionError) -> str:
     if said := str(error).split("\n")[0]:
         told.append(f"    {said}")
     told += [
-        f"    {it} = {repr(value)[:LONGEST]}"
+        f"    {it} = {repr(value)[: bounds.VALUE_LETTERS]}"
         for it, value in at[0].f_locals.items()
         if re.search(rf"\b{it}\b", code)
     ]
@@ -86,10 +84,6 @@ def _broken(name: str, error: AssertionError) -> str:
 
 
 _HERE: Final = Path(__file__)
-
-LONGEST: Final = 400
-"""Characters of a value in the message of a broken promise, at most."""
-
 
 PROMISED: Final[list[JournalPromise]] = []
 """All promises of a journal, once the modules beside this one are imported."""
