@@ -480,8 +480,16 @@ class Dialogue:
                     return
                 *ended, rest = chunk.split(b"\n")
                 for piece in ended:
-                    self._take(bytes(held + piece))
+                    line = self.record.add(self._now(), "agent", bytes(held + piece))
                     held.clear()
+                    if line.is_request:
+                        self._answering.start(self._serve(line), f"serve {line.method}")
+                    elif line.is_response:
+                        # Ids match loosely: one of another type is still an answer, and another
+                        # rule judges it.
+                        call = self._calls.get(likeness(line))
+                        if call is not None and call.answer is None:
+                            call.answer = AnswerLine(call.asked, line)
                 held += rest
                 del held[bounds.LINE_BYTES :]
                 self._news.set()
@@ -492,16 +500,6 @@ class Dialogue:
             self._news.set()
             if not self._leaving:
                 self.record.ended = await self._how()
-
-    def _take(self, raw: bytes) -> None:
-        line = self.record.add(self._now(), "agent", raw)
-        if line.is_request:
-            self._answering.start(self._serve(line), f"serve {line.method}")
-        elif line.is_response:
-            # Ids match loosely: one of another type is still an answer, and another rule judges it.
-            call = self._calls.get(likeness(line))
-            if call is not None and call.answer is None:
-                call.answer = AnswerLine(call.asked, line)
 
     async def _serve(self, line: WireLine) -> None:
         reply: Json = {"jsonrpc": "2.0", "id": msgspec.Raw(id_of(line))}

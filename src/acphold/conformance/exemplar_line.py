@@ -51,7 +51,7 @@ class ExemplarLine:
 
     async def serve(self) -> None:
         """Serve until the client leaves."""
-        lines = LineBuffer(64 << 20)
+        lines = LineBuffer(bounds.LINE_BYTES)
         try:
             while chunk := await self._transport.receive():
                 for raw in lines.feed(chunk):
@@ -70,15 +70,16 @@ class ExemplarLine:
         except (ValueError, RecursionError):  # of JSON, or of UTF-8
             self.send({"id": None, "error": {"code": PARSE_ERROR, "message": "not JSON"}})
             return
-        if not _is_message(message):
-            self.send({"id": None, "error": {"code": INVALID_REQUEST, "message": "no request"}})
-        elif "method" not in message:
-            self.hear_answer(message)
-        elif "id" not in message:
-            self.hear(message)
-        else:
-            self.start(self.answer(message))
-            await asyncio.sleep(0)  # requests begin in the order of arrival
+        match message:
+            case {"method": str(), "id": _}:
+                self.start(self.answer(message))
+                await asyncio.sleep(0)  # requests begin in the order of arrival
+            case {"method": str()}:
+                self.hear(message)
+            case {"result": _} | {"error": _} if "method" not in message:
+                self.hear_answer(message)
+            case _:
+                self.send({"id": None, "error": {"code": INVALID_REQUEST, "message": "no request"}})
 
     def start(self, work: Awaitable[None]) -> None:
         """Run this as a task."""
@@ -177,21 +178,9 @@ class ExemplarLine:
             waits.discard(wait)
             del self._asked[number]
         if "error" in message:
-            raise InVainError(f"{method} was refused: {_words(message['error'])}")
+            error = message["error"]
+            said = error.get("message") if isinstance(error, dict) else error
+            on_one_line = " ".join(str(said).split())
+            raise InVainError(f"{method} was refused: {on_one_line}")
         result = message["result"]
         return result if isinstance(result, dict) else {}
-
-
-def _is_message(message: object) -> bool:
-    """Return True for a request, a notification or a response."""
-    if not isinstance(message, dict):
-        return False
-    if "method" in message:
-        return isinstance(message["method"], str)
-    return "result" in message or "error" in message
-
-
-def _words(error: object) -> str:
-    """Return the message of an error, on one line."""
-    said = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(said).split())

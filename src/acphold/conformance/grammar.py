@@ -197,21 +197,17 @@ def strangers(value: object, raw: object, path: str) -> Iterator[tuple[str, bool
     if isinstance(value, UnknownVariant) and _is_drafted(value):
         yield path, True
     elif isinstance(value, msgspec.Struct) and isinstance(raw, dict):
-        yield from _strange_members(value, raw, path)
+        known = _fields(type(value))
+        tag = value.__struct_config__.tag_field
+        for name, rest in raw.items():
+            if name in known:
+                if isinstance(rest, (dict, list)):
+                    yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
+            elif name not in (tag, "type"):
+                yield f"{path}.{name}", name in DRAFTED.get(type(value), ())
     elif isinstance(value, tuple) and isinstance(raw, list) and len(value) == len(raw):
         for index, (item, rest) in enumerate(zip(value, raw, strict=True)):
             yield from strangers(item, rest, f"{path}[{index}]")
-
-
-def _strange_members(value: msgspec.Struct, raw: Json, path: str) -> Iterator[tuple[str, bool]]:
-    known = _fields(type(value))
-    tag = value.__struct_config__.tag_field
-    for name, rest in raw.items():
-        if name in known:
-            if isinstance(rest, (dict, list)):
-                yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
-        elif name not in (tag, "type"):
-            yield f"{path}.{name}", name in DRAFTED.get(type(value), ())
 
 
 @cache

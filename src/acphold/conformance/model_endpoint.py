@@ -138,20 +138,32 @@ class _ModelHandler(BaseHTTPRequestHandler):
         if path.endswith(("/messages/count_tokens", ":countTokens")):
             self._json({"input_tokens": len(raw) // 4, "totalTokens": len(raw) // 4})
             return
-        read, tell = _responses_asked, self._responses
-        if path.endswith("/chat/completions"):
-            read, tell = _chat_asked, self._chat
-        elif path.endswith("/messages"):
-            read, tell = _messages_asked, self._messages
-        elif path.endswith((":generateContent", STREAMED_CONTENT)):
-            read, tell = _contents_asked, self._contents
-        reply = self.server.mind(read(body))
         with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
-            if isinstance(reply, Failure):
-                error = {"message": f"stand-in error {reply.status}", "type": "error"}
-                self._json({"error": error}, reply.status)
+            if path.endswith("/chat/completions"):
+                self._chat(body)
+            elif path.endswith("/messages"):
+                self._messages(body)
+            elif path.endswith((":generateContent", STREAMED_CONTENT)):
+                self._contents(body, is_streamed=path.endswith(STREAMED_CONTENT))
             else:
-                tell(body, reply)
+                self._responses(body)
+
+    def _reply(
+        self, messages: list[Json], functions: list[Json], tool_said: str | None
+    ) -> ToolUse | Words | None:
+        """Return the mind's reply; None if that is a failure, which is told."""
+        tools = {function["name"]: function.get("parameters") or {} for function in functions}
+        texts = [(item.get("role") == "user", _flat(item.get("content"))) for item in messages]
+        by_user = [place for place, (is_user, text) in enumerate(texts) if is_user and text]
+        last = by_user[-1] if by_user else len(texts)
+        user = texts[last][1] if by_user else ""
+        earlier = tuple(text for _, text in texts[:last])
+        reply = self.server.mind(ModelPrompt(user, earlier, tools, tool_said))
+        if not isinstance(reply, Failure):
+            return reply
+        error = {"message": f"stand-in error {reply.status}", "type": "error"}
+        self._json({"error": error}, reply.status)
+        return None
 
     def _json(self, body: Json, status: int = 200) -> None:
         raw = json.dumps(body).encode()
@@ -176,7 +188,14 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- chat completions -----------------------------------------------------------------
 
-    def _chat(self, body: Json, reply: ToolUse | Words) -> None:
+    def _chat(self, body: Json) -> None:
+        messages = body["messages"]
+        functions = [tool["function"] for tool in body.get("tools") or []]
+        last = messages[-1]
+        said = _flat(last.get("content")) if last["role"] == "tool" else None
+        reply = self._reply(messages, functions, said)
+        if reply is None:
+            return
         if not body.get("stream"):
             message: Json = {"role": "assistant", "content": None}
             if isinstance(reply, ToolUse):
@@ -199,7 +218,14 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- responses ------------------------------------------------------------------------
 
-    def _responses(self, body: Json, reply: ToolUse | Words) -> None:
+    def _responses(self, body: Json) -> None:
+        items = body["input"]
+        last = items[-1]
+        is_output = last.get("type") == "function_call_output"
+        functions = list(_functions(body.get("tools") or []))
+        reply = self._reply(items, functions, _flat(last["output"]) if is_output else None)
+        if reply is None:
+            return
         self._begin_stream()
         numbers = iter(range(1_000_000))
 
@@ -208,7 +234,32 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
         response = {"id": _id("resp"), "object": "response", "model": "stand-in", "output": []}
         say("response.created", response={**response, "status": "in_progress"})
-        item = _function_call(reply, say) if isinstance(reply, ToolUse) else _message(reply, say)
+        item: Json
+        if isinstance(reply, ToolUse):
+            namespace, _, name = reply.tool.rpartition(NAMESPACE)
+            item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": name}
+            if namespace:
+                item["namespace"] = namespace
+            say("response.output_item.added", output_index=0, item={**item, "arguments": ""})
+            at: Json = {"item_id": item["id"], "output_index": 0}
+            text = json.dumps(reply.arguments)
+            say("response.function_call_arguments.delta", **at, delta=text)
+            say("response.function_call_arguments.done", **at, arguments=text)
+            item = {**item, "arguments": text, "status": "completed"}
+        else:
+            item = {"type": "message", "id": _id("msg"), "role": "assistant"}
+            say("response.output_item.added", output_index=0, item={**item, "content": []})
+            at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+            part: Json = {"type": "output_text", "text": "", "annotations": []}
+            say("response.content_part.added", **at, part=part)
+            written = []
+            for piece in reply.pieces:
+                written.append(piece)
+                say("response.output_text.delta", **at, delta=piece)
+            part = {**part, "text": "".join(written)}
+            say("response.output_text.done", **at, text=part["text"])
+            say("response.content_part.done", **at, part=part)
+            item = {**item, "content": [part], "status": "completed"}
         say("response.output_item.done", output_index=0, item=item)
         usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
         done = {**response, "status": "completed", "output": [item], "usage": usage}
@@ -216,7 +267,16 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- messages -------------------------------------------------------------------------
 
-    def _messages(self, body: Json, reply: ToolUse | Words) -> None:
+    def _messages(self, body: Json) -> None:
+        messages = body["messages"]
+        tools = body.get("tools") or []
+        functions = [{**tool, "parameters": tool.get("input_schema")} for tool in tools]
+        blocks = messages[-1]["content"] if isinstance(messages[-1]["content"], list) else []
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        said = _flat(results[-1].get("content")) if results else None
+        reply = self._reply(messages, functions, said)
+        if reply is None:
+            return
         if not body.get("stream"):
             block: Json
             if isinstance(reply, ToolUse):
@@ -232,8 +292,21 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     # -- generateContent ------------------------------------------------------------------
 
-    def _contents(self, body: Json, reply: ToolUse | Words) -> None:
-        if not self.path.partition("?")[0].endswith(STREAMED_CONTENT):
+    def _contents(self, body: Json, *, is_streamed: bool) -> None:
+        contents = body["contents"]
+        contents = contents if isinstance(contents, list) else [contents]
+        messages = [{"role": it.get("role"), "content": it.get("parts") or []} for it in contents]
+        functions = [
+            {**it, "parameters": it.get("parametersJsonSchema", it.get("parameters"))}
+            for tool in body.get("tools") or []
+            for it in tool.get("functionDeclarations") or []
+        ]
+        results = [it for it in messages[-1]["content"] if "functionResponse" in it]
+        said = json.dumps(results[-1]["functionResponse"].get("response")) if results else None
+        reply = self._reply(messages, functions, said)
+        if reply is None:
+            return
+        if not is_streamed:
             self._json(_candidate(_parts(reply), "STOP"))
             return
         self._begin_stream()
@@ -296,35 +369,6 @@ def _stop_reason(reply: ToolUse | Words) -> str:
     return "tool_use" if isinstance(reply, ToolUse) else "end_turn"
 
 
-def _function_call(reply: ToolUse, say: Callable[..., None]) -> Json:
-    text = json.dumps(reply.arguments)
-    namespace, _, name = reply.tool.rpartition(NAMESPACE)
-    item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": name}
-    if namespace:
-        item["namespace"] = namespace
-    say("response.output_item.added", output_index=0, item={**item, "arguments": ""})
-    at: Json = {"item_id": item["id"], "output_index": 0}
-    say("response.function_call_arguments.delta", **at, delta=text)
-    say("response.function_call_arguments.done", **at, arguments=text)
-    return {**item, "arguments": text, "status": "completed"}
-
-
-def _message(reply: Words, say: Callable[..., None]) -> Json:
-    item: Json = {"type": "message", "id": _id("msg"), "role": "assistant"}
-    say("response.output_item.added", output_index=0, item={**item, "content": []})
-    at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-    part: Json = {"type": "output_text", "text": "", "annotations": []}
-    say("response.content_part.added", **at, part=part)
-    said = []
-    for piece in reply.pieces:
-        said.append(piece)
-        say("response.output_text.delta", **at, delta=piece)
-    part = {**part, "text": "".join(said)}
-    say("response.output_text.done", **at, text=part["text"])
-    say("response.content_part.done", **at, part=part)
-    return {**item, "content": [part], "status": "completed"}
-
-
 def _tool_call(reply: ToolUse) -> Json:
     function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
     return {"id": _id("call"), "type": "function", "function": function}
@@ -350,49 +394,6 @@ def _id(kind: str) -> str:
     return f"{kind}_{uuid4().hex[:16]}"
 
 
-# -- requests ---------------------------------------------------------------------------------
-
-
-def _chat_asked(body: Json) -> ModelPrompt:
-    messages = body["messages"]
-    functions = [tool["function"] for tool in body.get("tools") or []]
-    last = messages[-1]
-    said = _flat(last.get("content")) if last["role"] == "tool" else None
-    return _asked(messages, functions, said)
-
-
-def _responses_asked(body: Json) -> ModelPrompt:
-    items = body["input"]
-    last = items[-1]
-    is_output = last.get("type") == "function_call_output"
-    functions = list(_functions(body.get("tools") or []))
-    return _asked(items, functions, _flat(last["output"]) if is_output else None)
-
-
-def _messages_asked(body: Json) -> ModelPrompt:
-    messages = body["messages"]
-    tools = body.get("tools") or []
-    functions = [{**tool, "parameters": tool.get("input_schema")} for tool in tools]
-    blocks = messages[-1]["content"] if isinstance(messages[-1]["content"], list) else []
-    results = [block for block in blocks if block["type"] == "tool_result"]
-    said = _flat(results[-1].get("content")) if results else None
-    return _asked(messages, functions, said)
-
-
-def _contents_asked(body: Json) -> ModelPrompt:
-    contents = body["contents"]
-    contents = contents if isinstance(contents, list) else [contents]
-    messages = [{"role": it.get("role"), "content": it.get("parts") or []} for it in contents]
-    functions = [
-        {**function, "parameters": function.get("parametersJsonSchema", function.get("parameters"))}
-        for tool in body.get("tools") or []
-        for function in tool.get("functionDeclarations") or []
-    ]
-    results = [it for it in messages[-1]["content"] if "functionResponse" in it]
-    said = json.dumps(results[-1]["functionResponse"].get("response")) if results else None
-    return _asked(messages, functions, said)
-
-
 def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
     """Yield the functions, with those of namespaces named `NAMESPACE::…`."""
     for tool in tools:
@@ -400,15 +401,6 @@ def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
             yield {**tool, "name": namespace + tool["name"]}
         elif tool.get("type") == "namespace":
             yield from _functions(tool["tools"], tool["name"] + NAMESPACE)
-
-
-def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -> ModelPrompt:
-    tools = {function["name"]: function.get("parameters") or {} for function in functions}
-    texts = [(item.get("role") == "user", _flat(item.get("content"))) for item in messages]
-    by_user = [place for place, (is_user, text) in enumerate(texts) if is_user and text]
-    last = by_user[-1] if by_user else len(texts)
-    user = texts[last][1] if by_user else ""
-    return ModelPrompt(user, tuple(text for _, text in texts[:last]), tools, tool_said)
 
 
 def _flat(content: object) -> str:
@@ -437,7 +429,13 @@ def answer(asked: ModelPrompt) -> Reply:
     todo = errand(asked.user) or Errand("greet")
     if asked.tool_said is not None:
         return Words((f"It says: {asked.tool_said[:2000]}",))
-    for way in (todo, _in_shell(todo)):
+    in_shell = todo  # for agents that only have a shell
+    if todo.task == "read":
+        in_shell = Errand("run", f"cat {shlex.quote(todo.what)}")
+    elif todo.task == "write":
+        path = shlex.quote(todo.what)
+        in_shell = Errand("run", f"printf %s {shlex.quote(todo.text)} > {path}")
+    for way in (todo, in_shell):
         names = TOOLS.get(way.task, ())
         fitting = [name for name in names if name in asked.tools]
         if way.task == "call":
@@ -473,38 +471,28 @@ def recalled(asked: ModelPrompt) -> str:
     return ""
 
 
-def _in_shell(todo: Errand) -> Errand:
-    """Return the same errand as a command, for agents that only have a shell."""
-    path = shlex.quote(todo.what)
-    match todo.task:
-        case "read":
-            return Errand("run", f"cat {path}")
-        case "write":
-            return Errand("run", f"printf %s {shlex.quote(todo.text)} > {path}")
-    return todo
-
-
 # -- arguments --------------------------------------------------------------------------------
 
 
 def arguments(schema: Json, todo: Errand) -> Json:
     """Return the arguments for a tool with these parameters: all required ones."""
     properties: Json = schema.get("properties") or {}
-    return {
-        name: _argument(name, properties.get(name) or {}, todo)
-        for name in schema.get("required") or ()
-    }
-
-
-def _argument(name: str, schema: Json, todo: Errand) -> object:
-    lower = name.lower()
-    if lower in ("command", "cmd"):
-        return ["bash", "-lc", todo.what] if schema.get("type") == "array" else todo.what
-    if "path" in lower or lower in ("file", "filename"):
-        return todo.what
-    if todo.text and lower in ("content", "contents", "text", "file_text", "new_text"):
-        return todo.text
-    return _anything(schema, todo)
+    found: Json = {}
+    for name in schema.get("required") or ():
+        kind: Json = properties.get(name) or {}
+        match name.lower():
+            case "command" | "cmd":
+                is_array = kind.get("type") == "array"
+                found[name] = ["bash", "-lc", todo.what] if is_array else todo.what
+            case "file" | "filename":
+                found[name] = todo.what
+            case lower if "path" in lower:
+                found[name] = todo.what
+            case "content" | "contents" | "text" | "file_text" | "new_text" if todo.text:
+                found[name] = todo.text
+            case _:
+                found[name] = _anything(kind, todo)
+    return found
 
 
 def _anything(schema: Json, todo: Errand) -> object:

@@ -11,7 +11,6 @@ object, and stderr, has `text` in place of `message`. Nothing is taken out.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import json
 import re
 from collections import Counter, deque
@@ -333,7 +332,16 @@ def sessions_in(exchange: RecordedExchange) -> list[Json]:
 
 def trace(records: Sequence[Record]) -> Iterator[str]:
     """Yield the lines, each with its end."""
-    found = list(heapq.merge(*map(_of_one, range(1, len(records) + 1), records)))
+    found: list[tuple[float, int, int, str, str, str]] = []
+    for number, record in enumerate(records, 1):
+        lines: list[tuple[float, str, str, bool]] = [
+            (line.at, line.by, line.text, not line.problem) for line in record.lines
+        ]
+        lines += [(line.at, "stderr", line.text, False) for line in record.stderr.lines()]
+        lines.sort(key=lambda line: line[0])
+        for place, (at, by, text, is_message) in enumerate(lines):
+            found.append((at, number, place, record.name, by, _body(text, is_message)))
+    found.sort()
     first = found[0][0] if found else 0.0
     size = 0
     for index, (at, number, _, name, by, body) in enumerate(found):
@@ -344,19 +352,6 @@ def trace(records: Sequence[Record]) -> Iterator[str]:
             yield json.dumps({"leftOut": len(found) - index}) + "\n"
             return
         yield line
-
-
-def _of_one(number: int, record: Record) -> list[tuple[float, int, int, str, str, str]]:
-    """Return time, connection, place, its name, the side and the body of each line of one."""
-    lines: list[tuple[float, str, str, bool]] = [
-        (line.at, line.by, line.text, not line.problem) for line in record.lines
-    ]
-    lines += [(line.at, "stderr", line.text, False) for line in record.stderr.lines()]
-    lines.sort(key=lambda line: line[0])
-    return [
-        (at, number, place, record.name, by, _body(text, is_message))
-        for place, (at, by, text, is_message) in enumerate(lines)
-    ]
 
 
 def _body(text: str, is_message: bool) -> str:

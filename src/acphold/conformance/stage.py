@@ -170,7 +170,13 @@ class Stage:
         """
         record = Record(name, offers)
         stack = AsyncExitStack()
-        running = await (self.subject.start() if is_restart else self._ahead())
+        if is_restart:
+            running = await self.subject.start()
+        else:
+            spare, self._spare = self._spare, None
+            running = await (self.subject.start() if spare is None else spare)
+            if self._shared:
+                self.start_ahead()
         dialogue = Dialogue(
             running,
             Host(offers, self._shell),
@@ -183,14 +189,6 @@ class Stage:
         self.records.append(record)
         self._running[dialogue] = stack
         return dialogue
-
-    async def _ahead(self) -> RunningAgent:
-        """Return the process that was started ahead, and start the next one."""
-        spare, self._spare = self._spare, None
-        running = await (self.subject.start() if spare is None else spare)
-        if self._shared:
-            self.start_ahead()
-        return running
 
     def start_ahead(self) -> None:
         """Start the next process now; not for a server, whose connection would lie idle."""
@@ -363,15 +361,11 @@ def begin_prompt(
     dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json, **more: object
 ) -> SentRequest:
     """Send a prompt."""
-    blocks = [_block(it) for it in content]
+    blocks: list[Json] = []
+    for it in content:
+        words = it.words if isinstance(it, Errand) else it
+        blocks.append(words if isinstance(words, dict) else {"type": "text", "text": words})
     return dialogue.begin("session/prompt", {"sessionId": session.id, "prompt": blocks, **more})
-
-
-def _block(content: Errand | str | Json) -> Json:
-    if isinstance(content, dict):
-        return content
-    words = content.words if isinstance(content, Errand) else content
-    return {"type": "text", "text": words}
 
 
 def between(

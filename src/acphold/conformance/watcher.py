@@ -235,17 +235,21 @@ class Tour(Script):
     async def _two_questions(self) -> None:
         """Ask twice at once; each question has options of its own."""
         calls = [self.tool(f"Ask at the same time as another: {n}", "other") for n in (1, 2)]
-        results = await asyncio.gather(*(self._ask_own(call) for call in calls))
-        for call, is_answered in zip(calls, results, strict=True):
-            self.change(call, status="completed" if is_answered else "failed")
-
-    async def _ask_own(self, call: str) -> bool:
-        options = [
-            {"optionId": f"{call}-{kind}", "name": kind, "kind": f"{kind}_once"}
-            for kind in ("allow", "reject")
+        asked: list[Json] = [
+            {
+                "toolCall": {"toolCallId": call},
+                "options": [
+                    {"optionId": f"{call}-{kind}", "name": kind, "kind": f"{kind}_once"}
+                    for kind in ("allow", "reject")
+                ],
+            }
+            for call in calls
         ]
-        params = {"toolCall": {"toolCallId": call}, "options": options}
-        return not await self._refused("session/request_permission", **params)
+        results = await asyncio.gather(
+            *(self._refused("session/request_permission", **params) for params in asked)
+        )
+        for call, is_refused in zip(calls, results, strict=True):
+            self.change(call, status="failed" if is_refused else "completed")
 
     async def _forms(self) -> None:
         if self._can_show("form"):
@@ -415,20 +419,20 @@ class Watcher(Exemplar):
 
 def judged(checks: Sequence[Check], record: Record, seconds: float) -> CheckReport:
     """Return a report of the client rules on a record."""
-    findings = tuple(_finding(check, record) for check in checks)
+    findings = []
+    for check in checks:
+        finding = Finding(check.rule, Verdict.PASS)
+        if check.unseen:
+            finding = Finding(check.rule, Verdict.NOT_OBSERVABLE, check.unseen)
+        else:
+            try:
+                check.observe([record])
+            except Signal as signal:
+                finding = Finding.of(check.rule, signal)
+        findings.append(finding)
     client = None
     for exchange in record.exchanges("client", "initialize"):
         info = exchange.request.params.get("clientInfo")
         if client is None and isinstance(info, dict) and isinstance(info.get("name"), str):
             client = Implementation(name=info["name"], version=str(info.get("version", "")))
-    return CheckReport("the client", client, findings, seconds, [record])
-
-
-def _finding(check: Check, record: Record) -> Finding:
-    if check.unseen:
-        return Finding(check.rule, Verdict.NOT_OBSERVABLE, check.unseen)
-    try:
-        check.observe([record])
-    except Signal as signal:
-        return Finding.of(check.rule, signal)
-    return Finding(check.rule, Verdict.PASS)
+    return CheckReport("the client", client, tuple(findings), seconds, [record])

@@ -435,18 +435,16 @@ def form_content(record: Record, witness: Witness) -> None:
     """The values in a form fit its schema."""
     for exchange in record.exchanges("agent", "elicitation/create"):
         is_form = exchange.request.params.get("requestedSchema") == FORM
-        if is_form and exchange.result.get("action") == "accept":
-            witness.check(_fits(exchange.result.get("content")), "they do not", *exchange.lines)
-
-
-def _fits(content: object) -> bool:
-    """Return True for an answer to the form of the tour."""
-    given: Json = content if isinstance(content, dict) else {}
-    loaves = given.get("loaves")
-    is_number = isinstance(loaves, int | float) and not isinstance(loaves, bool)
-    return (
-        given.keys() == FORM["properties"].keys()
-        and given["bread"] in FORM["properties"]["bread"]["enum"]
-        and is_number
-        and loaves in range(1, 10)
-    )
+        if not is_form or exchange.result.get("action") != "accept":
+            continue
+        content = exchange.result.get("content")
+        given: Json = content if isinstance(content, dict) else {}
+        loaves = given.get("loaves")
+        fits = (
+            given.keys() == FORM["properties"].keys()
+            and given["bread"] in FORM["properties"]["bread"]["enum"]
+            and isinstance(loaves, int | float)
+            and not isinstance(loaves, bool)
+            and loaves in range(1, 10)
+        )
+        witness.check(fits, "they do not", *exchange.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from acphold.conformance.checks import MUST, Rules, Witness
-from acphold.conformance.record import Record, WireLine, objects
+from acphold.conformance.record import Record, objects
 from acphold.conformance.verdicts import RuleSource
 from acphold.schema.updates import offered
 
@@ -20,15 +20,13 @@ def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[
     """Accuse each call of a method that the client did not offer; count turns without one."""
     missing = any(not offered(record.offers, *it) for it in methods.values())
     for line in record.lines:
-        path = next((it for name, it in methods.items() if _is(line, name)), None)
-        if line.by == "agent" and path is not None and not offered(record.offers, *path):
-            witness.accuse(f"{'.'.join(path)} was not offered", line)
+        called = line.method or ""
+        for name, path in methods.items():
+            is_called = called == name or called.startswith(f"{name}/")
+            if line.by == "agent" and is_called and not offered(record.offers, *path):
+                witness.accuse(f"{'.'.join(path)} was not offered", line)
         if line.by == "client" and line.method == "session/prompt" and missing:
             witness.saw()
-
-
-def _is(line: WireLine, name: str) -> bool:
-    return line.method is not None and (line.method == name or line.method.startswith(f"{name}/"))
 
 
 NO_TURN = "no turn ran whose client offers less"
@@ -147,16 +145,11 @@ def known_terminals(record: Record, witness: Witness) -> None:
             witness.check(line.params["terminalId"] in known, "there is no such terminal", line)
             if line.method == "terminal/release":
                 known.discard(line.params["terminalId"])
-        for id in _embedded(line):
-            witness.saw()
-            if made and id not in embeddable:
-                witness.accuse("a terminal is shown that was never made", line)
-
-
-def _embedded(line: WireLine) -> list[object]:
-    """Return the terminals that a tool call shows."""
-    content = objects(line.update.get("content"))
-    return [it.get("terminalId") for it in content if it.get("type") == "terminal"]
+        for shown in objects(line.update.get("content")):
+            if shown.get("type") == "terminal":
+                witness.saw()
+                if made and shown.get("terminalId") not in embeddable:
+                    witness.accuse("a terminal is shown that was never made", line)
 
 
 for _id, _says, _why in (

@@ -46,20 +46,15 @@ async def closed_in_turn(stage: Stage) -> Closed:
     """Close a session while its turn runs."""
     await stage.given(plain_turn)
     for _ in range(bounds.CANCEL_ATTEMPTS):
-        closed = await _closed_in_turn(stage)
-        if closed[0].stop_reason == "cancelled":
+        dialogue = await stage.main()
+        session = await stage.new_session(dialogue)
+        call = await begun(stage, dialogue, session)
+        closing = dialogue.begin("session/close", {"sessionId": session.id})
+        closed = await dialogue.answered(closing, 3 * dialogue.timeout)
+        ended = await dialogue.answered(call, 3 * dialogue.timeout)
+        await dialogue.settled()
+        if ended.stop_reason == "cancelled":
             break
-    return closed
-
-
-async def _closed_in_turn(stage: Stage) -> Closed:
-    dialogue = await stage.main()
-    session = await stage.new_session(dialogue)
-    call = await begun(stage, dialogue, session)
-    closing = dialogue.begin("session/close", {"sessionId": session.id})
-    closed = await dialogue.answered(closing, 3 * dialogue.timeout)
-    ended = await dialogue.answered(call, 3 * dialogue.timeout)
-    await dialogue.settled()
     return ended, closed, (call.asked, closing.asked, ended.line, closed.line)
 
 

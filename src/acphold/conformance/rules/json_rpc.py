@@ -60,12 +60,12 @@ def only_messages(record: Record, witness: Witness) -> None:
         witness.saw()
         if line.problem in ("", NOT_UTF_8):
             continue
-        if not asked_by_array or not all(map(_is_response, array_in(line) or [None])):
+        answers_array = asked_by_array and all(
+            isinstance(it, dict) and "id" in it and ("result" in it or "error" in it)
+            for it in array_in(line) or [None]
+        )
+        if not answers_array:
             witness.accuse(line.problem, line)
-
-
-def _is_response(message: object) -> bool:
-    return isinstance(message, dict) and "id" in message and bool({"result", "error"} & {*message})
 
 
 @RULES.observer(

@@ -75,30 +75,20 @@ async def past(stage: Stage) -> Past:
     other = await stage.new_session(dialogue, cwd=stage.new_folder(ELSEWHERE))
     for prompt in (Errand("remember", OTHER_WORD), reading(stage)):
         await stage.prompt(dialogue, other, prompt)
-    neighbours = await _neighbours(stage, dialogue, other)
+    # Sessions in folders whose paths look like that of `other`, if they can be listed.
+    can = await stage.capabilities()
+    more = {"additionalDirectories": [other.cwd]} if advertises(can, "directories") else {}
+    neighbours = []
+    for name in NEIGHBOURS if advertises(can, "list") else ():
+        folder = stage.other_folder(name, than=other.cwd)
+        if folder is not None:
+            neighbour = await stage.new_session(dialogue, cwd=folder, **more)
+            await stage.prompt(dialogue, neighbour, GREET)
+            neighbours.append(neighbour)
     await dialogue.caught_up()
     told = tuple(dialogue.record.updates(session.id))
     await stage.part(dialogue)
-    return Past(session, tuple(turns), other, neighbours, told)
-
-
-async def _neighbours(
-    stage: Stage, dialogue: Dialogue, other: CheckedSession
-) -> tuple[CheckedSession, ...]:
-    """Make sessions in folders whose paths look like that of `other`, if they can be listed."""
-    can = await stage.capabilities()
-    if not advertises(can, "list"):
-        return ()
-    found = []
-    for name in NEIGHBOURS:
-        folder = stage.other_folder(name, than=other.cwd)
-        if folder is None:
-            continue
-        more = {"additionalDirectories": [other.cwd]} if advertises(can, "directories") else {}
-        neighbour = await stage.new_session(dialogue, cwd=folder, **more)
-        await stage.prompt(dialogue, neighbour, GREET)
-        found.append(neighbour)
-    return tuple(found)
+    return Past(session, tuple(turns), other, tuple(neighbours), told)
 
 
 def reading(stage: Stage) -> Errand:
@@ -532,20 +522,10 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
         update = line.update
         if update.get("sessionUpdate") == "session_info_update" and "title" in update:
             told[line.session_id] = (line, update["title"])
-        if (exchange := answers.get(line)) is not None:
-            _compare_titles(exchange, told, witness)
-
-
-def _compare_titles(
-    exchange: RecordedExchange, told: dict[object, tuple[WireLine, object]], witness: Witness
-) -> None:
-    for entry in sessions_in(exchange):
-        if entry.get("sessionId") not in told:
+        if (exchange := answers.get(line)) is None:
             continue
-        line, title = told[entry.get("sessionId")]
-        if line.at > exchange.request.at:
-            continue
-        witness.saw()
-        if entry.get("title") != title:
-            why = f"{title!r} was told, and {entry.get('title')!r} is listed"
-            witness.accuse(why, *exchange.lines)
+        for entry in sessions_in(exchange):
+            last, title = told.get(entry.get("sessionId"), (None, None))
+            if last is not None and last.at <= exchange.request.at:
+                why = f"{title!r} was told, and {entry.get('title')!r} is listed"
+                witness.check(entry.get("title") == title, why, *exchange.lines)

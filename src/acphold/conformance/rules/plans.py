@@ -38,21 +38,20 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.result.get("stopReason") != "end_turn" or exchange.answer is None:
             continue
-        since, last = exchange.request.number, exchange.answer.number
-        updates = record.updates(exchange.request.session_id, since=since)
-        yield _turn([line for line in updates if line.number < last])
-
-
-def _turn(updates: Sequence[WireLine]) -> PlannedTurn:
-    made: dict[object, tuple[WireLine, list[Json]]] = {}
-    for line in updates:
-        id = line.update.get("toolCallId")
-        if id is not None and (steps := _steps(line.update.get("rawInput"))):
-            made[id] = line, steps
-        if line.update.get("status") == "failed":
-            made.pop(id, None)
-    told = tuple(line for line in updates if line.update_kind.startswith("plan"))
-    return PlannedTurn(tuple(made.values()), told)
+        made: dict[object, tuple[WireLine, list[Json]]] = {}
+        told: list[WireLine] = []
+        since = exchange.request.number
+        for line in record.updates(exchange.request.session_id, since=since):
+            if line.number >= exchange.answer.number:
+                break
+            id = line.update.get("toolCallId")
+            if id is not None and (steps := _steps(line.update.get("rawInput"))):
+                made[id] = line, steps
+            if line.update.get("status") == "failed":
+                made.pop(id, None)
+            if line.update_kind.startswith("plan"):
+                told.append(line)
+        yield PlannedTurn(tuple(made.values()), tuple(told))
 
 
 def _steps(given: object) -> list[Json]:

@@ -212,11 +212,7 @@ def message_ids(record: Record, witness: Witness) -> None:
             first = kinds.setdefault((line.session_id, message_id), line)
             if first.update_kind != kind:
                 witness.accuse("one id for messages of two kinds", first, line)
-    _in_one_turn(record, witness)
-
-
-def _in_one_turn(record: Record, witness: Witness) -> None:
-    """Accuse a message that goes on in another turn; a replay is no turn."""
+    # Nor does a message go on in another turn; a replay is no turn.
     turns: dict[object, int] = {}
     met: dict[tuple[object, object], tuple[int, WireLine]] = {}
     loading: set[object] = set()
@@ -512,15 +508,17 @@ def only_asked(record: Record, witness: Witness) -> None:
         if exchange.answer is None:
             continue
         witness.saw()
-        meanwhile = record.lines[exchange.request.number : exchange.answer.number]
-        if exchange.result.get("stopReason") == "cancelled" and not any(map(_ends, meanwhile)):
+        # A refused permission ends some.
+        may_end = any(
+            line.by == "client" and (line.method in ENDING or "outcome" in result_of(line))
+            for line in record.lines[exchange.request.number : exchange.answer.number]
+        )
+        if exchange.result.get("stopReason") == "cancelled" and not may_end:
             witness.accuse("nobody did", *exchange.lines)
 
 
-def _ends(line: WireLine) -> bool:
-    """Return True for a line of the client that may end a turn; a refused permission ends some."""
-    ending = ("session/cancel", "$/cancel_request", "session/close", "session/delete")
-    return line.by == "client" and (line.method in ending or "outcome" in result_of(line))
+ENDING = ("session/cancel", "$/cancel_request", "session/close", "session/delete")
+"""Messages of a client that may end a turn."""
 
 
 RULES.unseen(

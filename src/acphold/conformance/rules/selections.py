@@ -245,12 +245,6 @@ class ToldMode(Struct, frozen=True):
     since: tuple[WireLine, ...]
 
 
-def _mode_option(told: ToldMode) -> object:
-    """Return the value of the option for the mode."""
-    options = objects(told.exchange.result.get("configOptions"))
-    return next((it.get("currentValue") for it in options if it.get("category") == "mode"), None)
-
-
 def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
     """Yield each answer with a session's mode or its options, in the order of time.
 
@@ -293,7 +287,12 @@ def kept(records: Sequence[Record], witness: Witness) -> None:
         is_again = told.exchange.request.method in ("session/load", "session/resume")
         if is_again and told.before is not None:
             witness.saw()
-            now = modes.get("currentModeId") if isinstance(modes, dict) else _mode_option(told)
+            options = objects(told.exchange.result.get("configOptions"))
+            if isinstance(modes, dict):
+                now = modes.get("currentModeId")
+            else:
+                values = (it.get("currentValue") for it in options if it.get("category") == "mode")
+                now = next(values, None)
             if now != told.before:
                 why = f"it was left in {told.before!r}{'' if now else ', and has no modes now'}"
                 witness.accuse(why, *told.since, *told.exchange.lines)
@@ -517,18 +516,13 @@ NO_COMMANDS = "the agent told no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-def _commands(record: Record) -> Iterator[tuple[WireLine, list[Json]]]:
-    for line in record.updates():
-        if found := objects(line.update.get("availableCommands")):
-            yield line, found
-
-
 @RULES.observer("commands.names", EXPECTED, COMMANDS, unless=NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
     """A command is named without a slash and without white space, each once."""
-    for line, commands in _commands(record):
-        witness.saw()
-        names = [str(it.get("name")) for it in commands]
+    for line in record.updates():
+        names = [str(it.get("name")) for it in objects(line.update.get("availableCommands"))]
+        if names:
+            witness.saw()
         for name in names:
             if not name or name.startswith("/") or len(name.split()) != 1:
                 witness.accuse(f"one is named {name!r}", line)

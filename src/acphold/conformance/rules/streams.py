@@ -234,12 +234,9 @@ async def session_stream(stage: Stage) -> None:
         raise NotObservable("no update came")
     for event in updates:
         # Some are told between the answer to `session/new` and the stream that is opened then.
-        if event.line.number > found.opened[0].line.number and _is_of_turn(event):
+        of_turn = ("agent_message_chunk", "tool_call", "tool_call_update")
+        if event.line.number > found.opened[0].line.number and event.line.update_kind in of_turn:
             _on(event, session_id)
-
-
-def _is_of_turn(event: StreamEvent) -> bool:
-    return event.line.update_kind in ("agent_message_chunk", "tool_call", "tool_call_update")
 
 
 @RULES.case("http.own-session", MUST, HTTP)

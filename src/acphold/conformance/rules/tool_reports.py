@@ -150,26 +150,19 @@ async def folder(stage: Stage) -> None:
     # Several, made before the first is used: catches one folder for all, the newest or the oldest.
     files = [stage.new_file("beside.txt", f"{SECRET}-{n}\n", f"folder {n}") for n in range(3)]
     sessions = [await stage.new_session(dialogue, cwd=str(file.parent)) for file in files]
-    seen = [
-        await _reads_beside(stage, dialogue, sessions[n], files[n], f"{SECRET}-{n}")
-        for n in (1, 0, 2)
-    ]
-    if not any(seen):
+    was_read = False
+    for n in (1, 0, 2):
+        file, secret = files[n], f"{SECRET}-{n}"
+        turn = await stage.prompt(dialogue, sessions[n], Errand("read", file.name))
+        for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
+            path = line.params.get("path") if line.method == "fs/read_text_file" else None
+            if isinstance(path, str) and path.endswith(file.name) and not stage.is_same(path, file):
+                raise Violation(f"it asked for {path}", turn.asked, line)
+        if SECRET in turn.text and secret not in turn.text:
+            raise Violation("it read the file in the folder of another session", turn.asked)
+        was_read = was_read or secret in turn.text
+    if not was_read:
         raise NotObservable("the agent did not read the file that it was asked to read")
-
-
-async def _reads_beside(
-    stage: Stage, dialogue: Dialogue, session: CheckedSession, file: Path, secret: str
-) -> bool:
-    """Return True if a session reads this file in its own folder; raises Violation for another."""
-    turn = await stage.prompt(dialogue, session, Errand("read", file.name))
-    for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
-        path = line.params.get("path") if line.method == "fs/read_text_file" else None
-        if isinstance(path, str) and path.endswith(file.name) and not stage.is_same(path, file):
-            raise Violation(f"it asked for {path}", turn.asked, line)
-    if SECRET in turn.text and secret not in turn.text:
-        raise Violation("it read the file in the folder of another session", turn.asked)
-    return secret in turn.text
 
 
 async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
@@ -204,15 +197,9 @@ async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
     with dialogue.host.deciding("reject"):
         turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
     await dialogue.settled()
-    return turn, _permission(dialogue, turn), stage.has("rejected.txt")
-
-
-def _permission(dialogue: Dialogue, turn: CheckedTurn) -> WireLine:
-    """Return the first permission request of a turn; raises NotObservable without one."""
-    last = turn.answer.line.number
-    for line in dialogue.record.lines[turn.asked.number : last]:
-        if line.method == "session/request_permission" and line.session_id == turn.session.id:
-            return line
+    for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
+        if line.method == "session/request_permission" and line.session_id == session.id:
+            return turn, line, stage.has("rejected.txt")
     raise NotObservable(NO_PERMISSION)
 
 
@@ -431,9 +418,14 @@ def in_progress(record: Record, witness: Witness) -> None:
     """A tool call that was permitted is reported as in progress, or as ended."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
-        call = exchange.request.params.get("toolCall")
-        if not _allows(exchange.request, outcome) or _was_stopped(record, exchange.request):
+        chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
+        is_allowed = any(
+            it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
+            for it in objects(exchange.request.params.get("options"))
+        )
+        if not is_allowed or _was_stopped(record, exchange.request):
             continue
+        call = exchange.request.params.get("toolCall")
         id = call.get("toolCallId") if isinstance(call, dict) else None
         witness.saw()
         later = record.updates(exchange.request.session_id, since=exchange.request.number)
@@ -442,15 +434,6 @@ def in_progress(record: Record, witness: Witness) -> None:
         }
         if not statuses & {"in_progress", "completed", "failed"}:
             witness.accuse("nothing more was told of it", *exchange.lines)
-
-
-def _allows(asked: WireLine, outcome: object) -> bool:
-    """Return True if the chosen option allows the request."""
-    chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
-    return any(
-        it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
-        for it in objects(asked.params.get("options"))
-    )
 
 
 STOPS = ("session/cancel", "session/close", "$/cancel_request")

@@ -162,8 +162,12 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     def runs() -> bool | None:
         if call.answer is not None:
             return False
-        lines = dialogue.record.lines[since:]
-        return True if any(_is_running(it, now.alder.id) for it in lines) else None
+        for line in dialogue.record.lines[since:]:
+            waits = line.method == "terminal/wait_for_exit"
+            is_told = waits or line.update.get("status") == "in_progress"
+            if is_told and line.by == "agent" and line.session_id == now.alder.id:
+                return True
+        return None
 
     try:
         is_running = await dialogue.until(runs, 3 * dialogue.timeout)
@@ -186,13 +190,6 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     return CancelledTool(
         now.alder, call.asked, told, answer, late, seconds, has_trace=trace.exists()
     )
-
-
-def _is_running(line: WireLine, session_id: str) -> bool:
-    """Return True for a line that says that a command has begun to run."""
-    if line.session_id != session_id or line.by != "agent":
-        return False
-    return line.method == "terminal/wait_for_exit" or line.update.get("status") == "in_progress"
 
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)

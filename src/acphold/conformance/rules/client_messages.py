@@ -1,0 +1,158 @@
+"""The rules for the lines and messages of clients: their form, their ids, and the answers."""
+
+from __future__ import annotations
+
+import re
+
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.grammar import spoken
+from acphold.conformance.record import Record, WireLine, id_of
+from acphold.conformance.rules.client_answers import was_given_up
+from acphold.conformance.rules.json_rpc import called_as_they_are
+from acphold.conformance.rules.messages_fit import fits, own_members, own_methods
+from acphold.conformance.verdicts import RuleSource
+
+RULES = Rules()
+
+STDIO = RuleSource("Transports", "stdio")
+SILENT = "the client said nothing"
+
+
+@RULES.observer("client.messages", MUST, STDIO, unless=SILENT)
+def messages(record: Record, witness: Witness) -> None:
+    """Each line is one whole message in UTF-8, and nothing else is written."""
+    for line in record.by("client"):
+        witness.saw()
+        if line.problem:
+            witness.accuse(line.problem, line)
+        elif line.message.get("jsonrpc") != "2.0":
+            witness.accuse('it does not say `"jsonrpc": "2.0"`', line)
+
+
+@RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
+def schema(record: Record, witness: Witness) -> None:
+    """All messages of the client fit the schema."""
+    for message in spoken(record, "client"):
+        fits(message, witness)
+
+
+@RULES.observer(
+    "client.members", MUST, RuleSource("Extensibility", "The `_meta` Field"), unless=SILENT
+)
+def members(record: Record, witness: Witness) -> None:
+    """Custom members stand in `_meta`, not beside those of the protocol."""
+    own_members(record, "client", witness)
+
+
+@RULES.observer(
+    "client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), unless=SILENT
+)
+def methods(record: Record, witness: Witness) -> None:
+    """Methods that the protocol does not have begin with an underscore."""
+    own_methods(record, "client", witness)
+
+
+@RULES.observer(
+    "client.answers",
+    MUST,
+    RuleSource("Overview", "Error Handling"),
+    unless="the agent asked nothing",
+)
+def answers(record: Record, witness: Witness) -> None:
+    """Each request of the agent is answered once, with a result or an error."""
+    for exchange in record.exchanges("agent", *UNATTENDED):
+        if exchange.answer is None and was_given_up(record, exchange.request):
+            witness.accuse("it was not answered while its turn ran", exchange.request)
+    asked = {id_of(line) for line in record.by("agent") if line.is_request}
+    answered: dict[bytes, WireLine] = {}
+    for line in record.by("client"):
+        if not line.is_response:
+            continue
+        witness.saw()
+        if id_of(line) not in asked:
+            witness.accuse("no request has this id", line)
+        elif id_of(line) in answered:
+            witness.accuse("the second answer to one request", answered[id_of(line)], line)
+        elif ("result" in line.message) == ("error" in line.message):
+            witness.accuse("it has both a result and an error, or none", line)
+        answered[id_of(line)] = line
+
+
+UNATTENDED = (
+    "fs/read_text_file",
+    "fs/write_text_file",
+    "terminal/create",
+    "terminal/output",
+    "terminal/kill",
+    "terminal/release",
+)
+"""Requests a client answers by itself; a person, or a command, may take any time."""
+
+
+@RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
+def kinds(record: Record, witness: Witness) -> None:
+    """A request has an id, and a notification has none."""
+    called_as_they_are(record, "client", witness)
+
+
+@RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), unless=SILENT)
+def request_ids(record: Record, witness: Witness) -> None:
+    """The id of a request is a string or a whole number."""
+    for line in record.by("client"):
+        if line.is_request:
+            witness.saw()
+            id = line.message["id"]
+            # The schema allows null, and JSON-RPC advises against it.
+            is_whole = isinstance(id, int) and not isinstance(id, bool)
+            if not (id is None or isinstance(id, str) or is_whole):
+                witness.accuse(f"{id!r} is neither", line)
+
+
+@RULES.observer(
+    "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), unless=SILENT
+)
+def unique_ids(record: Record, witness: Witness) -> None:
+    """No two pending requests have the same id."""
+    waiting: dict[bytes, WireLine] = {}
+    for line in record.lines:
+        if line.by == "agent" and line.is_response:
+            waiting.pop(id_of(line), None)
+        elif line.by == "client" and line.is_request:
+            witness.saw()
+            if (before := waiting.get(id_of(line))) is not None:
+                witness.accuse("two requests with one id wait", before, line)
+            waiting[id_of(line)] = line
+
+
+@RULES.observer(
+    "client.errors",
+    MUST,
+    RuleSource("Overview", "Error Handling"),
+    unless="the client answered nothing with an error",
+)
+def errors(record: Record, witness: Witness) -> None:
+    """An error has a `code`, which is a whole number, and a `message`, which is a text."""
+    for line in record.by("client"):
+        if line.is_response and "error" in line.message:
+            witness.saw()
+            told = line.error
+            if type(told.get("code")) is not int or not isinstance(told.get("message"), str):
+                witness.accuse(f"this error has not: {line.message['error']!r}", line)
+
+
+@RULES.observer(
+    "client.trace-context",
+    SHOULD,
+    RuleSource("Extensibility", "The `_meta` Field"),
+    unless="the client sent none",
+)
+def trace_context(record: Record, witness: Witness) -> None:
+    """`traceparent` in `_meta` has the form of the W3C's Trace Context."""
+    for line in record.by("client"):
+        meta = line.params.get("_meta")
+        if isinstance(meta, dict) and "traceparent" in meta:
+            told = str(meta["traceparent"])
+            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} has another form", line)
+
+
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
