@@ -32,7 +32,16 @@ def _run(arguments: list[str]) -> None:
 
         arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
-        sys.exit(_wrap(arguments[1:]))
+        words = arguments[1:]  # the shortest way to start
+        own = words[: words.index("--")] if "--" in words else []
+        where = [word for word in own if word in ("--background", "--no-background")]
+        if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
+            from acphold.cli.thin_wrap import start_thin_wrap
+
+            sys.exit(start_thin_wrap(words))
+        from acphold.cli.start import start_named, start_wrap
+
+        sys.exit(start_wrap(words) if "--" in words else start_named(words))
     if arguments[:1] == ["owner"] and len(arguments) > 2:
         from acphold.cli.start import start_owner
 
@@ -48,19 +57,6 @@ def _run(arguments: list[str]) -> None:
     from acphold.cli import main as command_line
 
     sys.exit(command_line.main(arguments))
-
-
-def _wrap(words: list[str]) -> int:
-    """Start `wrap` the shortest way; returns its exit code."""
-    own = words[: words.index("--")] if "--" in words else []
-    where = [word for word in own if word in ("--background", "--no-background")]
-    if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
-        from acphold.cli.thin_wrap import start_thin_wrap
-
-        return start_thin_wrap(words)
-    from acphold.cli.start import start_named, start_wrap
-
-    return start_wrap(words) if "--" in words else start_named(words)
 
 
 if __name__ == "__main__":

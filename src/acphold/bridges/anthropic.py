@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from acphold.bridges.conversation import CalledTool, ModelInput, Response, conversation, image, text
+from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
 
 if TYPE_CHECKING:
     from anthropic.types import (
@@ -40,7 +40,18 @@ def messages(timeline: Iterable[Item]) -> list[MessageParam]:
             case Response():
                 if results:
                     told.append({"role": "user", "content": results})
-                results = [_result(call) for call in step.calls]
+                results = [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": call.id,
+                        "content": [
+                            {"type": "text", "text": call.result},
+                            *map(_part, call.images),
+                        ],
+                        "is_error": call.outcome != "success",
+                    }
+                    for call in step.calls
+                ]
                 said: list[TextBlockParam | ToolUseBlockParam] = [
                     {"type": "text", "text": text(block).rstrip()}
                     for role, block in step.said
@@ -55,15 +66,6 @@ def messages(timeline: Iterable[Item]) -> list[MessageParam]:
     if results:
         told.append({"role": "user", "content": results})
     return told
-
-
-def _result(call: CalledTool) -> ToolResultBlockParam:
-    return {
-        "type": "tool_result",
-        "tool_use_id": call.id,
-        "content": [{"type": "text", "text": call.result}, *map(_part, call.images)],
-        "is_error": call.outcome != "success",
-    }
 
 
 def _part(block: ContentBlock) -> TextBlockParam | ImageBlockParam:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_ai import messages
 
-from acphold.bridges.conversation import CalledTool, ModelInput, Response, conversation, image, text
+from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
 from acphold.schema import AudioContent
 
 if TYPE_CHECKING:
@@ -38,7 +38,13 @@ def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
             case Response():
                 if results:
                     told.append(messages.ModelRequest(results))
-                results = [_result(call) for call in step.calls]
+                results = []
+                for call in step.calls:
+                    images = map(_part, call.images)
+                    content = [call.result, *images] if call.images else call.result
+                    results.append(
+                        messages.ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
+                    )
                 said: list[messages.ModelResponsePart] = [
                     messages.ThinkingPart(text(block))
                     if role == "thought"
@@ -52,11 +58,6 @@ def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
     if results:
         told.append(messages.ModelRequest(results))
     return told
-
-
-def _result(call: CalledTool) -> messages.ToolReturnPart:
-    content = [call.result, *map(_part, call.images)] if call.images else call.result
-    return messages.ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
 
 
 def _part(block: ContentBlock) -> messages.UserContent:

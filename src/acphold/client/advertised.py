@@ -102,15 +102,24 @@ class Advertised:
         self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
-        """Return MCP servers as they are sent: commands with absolute paths."""
+        """Return MCP servers as they are sent: commands with absolute paths (spec v1, session
+        setup)."""
         takes = self.capabilities.mcp_capabilities
+        sent: list[McpServer] = []
         for server in servers:
             match server:
                 case McpServerHttp():
                     self._require(takes.http, "take MCP servers over HTTP", "mcpCapabilities.http")
                 case McpServerSse():
                     self._require(takes.sse, "take MCP servers over SSE", "mcpCapabilities.sse")
-        return tuple(map(_with_absolute_command, servers))
+                case McpServerStdio(command=command) if not os.path.isabs(command):
+                    found = on_path(command)
+                    # Otherwise the agent will say that there is no such program, and where it
+                    # looked.
+                    if found is not None or "/" in command:
+                        server = replace(server, command=absolute(found or command))
+            sent.append(server)
+        return tuple(sent)
 
     def directories(self, folders: Sequence[Folder]) -> tuple[str, ...]:
         """Return additional directories as they are sent: absolute."""
@@ -129,17 +138,6 @@ class Advertised:
             raise CapabilityError(
                 f"{self.name} cannot {what}: it does not advertise `{capability}`"
             )
-
-
-def _with_absolute_command(server: McpServer) -> McpServer:
-    """Return a stdio server with the absolute path of its program, as the protocol has it (session
-    setup)."""
-    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
-        return server
-    found = on_path(server.command)
-    if found is None and "/" not in server.command:
-        return server  # the agent will say that there is no such program, and where it looked
-    return replace(server, command=absolute(found or server.command))
 
 
 def content_blocks(

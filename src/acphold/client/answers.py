@@ -330,7 +330,15 @@ class Duties:
             raise MethodNotFoundError(method)
         if session is None:
             raise UnknownSessionError("", reason=f"{method} names no session that is open here")
-        return await self._workspace(session).answer(method, params)
+        if session.id not in self._workspaces:
+            from acphold.workspace.roots import Roots
+            from acphold.workspace.workspace import Workspace  # most programs serve neither
+
+            cwd, *additional = session.roots
+            files = self._answers.files
+            roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
+            self._workspaces[session.id] = Workspace(roots)
+        return await self._workspaces[session.id].answer(method, params)
 
     def cancel(self, session_id: str) -> None:
         """End the open questions of a session: its turn is cancelled."""
@@ -407,14 +415,3 @@ class Duties:
         return cancelled if asking.cancelled() else asking.result()
 
     # -- what a session's folders are served for ------------------------------------------
-
-    def _workspace(self, session: AskingSession) -> Workspace:
-        if session.id not in self._workspaces:
-            from acphold.workspace.roots import Roots
-            from acphold.workspace.workspace import Workspace  # most programs serve neither
-
-            cwd, *additional = session.roots
-            files = self._answers.files
-            roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
-            self._workspaces[session.id] = Workspace(roots)
-        return self._workspaces[session.id]

@@ -139,16 +139,33 @@ class FarLine:
             )
             try:
                 async with connected(server) as pump:
-                    if await self._took_up(server):
-                        self._is_back()
-                        self._server = server
-                        self._ask_all()
-                        await asyncio.wait({pump})
+                    if self._introduction is not None and not self._line.introduces_itself:
+                        await server.call_raw(
+                            schema.INITIALIZE.name,
+                            asking_for_positions(self._introduction),
+                            seconds=bounds.REOPEN_SECONDS,
+                        )
+                        for resumed in self._line.returned().resume:
+                            await self._open_again(server, resumed)
+                    # It is back, with all open sessions.
+                    self._pause = FIRST_PAUSE
+                    if self._away is not None:
+                        self._away.cancel()
+                        self._away = None
+                        self._on_away(None)
+                    if self._is_away_told:
+                        self._tell_all(BACK, BACK_HOW)
+                    self._server = server
+                    self._ask_all()
+                    await asyncio.wait({pump})
             except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
             finally:
                 self._server = None
-            self._is_lost()
+            if self._away is None:  # else it was lost already
+                loop = asyncio.get_running_loop()
+                self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._tell_all, AWAY, AWAY_HOW)
+                self._on_away(time.time())
 
     async def _connected(self) -> Transport:
         """Return the next connection, however long that takes; raises RemoteRefusalError."""
@@ -167,44 +184,6 @@ class FarLine:
             except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
-
-    def _is_lost(self) -> None:
-        """Note that the connection is lost, unless it was already."""
-        if self._away is None:
-            loop = asyncio.get_running_loop()
-            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._tell_all, AWAY, AWAY_HOW)
-            self._on_away(time.time())
-
-    def _is_back(self) -> None:
-        """Note that it is back, with all open sessions."""
-        self._pause = FIRST_PAUSE
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
-            self._on_away(None)
-        if self._is_away_told:
-            self._tell_all(BACK, BACK_HOW)
-
-    async def _took_up(self, server: Peer) -> bool:
-        """Introduce the client again, and resume its sessions; False if the connection is lost
-        meanwhile.
-
-        Does nothing the first time.
-        """
-        if self._introduction is None or self._line.introduces_itself:
-            return True
-        try:
-            await server.call_raw(
-                schema.INITIALIZE.name,
-                asking_for_positions(self._introduction),
-                seconds=bounds.REOPEN_SECONDS,
-            )
-            for resumed in self._line.returned().resume:
-                await self._open_again(server, resumed)
-        except errors.ConnectionLostError as exc:
-            log.info("%s", exc)
-            return False
-        return True
 
     async def _open_again(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
@@ -239,7 +218,14 @@ class FarLine:
     def on_request(self, request: Request) -> None:
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
-        request.on_cancel = lambda: self._withdraw(asked)
+
+        def withdraw() -> None:
+            if asked.id is not None and self._server is not None:  # which ends it, and answers
+                self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
+            else:
+                self._line.forget(asked)  # the request has been answered for
+
+        request.on_cancel = withdraw
         if request.method == schema.INITIALIZE.name:
             self._introduction = request.params
             with suppress(errors.AcpholdError):  # the server will report the problem
@@ -293,29 +279,19 @@ class FarLine:
             params = behind(params, place.position, lineage=place.lineage)
 
         def take(answer: Answer) -> None:
-            self._answered(asked, answer)
+            if isinstance(answer, errors.ConnectionLostError):
+                return  # it will be sent again
+            result = answer if isinstance(answer, bytes) else None
+            opens = result is not None and asked.method in OPENING
+            lineage = told_lineage(result or b"") if opens else None
+            if not self._line.answered(asked, result, lineage):
+                return
+            if result is not None and asked.method == schema.INITIALIZE.name:
+                self._line.knows_positions = keeps_positions(result)
+            asked.request.reply(answer)
 
         with suppress(errors.ConnectionLostError):
             asked.id = server.begin(method, params, take)
-
-    def _answered(self, asked: Pending[Request], answer: Answer) -> None:
-        if isinstance(answer, errors.ConnectionLostError):
-            return  # it will be sent again
-        result = answer if isinstance(answer, bytes) else None
-        opens = result is not None and asked.method in OPENING
-        lineage = told_lineage(result or b"") if opens else None
-        if not self._line.answered(asked, result, lineage):
-            return
-        if result is not None and asked.method == schema.INITIALIZE.name:
-            self._line.knows_positions = keeps_positions(result)
-        asked.request.reply(answer)
-
-    def _withdraw(self, asked: Pending[Request]) -> None:
-        """Cancel a request of the client: the server is told to end it, and answers."""
-        if asked.id is not None and self._server is not None:
-            self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
-        else:
-            self._line.forget(asked)  # the request has been answered for
 
     # -- what the server asks and tells ------------------------------------------------------
 

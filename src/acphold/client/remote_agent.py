@@ -267,7 +267,23 @@ class RemoteAgent:
         self, session_id: str, roots: Sequence[str], servers: Sequence[McpServer]
     ) -> SessionFeed:
         async def reopen(feed: SessionFeed) -> None:
-            await self._reopen(feed, servers)
+            # After a restart of the agent; if it cannot, the session is lost.
+            try:
+                if self.capabilities.load_session:
+                    await self._continue(feed, servers, LOAD_SESSION, again=False)
+                elif self.capabilities.session_capabilities.resume is not None:
+                    await self._continue(feed, servers, RESUME_SESSION, again=False)
+                else:
+                    raise CapabilityError(
+                        f"{self.name} was started again, but has lost session {feed.id!r}: it "
+                        "can neither load nor resume one; connect with durable=True, and acphold "
+                        "keeps it"
+                    )
+            except AgentError:
+                raise  # it has gone again: no problem of this session
+            except AcpholdError as error:
+                self._uplink.drop(feed.id, feed)
+                feed.lost(error)
 
         return SessionFeed(self._uplink, session_id, roots, reopen)
 
@@ -323,21 +339,3 @@ class RemoteAgent:
             feed.replay_begins()
             opened = feed.replay_ended
         await self._uplink.ask_raw(method.name, encode(request), on_result=opened, again=again)
-
-    async def _reopen(self, feed: SessionFeed, servers: Sequence[McpServer]) -> None:
-        """Open a session again after a restart of the agent; if it cannot, the session is lost."""
-        try:
-            if self.capabilities.load_session:
-                await self._continue(feed, servers, LOAD_SESSION, again=False)
-            elif self.capabilities.session_capabilities.resume is not None:
-                await self._continue(feed, servers, RESUME_SESSION, again=False)
-            else:
-                raise CapabilityError(
-                    f"{self.name} was started again, but has lost session {feed.id!r}: it can "
-                    "neither load nor resume one; connect with durable=True, and acphold keeps it"
-                )
-        except AgentError:
-            raise  # it has gone again: no problem of this session
-        except AcpholdError as error:
-            self._uplink.drop(feed.id, feed)
-            feed.lost(error)

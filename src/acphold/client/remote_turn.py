@@ -85,8 +85,13 @@ class LiveState:
         entry = {"update": UPDATE, CHILD: CHILD}.get(kind, PARAMS)
         add = self._fold.add
         for raw in raws:
-            if self._prompt and b"user_message_chunk" in raw and self._is_echo(raw):
-                continue
+            if (
+                self._prompt
+                and b"user_message_chunk" in raw
+                and update_kind(raw) == "user_message_chunk"
+                and repeats(raw, self._prompt)
+            ):
+                continue  # some agents send the prompt back: it is on the timeline already
             add(Entry(0, entry, 0, raw))
 
     def prompted(self, prompt: bytes) -> int:
@@ -132,13 +137,6 @@ class LiveState:
     def _add(self, kind: str, raw: bytes) -> None:
         self._value = None
         self._fold.add(Entry(next(self._numbers), kind, int(time.time() * 1000), raw))
-
-    def _is_echo(self, raw: bytes) -> bool:
-        """Return True if the agent sends the prompt back, as some do: it is on the timeline
-        already."""
-        if update_kind(raw) != "user_message_chunk":
-            return False
-        return repeats(raw, self._prompt)
 
 
 class FeedStage(enum.Enum):

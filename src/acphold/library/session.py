@@ -187,14 +187,22 @@ class SlashCommands:
             name = "-".join(f"{prompt.server}:{prompt.name}".split())
             if name not in self._declared:
                 self._prompts.setdefault(name, prompt)
-        commands = (
-            *self._declared.values(),
-            *(_command(name, prompt) for name, prompt in self._prompts.items()),
-        )
+        commands = list(self._declared.values())
+        for name, prompt in self._prompts.items():
+            hint = " ".join(
+                argument.name if argument.required else f"[{argument.name}]"
+                for argument in prompt.arguments
+            )
+            command = AvailableCommand(
+                name=name,
+                description=prompt.description or prompt.title or prompt.name,
+                input=UnstructuredCommandInput(hint=hint) if hint else None,
+            )
+            commands.append(command)
         raw = encode(commands)
         if raw != self.shown:
             self.shown = raw
-            self._outbox.add(encode(AvailableCommandsUpdate(available_commands=commands)))
+            self._outbox.add(encode(AvailableCommandsUpdate(available_commands=tuple(commands))))
 
     def is_command(self, name: str) -> bool:
         """Return True if the author declared `/name`."""
@@ -251,18 +259,6 @@ def _split(words: str) -> list[str]:
         return shlex.split(words)
     except ValueError:  # a quote that does not end
         return words.split()
-
-
-def _command(name: str, prompt: Prompt) -> AvailableCommand:
-    hint = " ".join(
-        argument.name if argument.required else f"[{argument.name}]"
-        for argument in prompt.arguments
-    )
-    return AvailableCommand(
-        name=name,
-        description=prompt.description or prompt.title or prompt.name,
-        input=UnstructuredCommandInput(hint=hint) if hint else None,
-    )
 
 
 class AuthorSession:

@@ -213,7 +213,20 @@ class Turn:
         `acphold.PlanEntry` says more: its `priority` ("high", "medium" or "low") and
         `status` ("pending", "in_progress" or "completed"). Source: spec v1, agent plan.
         """
-        await self._tell(Plan(entries=tuple(map(_entry, entries))))
+        shown: list[PlanEntry] = []
+        for entry in entries:
+            if isinstance(entry, str):
+                entry = PlanEntry(content=entry, priority="medium", status="pending")
+            for value, known in (
+                (entry.priority, get_args(PlanEntryPriority)),
+                (entry.status, get_args(PlanEntryStatus)),
+            ):
+                if value not in known:
+                    raise DeclarationError(
+                        f"a plan entry is one of {', '.join(known)}, not {value!r}"
+                    )
+            shown.append(entry)
+        await self._tell(Plan(entries=tuple(shown)))
 
     async def usage(
         self, used: int, size: int, cost: float | None = None, *, currency: str = "USD"
@@ -382,15 +395,3 @@ class Turn:
             async with self._scope.around("page", message, None) as step:
                 step.result = visit = await ask_page(self._scope.opened.client, message, url)
         return visit
-
-
-def _entry(entry: str | PlanEntry) -> PlanEntry:
-    if isinstance(entry, str):
-        entry = PlanEntry(content=entry, priority="medium", status="pending")
-    for value, known in (
-        (entry.priority, get_args(PlanEntryPriority)),
-        (entry.status, get_args(PlanEntryStatus)),
-    ):
-        if value not in known:
-            raise DeclarationError(f"a plan entry is one of {', '.join(known)}, not {value!r}")
-    return entry

@@ -432,7 +432,26 @@ class TurnCommands:
     async def _start(self, command: Command) -> RunningCommand:
         started: RunningCommand | None = None
         if self._client.capabilities.terminal:
-            started = await self._start_in_client(command)
+            request = CreateTerminalRequest(
+                session_id=self._client.session_id,
+                command=command.command,
+                args=command.args,
+                env=tuple(EnvVariable(name=name, value=it) for name, it in command.env.items()),
+                # Ours in the client's own words.
+                cwd=self._folders.cwd
+                if command.cwd is None
+                else await self._folders.folder(command.cwd),
+                output_byte_limit=command.output_bytes,
+            )
+            try:
+                created = await self._client.ask(CREATE_TERMINAL, request)
+                started = ClientCommand(created.terminal_id, self._client)
+            except UNANSWERED:
+                pass  # the client that prompted is not the one that said it can
+            except errors.RemoteError as exc:
+                raise errors.TerminalStartError(
+                    f"the client cannot run {command.command!r}: {exc}"
+                ) from exc
         if started is None:
             terminals = self._terminals()
             terminal = await terminals.create(
@@ -445,28 +464,6 @@ class TurnCommands:
             started = OwnCommand(terminal, terminals)
         self._running.append(started)
         return started
-
-    async def _start_in_client(self, command: Command) -> RunningCommand | None:
-        request = CreateTerminalRequest(
-            session_id=self._client.session_id,
-            command=command.command,
-            args=command.args,
-            env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
-            # Ours in the client's own words.
-            cwd=self._folders.cwd
-            if command.cwd is None
-            else await self._folders.folder(command.cwd),
-            output_byte_limit=command.output_bytes,
-        )
-        try:
-            created = await self._client.ask(CREATE_TERMINAL, request)
-        except UNANSWERED:
-            return None  # the client that prompted is not the one that said it can
-        except errors.RemoteError as exc:
-            raise errors.TerminalStartError(
-                f"the client cannot run {command.command!r}: {exc}"
-            ) from exc
-        return ClientCommand(created.terminal_id, self._client)
 
     async def aclose(self) -> None:
         """End all commands, within seconds."""

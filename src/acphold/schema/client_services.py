@@ -279,7 +279,15 @@ def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bo
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match field:
         case StringPropertySchema():
-            return isinstance(value, str) and _is_choice(value, field)
+            if not isinstance(value, str):
+                return False
+            choices = field.enum
+            if field.one_of is not None:
+                choices = tuple(option.const for option in field.one_of)
+            if choices is not None:
+                return value in choices
+            most = len(value) if field.max_length is None else field.max_length
+            return (field.min_length or 0) <= len(value) <= most
         case BooleanPropertySchema():
             return isinstance(value, bool)
         case IntegerPropertySchema():
@@ -290,16 +298,6 @@ def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bo
             return isinstance(value, tuple | list)
         case _:
             return True
-
-
-def _is_choice(text: str, field: StringPropertySchema) -> bool:
-    choices = field.enum
-    if field.one_of is not None:
-        choices = tuple(option.const for option in field.one_of)
-    if choices is not None:
-        return text in choices
-    most = len(text) if field.max_length is None else field.max_length
-    return (field.min_length or 0) <= len(text) <= most
 
 
 def _is_between(number: float, field: IntegerPropertySchema | NumberPropertySchema) -> bool:
