@@ -241,7 +241,18 @@ async def _print_table(
     if put_away:
         print("All of these are archived; `--archived` shows them.", file=sys.stderr)
     elif not found:
-        print(visible(_none(wanted)), file=sys.stderr)
+        cwd, agents = wanted.filter.cwd, wanted.filter.agents
+        filters = [
+            "that are live" if wanted.only_live else "",
+            f"in {cwd}" if cwd is not None else "",
+            f"of agent {agents[0]!r}" if agents else "",
+            f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
+            f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
+        ]
+        none = f"No sessions yet. {BEGIN}"
+        if which := " ".join(filter(None, filters)):
+            none = f"No sessions {which}. `acphold list` shows those of all folders and agents."
+        print(visible(none), file=sys.stderr)
     elif on_terminal:
         _print_coloured(table.rows(), days)
     else:
@@ -369,20 +380,13 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     title, *others = _widths(table)
     room = width - len(GAP) * len(others) - 1
     least = [known[headings[place]].least for place in shown[1:]]
-    others = _narrowed(others, least, sum(others) + min(title, WANTED_TITLE) - room)
-    widths = [max(LEAST_TITLE, room - sum(others)), *others]
-    return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], excess: int) -> list[int]:
-    """Return the widths, `excess` columns less in all if possible: the widest gives first."""
-    found = [*widths]
-    for _ in range(excess):
-        can = [place for place, width in enumerate(found) if width > least[place]]
+    for _ in range(sum(others) + min(title, WANTED_TITLE) - room):  # too wide: the widest gives
+        can = [place for place, wide in enumerate(others) if wide > least[place]]
         if not can:
             break
-        found[max(can, key=found.__getitem__)] -= 1
-    return found
+        others[max(can, key=others.__getitem__)] -= 1
+    widths = [max(LEAST_TITLE, room - sum(others)), *others]
+    return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -396,21 +400,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
-
-
-def _none(wanted: Wanted) -> str:
-    cwd, agents = wanted.filter.cwd, wanted.filter.agents
-    filters = [
-        "that are live" if wanted.only_live else "",
-        f"in {cwd}" if cwd is not None else "",
-        f"of agent {agents[0]!r}" if agents else "",
-        f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
-        f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
-    ]
-    which = " ".join(filter(None, filters))
-    if which:
-        return f"No sessions {which}. `acphold list` shows those of all folders and agents."
-    return f"No sessions yet. {BEGIN}"
 
 
 ID_WIDTH = 8

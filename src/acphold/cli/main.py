@@ -232,7 +232,17 @@ def _run(arguments: Sequence[str]) -> int:
 def parser_of(name: str) -> Parser:
     """Return the parser of a command, or of `acphold` itself; raises UsageError for other names."""
     if not name:
-        return _overview()
+        first = "\n".join(_line(name, FIRST) for name in FIRST)
+        more = "`acphold help --all` lists every command, `acphold help` the documentation."
+        made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
+        made.add_value(
+            "--journal",
+            "URL",
+            "use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
+            "or after it",
+        )
+        made.add_argument("--version", action="version", version=f"acphold {__version__}")
+        return made
     if name not in COMMANDS and name not in INTERNAL:
         near = (
             [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
@@ -257,20 +267,6 @@ def overview() -> str:
 
 def _line(name: str, among: Iterable[str]) -> str:
     return f"  {name:<{max(map(len, among)) + 2}}{COMMANDS[name].summary}"
-
-
-def _overview() -> Parser:
-    first = "\n".join(_line(name, FIRST) for name in FIRST)
-    more = "`acphold help --all` lists every command, `acphold help` the documentation."
-    made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
-    made.add_value(
-        "--journal",
-        "URL",
-        "use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
-        "or after it",
-    )
-    made.add_argument("--version", action="version", version=f"acphold {__version__}")
-    return made
 
 
 def _introduce() -> int:

@@ -75,11 +75,14 @@ def found(words: str) -> str:
     if words in known:
         return known[words].read_text(encoding="utf-8")
     headings: list[str] = []
+    sought = {*re.findall(r"\w+", words.casefold())}
     for page in dict.fromkeys((*SEARCHED_FIRST, *known)):
         parts = [*_parts(page)]
         headings += [part.heading for part in parts]
         named = [part for part in parts if part.heading.casefold() == words.casefold()]
-        near = named or [part for part in parts if _has(part.heading, words)]
+        near = named or [
+            part for part in parts if sought <= {*re.findall(r"\w+", part.heading.casefold())}
+        ]
         if len(near) > 1:
             which = ", ".join(f"`acphold help {part.heading}`" for part in near[:8])
             raise UsageError(f"{words!r} is ambiguous: {which}")
@@ -121,8 +124,3 @@ def _parts(page: str) -> Iterator[PageSection]:
     for place, head in enumerate(heads):
         behind = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
         yield PageSection(page, head[2].strip(), text[head.start() : next(behind, len(text))])
-
-
-def _has(heading: str, words: str) -> bool:
-    there = re.findall(r"\w+", heading.casefold())
-    return all(word in there for word in re.findall(r"\w+", words.casefold()))

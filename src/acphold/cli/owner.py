@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 from acphold.cli import bounds
 from acphold.cli.alert_settings import AlertFile, opening
@@ -45,34 +44,38 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
     `held` is the lock of the socket's name, `path`.
     """
     log_file = start_log(settings.log_level, settings.log_file)
+
+    async def shorten_log() -> None:
+        """Start the log anew whenever it is too long."""
+        while True:
+            await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
+            with suppress(OSError):  # nowhere to write a new one: the old one goes on
+                if os.fstat(2).st_size > bounds.LOG_BYTES:
+                    log_to_file(path)
+
+    async def serve() -> None:
+        async with (
+            alerting(AlertFile(), agent_name, opening(settings.journal)) as alerts,
+            beside(shorten_log(), "look at log"),
+        ):
+            await serve_background(
+                path,
+                served(settings, launched, log_file, alerts),
+                held=held,
+                stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+                linger=settings.linger,
+                ready=lambda: tell("ready"),
+            )
+
     try:
         with remembered(settings.start):
-            asyncio.run(_serve(path, held, settings, launched, log_file))
+            asyncio.run(serve())
     except (AcpholdError, OSError) as exc:
         tell(str(exc))
         if launched is not None:
             launched.abandon()
         return Exit.ERROR
     return Exit.OK
-
-
-async def _serve(
-    path: str,
-    held: int,
-    settings: WrapSettings,
-    launched: Program | None,
-    log_file: str | None,
-) -> None:
-    link = opening(settings.journal)
-    async with alerting(AlertFile(), agent_name, link) as alerts, _short_log(path):
-        await serve_background(
-            path,
-            served(settings, launched, log_file, alerts),
-            held=held,
-            stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
-            linger=settings.linger,
-            ready=lambda: tell("ready"),
-        )
 
 
 def log_to_file(path: str) -> None:
@@ -96,18 +99,3 @@ def log_to_file(path: str) -> None:
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may go, and the login
-
-
-@asynccontextmanager
-async def _short_log(path: str) -> AsyncIterator[None]:
-    """Start the log anew during the block whenever it is too long."""
-
-    async def look() -> None:
-        while True:
-            await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
-            with suppress(OSError):  # nowhere to write a new one: the old one goes on
-                if os.fstat(2).st_size > bounds.LOG_BYTES:
-                    log_to_file(path)
-
-    async with beside(look(), "look at log"):
-        yield

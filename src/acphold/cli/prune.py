@@ -6,8 +6,6 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from msgspec import Struct
-
 from acphold.cli import bounds
 from acphold.cli.command_line import (
     Exit,
@@ -45,14 +43,6 @@ def parser() -> Parser:
     return made
 
 
-class _WantedPruning(Struct, frozen=True):
-    """The sessions to delete; `before` is ms since the epoch."""
-
-    filter: ListFilter
-    before: int
-    keep: int
-
-
 def prune(
     *,
     older_than: int | None,
@@ -84,7 +74,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found = asyncio.run(_found(journal, _WantedPruning(filter, before, keep or 0)))
+    found = asyncio.run(_found(journal, filter, before, keep or 0))
     _show(found, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
@@ -98,15 +88,17 @@ def prune(
     return Exit.OK
 
 
-async def _found(location: str | None, wanted: _WantedPruning) -> list[SessionRow]:
-    """Return the sessions to delete, the newest first."""
+async def _found(
+    location: str | None, filter: ListFilter, before: int, keep: int
+) -> list[SessionRow]:
+    """Return the sessions to delete, the newest first; `before` is in ms since the epoch."""
     found = []
     async with opened(location) as journal:
         spared = 0
-        async for row in sessions(journal, wanted.filter):
-            if row.prompted and spared < wanted.keep:
+        async for row in sessions(journal, filter):
+            if row.prompted and spared < keep:
                 spared += 1
-            elif row.updated_at < wanted.before:
+            elif row.updated_at < before:
                 with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)

@@ -113,9 +113,13 @@ async def rules(
             raise UsageError("--days: at least 1")
         if agent is not None and agent not in KNOWN_AGENTS:
             raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
-        now = now_ms()
+        text, now = typed_words(words), now_ms()
+        try:
+            read = read_rule(text)
+        except RuleError as error:
+            raise UsageError(f"{text}: {error}") from None
         made = replace(
-            _read(typed_words(words)),
+            read,
             agent=agent or "",
             expires_at=0 if for_good or session else now + days * DAY,
             person=person,
@@ -139,13 +143,6 @@ async def rules(
     if deed == "suggest":
         return await _suggest(journal, person)
     return await _list(journal, person, json=json)
-
-
-def _read(text: str) -> StandingRule:
-    try:
-        return read_rule(text)
-    except RuleError as error:
-        raise UsageError(f"{text}: {error}") from None
 
 
 async def _add(

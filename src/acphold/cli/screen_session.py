@@ -280,10 +280,17 @@ class Seat:
     async def _on_lines(self) -> None:
         from acphold.screen.plain import TeletypeFace
 
+        def interrupt() -> None:
+            # For Ctrl-C no hint could be seen, so without a turn it leaves at once.
+            if self.chat.in_turn:
+                self.chat.interrupt()
+            else:
+                self.chat.face.close()
+
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
         self._meet(face)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGINT, interrupt)
         await self.chat.turns.look()
         self.flow.shorten(bounds.HISTORY_PASSAGES)
         face.changed()
@@ -295,13 +302,6 @@ class Seat:
             await self.chat.aclose()
             face.changed()
             face.require_written()
-
-    def _interrupt(self) -> None:
-        """Handle Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
-        if self.chat.in_turn:
-            self.chat.interrupt()
-        else:
-            self.chat.face.close()
 
     async def _in_pipe(self) -> None:
         from acphold.screen.plain import PlainFace

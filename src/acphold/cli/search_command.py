@@ -124,7 +124,25 @@ async def search(
         ids = [*dict.fromkeys(hit.session_id for hit in hits)]
         _print(hits, dict(zip(ids, await reader.short_ids(ids), strict=True)))
         local = reader.journal if isinstance(reader, LocalReader) else None
-        _remark(sought, found, 0 if local is None else await local.index.catch_up(0))
+        lagging = 0 if local is None else await local.index.catch_up(0)
+        if not found:
+            filters = [
+                sought.words,
+                f"in {sought.part}" if sought.part else "",
+                f"of agent {sought.agents[0]!r}" if sought.agents else "",
+                f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+                f"since {iso(sought.since)[:10]}" if sought.since else "",
+            ]
+            which = " ".join(filter(None, filters))
+            print(visible(f"Nothing was found for {which}."), file=sys.stderr)
+        elif len(found) > sought.limit:
+            print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
+        if lagging:
+            some = counted(lagging, "older conversation")
+            print(
+                f"Not searchable yet: {some}; each search does some, `acphold import --wait` all.",
+                file=sys.stderr,
+            )
         if local is not None and (remark := await unread_and_resumed(local, journal)):
             print(f"{remark}.", file=sys.stderr)
     return Exit.OK
@@ -199,25 +217,3 @@ class _ColouredHits:
         from rich.text import Text
 
         self._console.print(Padding(Text.assemble(*pieces), (0, 0, 0, indent), expand=False))
-
-
-def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
-    """Print remarks on stderr: no hits, more hits, sessions that are not searchable yet."""
-    if not found:
-        filters = [
-            sought.words,
-            f"in {sought.part}" if sought.part else "",
-            f"of agent {sought.agents[0]!r}" if sought.agents else "",
-            f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
-            f"since {iso(sought.since)[:10]}" if sought.since else "",
-        ]
-        which = " ".join(filter(None, filters))
-        print(visible(f"Nothing was found for {which}."), file=sys.stderr)
-    elif len(found) > sought.limit:
-        print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
-    if lagging:
-        some = counted(lagging, "older conversation")
-        print(
-            f"Not searchable yet: {some}; each search does some, `acphold import --wait` all.",
-            file=sys.stderr,
-        )

@@ -174,7 +174,7 @@ def serve(
             "--log-file": log_file and os.path.abspath(log_file),
         }
         given = [f"{name}={value}" for name, value in options.items() if value]
-        return _install([*given, *_named(agent, program)], force=force)
+        return _install(given, agent, program, force=force)
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
@@ -207,24 +207,20 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
         yield replace(listening, url=found.url, proxy=listening.proxy or PROXY)
 
 
-def _named(agent: str | None, program: tuple[str, ...]) -> list[str]:
-    """Return the agent's words for a service, which starts in another folder."""
-    from acphold.processes.program import on_path
-
-    if not program:
-        return [] if agent is None else [agent]
-    first, *rest = program
-    found = on_path(first)
-    if found is None:
-        raise SettingsError(f"PATH has no `{first}`")
-    return ["--", os.path.abspath(found), *rest]
-
-
-def _install(words: list[str], *, force: bool) -> int:
+def _install(
+    options: list[str], agent: str | None, program: tuple[str, ...], *, force: bool
+) -> int:
     from acphold.cli.service_unit import service_file
     from acphold.processes.own_program import own_command
+    from acphold.processes.program import on_path
 
-    file = service_file(own_command("serve", *words), os.environ)
+    words = [] if agent is None else [agent]
+    if program:  # by its path: the service starts in another folder
+        first, *rest = program
+        if (found := on_path(first)) is None:
+            raise SettingsError(f"PATH has no `{first}`")
+        words = ["--", os.path.abspath(found), *rest]
+    file = service_file(own_command("serve", *options, *words), os.environ)
     differs = file.found() not in (None, file.text)
     if differs and not force and sys.stdin.isatty():
         force = is_confirmed(f"{file.path} is there, and says something else. Write over it?")

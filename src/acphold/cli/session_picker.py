@@ -16,7 +16,6 @@ from acphold.cli.command_line import UsageError
 from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
-from acphold.history import Entry
 from acphold.history.entries import milliseconds, now_ms
 from acphold.hub.session_list import AGENT
 from acphold.journal import ListFilter, SearchHit, SessionRow, Sought
@@ -119,15 +118,6 @@ class _LineMaker:
         ]
 
 
-def _told(found: Sequence[Entry]) -> Sequence[str]:
-    """Return the lines of a transcript of these entries."""
-    told = io.StringIO()
-    layout = LabelledText(told)
-    for scene in turn_scenes(found):
-        layout.put(passage(scene))
-    return told.getvalue().splitlines() or ["This session is empty."]
-
-
 class _ReadSessions:
     """The sessions that a reader has, all or those in `among`, as the picker shows them."""
 
@@ -162,7 +152,13 @@ class _ReadSessions:
         return self._lines.said(it for it in found if some is None or it.session_id in some)
 
     async def end(self, session_id: str) -> Sequence[str]:
-        return _told(await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES))
+        told = io.StringIO()
+        layout = LabelledText(told)
+        for scene in turn_scenes(
+            await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
+        ):
+            layout.put(passage(scene))
+        return told.getvalue().splitlines() or ["This session is empty."]
 
 
 class _SessionsOfAgent:

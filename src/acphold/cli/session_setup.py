@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -81,8 +81,24 @@ def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str])
     """Return the setup for these arguments; reads files. Raises UsageError."""
     servers: dict[str, SessionServer] = {}
     for given in mcp_config:
-        for server in _servers(given):
-            servers[server.name] = server
+        text, told = given, "--mcp-config"
+        if not given.lstrip().startswith("{"):
+            told = f"--mcp-config {given}"
+            try:
+                text = contents(os.path.expanduser(given), bounds.MCP_SERVERS_BYTES).decode()
+            except OSError as error:
+                raise UsageError(f"{told}: {error.strerror}") from None
+            except UnicodeDecodeError:
+                raise UsageError(f"{told}: it is no text") from None
+        try:
+            node = scan(text)
+            config = msgspec.convert(None if node is None else node.value, _Config)
+        except (JsoncError, msgspec.ValidationError) as error:
+            raise UsageError(f"{told}: {error}") from None
+        if not (found := {**config.servers, **config.mcpServers}):
+            raise UsageError(f'{told}: no servers; they are named in {{"mcpServers": {{…}}}}')
+        for name, server in found.items():
+            servers[name] = _server(name, server, f"{told}: {name}")
     options: list[tuple[str, str]] = []
     for given in option:
         name, equals, value = given.partition("=")
@@ -106,28 +122,6 @@ class _ServerEntry(Struct):
 class _Config(Struct):
     mcpServers: dict[str, _ServerEntry] = {}
     servers: dict[str, _ServerEntry] = {}
-
-
-def _servers(given: str) -> Iterator[SessionServer]:
-    """Yield the servers of one `--mcp-config`."""
-    text, told = given, "--mcp-config"
-    if not given.lstrip().startswith("{"):
-        told = f"--mcp-config {given}"
-        try:
-            text = contents(os.path.expanduser(given), bounds.MCP_SERVERS_BYTES).decode()
-        except OSError as error:
-            raise UsageError(f"{told}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"{told}: it is no text") from None
-    try:
-        node = scan(text)
-        config = msgspec.convert(None if node is None else node.value, _Config)
-    except (JsoncError, msgspec.ValidationError) as error:
-        raise UsageError(f"{told}: {error}") from None
-    if not (found := {**config.servers, **config.mcpServers}):
-        raise UsageError(f'{told}: no servers; they are named in {{"mcpServers": {{…}}}}')
-    for name, server in found.items():
-        yield _server(name, server, f"{told}: {name}")
 
 
 def _server(name: str, given: _ServerEntry, told: str) -> SessionServer:

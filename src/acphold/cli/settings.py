@@ -249,26 +249,21 @@ def agent_name(key: str) -> str:
     It is the settings file's name, if exactly one fits; otherwise that of the table.
     """
     if (path := settings_path()) not in _NAMES:
-        _NAMES[path] = _names_by_key()
+        try:
+            own = [*table_of(read_settings(path) or {}, "agents", path)]
+        except SettingsError:
+            own = []  # commands that only look still work
+        names: dict[str, str] = {}
+        for name in own:
+            for its in {its.casefold() for its in agent_keys(name)}:
+                names[its] = name if its not in names else ""
+        _NAMES[path] = names
     return _NAMES[path].get(key.casefold()) or short_name(key)
 
 
 _NAMES: Final[dict[str, dict[str, str]]] = {}
-"""Results of `_names_by_key`, by path: importing functools would take time."""
-
-
-def _names_by_key() -> dict[str, str]:
-    """Return the file's names by the keys they stand for; "" if two stand for the same."""
-    found: dict[str, str] = {}
-    try:
-        path = settings_path()
-        own = table_of(read_settings(path) or {}, "agents", path)
-    except SettingsError:  # commands that only look still work
-        return {}
-    for name in own:
-        for key in {key.casefold() for key in agent_keys(name)}:
-            found[key] = name if key not in found else ""
-    return found
+"""By the path of a settings file: its agents' names by the keys they stand for, "" if two stand for
+the same. Importing functools would take time."""
 
 
 def _agent(

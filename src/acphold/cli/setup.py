@@ -274,7 +274,13 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
         print("Their conversations are kept from now on; --existing --remove undoes it.")
     if not is_removal:
         with suppress(JsoncError):
-            _tell_left(editor, _read(path) or "")
+            text = _read(path) or ""
+            _tell_managed(editor, text)
+            managed = editor.managed(text)
+            bare = [name for name, words in editor.commands(text).items() if not words]
+            if left := [name for name in bare if name not in managed]:
+                those = ", ".join(left)
+                print(visible(f"Left as they are, without a command there: {those}. {NAME_ONE}."))
     return Exit.OK if code is None else code
 
 
@@ -282,15 +288,6 @@ def _tell_managed(editor: FileEditor, text: str) -> None:
     """Say in a line each which agents the editor goes on to start itself, and why."""
     for sentence in editor.left(text):
         print(visible(sentence))
-
-
-def _tell_left(editor: FileEditor, text: str) -> None:
-    """Say which agents of the file acphold is not put in front of, and why."""
-    _tell_managed(editor, text)
-    managed = editor.managed(text)
-    bare = [name for name, words in editor.commands(text).items() if not words]
-    if left := [name for name in bare if name not in managed]:
-        print(visible(f"Left as they are, without a command there: {', '.join(left)}. {NAME_ONE}."))
 
 
 @contextmanager
@@ -358,8 +355,13 @@ def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
 
 def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
     """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
-    if not sure and not _confirmed([change.path for change in changes]):
-        return Exit.ERROR
+    if not sure:
+        if not sys.stdin.isatty():
+            raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
+        paths = " and ".join(visible(folder(change.path)) for change in changes)
+        if not is_confirmed(f"Write this to {paths}?"):
+            print("Nothing was written.", file=sys.stderr)
+            return Exit.ERROR
     with nullcontext() if sure else _alone():
         for path, before, after in changes:
             kept = _write(path, before, after)
@@ -452,16 +454,6 @@ def _read(path: str) -> str | None:
         raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _confirmed(paths: Sequence[str]) -> bool:
-    """Return True if the person agrees; raises UsageError if nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
-    if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
-        return True
-    print("Nothing was written.", file=sys.stderr)
-    return False
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:

@@ -120,7 +120,20 @@ async def show(
             async for entry in told:
                 sys.stdout.buffer.write(_json_line(entry))
         else:
-            await _print_transcript(row, told, facts, full=full, runs=runs)
+            from acphold.screen.layout import (  # late: JSON does without it
+                Gutter,
+                LabelledText,
+                passage,
+            )
+
+            layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
+            layout.head(_title(row), facts)
+            is_empty = True
+            async for scene in scenes(told):
+                layout.put(passage(_told(scene, runs=runs), full=full))
+                is_empty = False
+            if is_empty:
+                layout.head("", ["This session has no messages."])
     return Exit.OK
 
 
@@ -162,21 +175,6 @@ async def _show_place(
 
 def _json_line(entry: Entry) -> bytes:
     return f"{entry_json(entry)}\n".encode()
-
-
-async def _print_transcript(
-    row: SessionRow, told: AsyncIterator[Entry], facts: list[str], *, full: bool, runs: bool
-) -> None:
-    from acphold.screen.layout import Gutter, LabelledText, passage
-
-    layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
-    layout.head(_title(row), facts)
-    is_empty = True
-    async for scene in scenes(told):
-        layout.put(passage(_told(scene, runs=runs), full=full))
-        is_empty = False
-    if is_empty:
-        layout.head("", ["This session has no messages."])
 
 
 def _told(scene: Scene, *, runs: bool) -> Scene:

@@ -24,7 +24,7 @@ from acphold.cli.terminal_text import (
     folder,
     on_one_line,
 )
-from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
+from acphold.journal.seams import Grouping, Tokens, UsageSum
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
 from acphold.reading.session_reader import SessionReader
@@ -108,7 +108,17 @@ async def usage(
             _print(names, shown, total, grouping)
         unread = "" if local is None else await unread_and_resumed(local, journal)
     if not as_json:
-        _remark(found, limit)
+        lines = len(found.groups)
+        if not lines:
+            print("No sessions that fit. `acphold list` shows what there is.", file=sys.stderr)
+        if limit is not None and lines > limit:
+            print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+        for name in sorted(LAST_REQUEST_ONLY & found.by_request):
+            print(
+                f"{agent_name(name)} reports only the last request of each turn: it used more than "
+                "that.",
+                file=sys.stderr,
+            )
         if unread:
             print(f"{unread}.", file=sys.stderr)
     if lagging:
@@ -233,18 +243,3 @@ def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Ite
             " " * (w - cell_width(cell)) + cell for cell, w in zip(numbers, widths, strict=True)
         ]
         yield GAP.join([first + " " * (longest - cell_width(first)), *right])
-
-
-def _remark(found: UsageSums, limit: int | None) -> None:
-    """Print remarks on stderr that the figures need."""
-    lines = len(found.groups)
-    if not lines:
-        print("No sessions that fit. `acphold list` shows what there is.", file=sys.stderr)
-    if limit is not None and lines > limit:
-        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
-    for name in sorted(LAST_REQUEST_ONLY & found.by_request):
-        print(
-            f"{agent_name(name)} reports only the last request of each turn: it used more than "
-            "that.",
-            file=sys.stderr,
-        )

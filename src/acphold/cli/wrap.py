@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from argparse import BooleanOptionalAction
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -380,20 +380,16 @@ async def _import(name: str, journal: str) -> None:
         log.warning("conversations held outside were not imported: %s", error)
         return
     try:
-        await _followed(process)
+        with suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
+        async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
+            told, complaints = await process.communicate()
+        log.info("imported: %s", told.decode(errors="replace").strip())
+        if complaints:
+            log.info("import: %s", complaints.decode(errors="replace").strip())
     except TimeoutError:
         log.info("the import of conversations held outside took too long; the next one continues")
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-async def _followed(process: Process) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
-    async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
-        told, complaints = await process.communicate()
-    log.info("imported: %s", told.decode(errors="replace").strip())
-    if complaints:
-        log.info("import: %s", complaints.decode(errors="replace").strip())
