@@ -214,7 +214,14 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
         most = bounds.RECALLED_ENTRY_CHARACTERS
         if is_sought and entry.seq >= (seq or 1):
             most, is_sought = bounds.REQUESTED_ENTRY_CHARACTERS, False
-        quote = _quote(entry, most)
+        # The speaker, then each line marked as quoted.
+        said = document(entry)
+        who = speaker(entry) if said.messages else "tool"
+        text = "\n".join(filter(None, (said.messages, said.tools, said.diffs)))
+        quoted = "> " + visible(text).replace("\n", "\n> ")  # no other character ends a line now
+        left_out = len(quoted) - most
+        more = f"…\n({left_out} more characters)" if left_out > 0 else ""
+        quote = f"@{entry.seq} {who}:\n{quoted[:most]}{more}"
         if len(quote) > room:
             quotes.append(f"Go on with {place_name(row.session_id, entry.seq)}, before: 0")
             break
@@ -243,20 +250,6 @@ async def _entries_from(
             yield entry
     for entry in earlier:
         yield entry
-
-
-def _quote(entry: Entry, most: int) -> str:
-    """Return an entry as text: the speaker, then each line marked as quoted.
-
-    Text that is too long is cut, with a remark about it.
-    """
-    said = document(entry)
-    who = speaker(entry) if said.messages else "tool"
-    text = "\n".join(filter(None, (said.messages, said.tools, said.diffs)))
-    quoted = "> " + visible(text).replace("\n", "\n> ")  # no other character ends a line now
-    left_out = len(quoted) - most
-    more = f"…\n({left_out} more characters)" if left_out > 0 else ""
-    return f"@{entry.seq} {who}:\n{quoted[:most]}{more}"
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:

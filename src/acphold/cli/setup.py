@@ -355,13 +355,8 @@ def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
 
 def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
     """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
-    if not sure:
-        if not sys.stdin.isatty():
-            raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
-        paths = " and ".join(visible(folder(change.path)) for change in changes)
-        if not is_confirmed(f"Write this to {paths}?"):
-            print("Nothing was written.", file=sys.stderr)
-            return Exit.ERROR
+    if not sure and not _confirmed([change.path for change in changes]):
+        return Exit.ERROR
     with nullcontext() if sure else _alone():
         for path, before, after in changes:
             kept = _write(path, before, after)
@@ -454,6 +449,16 @@ def _read(path: str) -> str | None:
         raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _confirmed(paths: Sequence[str]) -> bool:
+    """Return True if the person agrees; raises UsageError if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
+    if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
+        return True
+    print("Nothing was written.", file=sys.stderr)
+    return False
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:

@@ -27,7 +27,6 @@ from acphold.cli.terminal_text import (
 from acphold.journal.seams import Grouping, Tokens, UsageSum
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
-from acphold.reading.session_reader import SessionReader
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
@@ -102,7 +101,17 @@ async def usage(
             if grouping == "agent":
                 found = replace(found, groups=_by_short_name(found.groups))
             shown = found.groups[:limit]
-            names = [await _name(reader, sum_, grouping) for sum_ in shown]
+            names: list[str] = []  # the first column
+            for sum_ in shown:
+                name = on_one_line(sum_.name)
+                if grouping == "session" and sys.stdout.isatty():
+                    [short] = await reader.short_ids([sum_.name])
+                    name = f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
+                elif grouping == "model" and not sum_.name:
+                    name = NOT_REPORTED
+                elif grouping == "folder":
+                    name = folder(sum_.name)
+                names.append(name)
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
@@ -148,16 +157,6 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
             costs,
         )
     return sorted(named.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
-
-
-async def _name(reader: SessionReader, sum_: UsageSum, grouping: str) -> str:
-    """Return the text of the first column."""
-    if grouping == "session" and sys.stdout.isatty():
-        [short] = await reader.short_ids([sum_.name])
-        return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
-    if grouping == "model" and not sum_.name:
-        return NOT_REPORTED
-    return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
 
 
 # -- a table ----------------------------------------------------------------------------------

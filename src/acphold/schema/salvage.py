@@ -149,10 +149,6 @@ class _TooMuchError(Exception):
     """More than MAX_PARTS; forgiven by no mark."""
 
 
-class _ForgivenError(Exception):
-    """The field cannot be read, and gets its default."""
-
-
 class _UnknownTagError(InvalidParamsError):
     """A union has no variant of this tag; None if there is no tag."""
 
@@ -245,11 +241,15 @@ class _Salvage:
             here = f"{path}.{info.encode_name}"
             raw = parts.get(info.encode_name)
             if raw is not None:
+                lenience = lenience_of(hint)
+                read = self._good_items if lenience.skip_items else self.value
                 try:
-                    values[info.name] = self._field(hint, raw, here)
+                    values[info.name] = read(hint, raw, here)
                     continue
-                except _ForgivenError:
-                    self.flaws.append(here)
+                except InvalidParamsError:
+                    if not (lenience.on_error or (lenience.on_null and raw == b"null")):
+                        raise
+                    self.flaws.append(here)  # the field gets its default
                 if info.required:
                     values[info.name] = ()  # only arrays are required and forgiven
             elif info.required:
@@ -258,17 +258,6 @@ class _Salvage:
             return kind(**values)
         except ValueError as error:
             raise InvalidParamsError(f"{path}: {error}", path) from None
-
-    def _field(self, hint: object, raw: bytes, path: str) -> object:
-        lenience = lenience_of(hint)
-        try:
-            if lenience.skip_items:
-                return self._good_items(hint, raw, path)
-            return self.value(hint, raw, path)
-        except InvalidParamsError:
-            if lenience.on_error or (lenience.on_null and raw == b"null"):
-                raise _ForgivenError from None
-            raise
 
     def _good_items(self, hint: object, raw: bytes, path: str) -> object:
         """Return the valid items, in order."""
