@@ -13,7 +13,7 @@ from html import escape
 
 from acphold.exports.forms import Head
 from acphold.history import Entry
-from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
+from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
 from acphold.presentation import scenes
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
@@ -87,7 +87,13 @@ def _scene(scene: Scene) -> str:
             words, status = scenes.sub_agent_stands(scene)
             about = ": ".join(filter(None, ("sub-agent", words)))
             headed = f"{scenes.step_mark(status)} {on_one_line(scene.name)} ({about})"
-            return _fold(headed, "\n\n".join(map(_in_child, scene.timeline)) or "*no words*")
+            its = [
+                f"{_label(scenes.speaker_in_child(item))}\n\n{_quoted(_message(item))}"
+                if isinstance(item, Message)
+                else _scene(item)
+                for item in scene.timeline
+            ]
+            return _fold(headed, "\n\n".join(its) or "*no words*")
         case Planned():
             steps = [
                 f"- {scenes.step_mark(step.status)} {plain(step.text)}" for step in scene.steps
@@ -98,13 +104,6 @@ def _scene(scene: Scene) -> str:
                 return ""
             _, what, words = found
             return f"{_label(what)} *{plain(words)}*"
-
-
-def _in_child(item: Item) -> str:
-    """Return an item of a sub-agent's session."""
-    if not isinstance(item, Message):
-        return _scene(item)
-    return f"{_label(scenes.speaker_in_child(item))}\n\n{_quoted(_message(item))}"
 
 
 # -- items ------------------------------------------------------------------------------------
@@ -183,10 +182,16 @@ def plain(text: str) -> str:
 def escaped(text: str) -> str:
     """Return Markdown without tags, except in code; a fence that was left open is closed."""
     gentle = _escaped(text, keeps_code=True)
-    if not _TAG.search(gentle) or not _has_tags(gentle):
+    if not _TAG.search(gentle):
         return gentle
-    # Backticks were placed so that text only looks like code.
-    return _escaped(text, keeps_code=False)
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse(gentle)
+    inside = (child for token in tokens for child in token.children or ())
+    if any(token.type.startswith("html_") for token in (*tokens, *inside)):
+        # Backticks were placed so that text only looks like code.
+        return _escaped(text, keeps_code=False)
+    return gentle
 
 
 def _escaped(text: str, *, keeps_code: bool) -> str:
@@ -216,11 +221,3 @@ def _without_tags(line: str) -> str:
         done += _TAG.sub("&lt;", line[place : code.start()]) + code[0]
         place = code.end()
     return done + _TAG.sub("&lt;", line[place:])
-
-
-def _has_tags(text: str) -> bool:
-    from markdown_it import MarkdownIt
-
-    tokens = MarkdownIt("commonmark").parse(text)
-    inside = (child for token in tokens for child in token.children or ())
-    return any(token.type.startswith("html_") for token in (*tokens, *inside))

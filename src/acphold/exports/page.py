@@ -247,13 +247,17 @@ def _tool(call: ToolCall) -> str:
     found = [_produced(item) for item in call.produced]
     parts = [_raw("Input", call.raw_input)]
     parts += found or [_raw("Output", call.raw_output, is_open=True)]
-    is_open = bool(found) and sum(part.count("\n") for part in found) <= OPEN_LINES
+    inside = "".join(found)
+    is_open = bool(found) and inside.count("\n") <= OPEN_LINES
+    # The lines it added and removed: foreign tags are escaped by now.
+    added, removed = inside.count("<ins>"), inside.count("<del>")
+    change = f' <ins class="sum">+{added}</ins> <del class="sum">&minus;{removed}</del>'
     title = on_one_line(call.title or call.tool_call_id)
     about = _text(f"{call.kind} · {call.status.replace('_', ' ')}")
     return (
         f'<details class="block tool {_status(call.status)}"{" open" if is_open else ""}><summary>'
         f'<b class="mark">{scenes.step_mark(call.status)}</b> {_text(title)} '
-        f"<span>{about}</span>{_change(found)}</summary>"
+        f"<span>{about}</span>{change if added or removed else ''}</summary>"
         f"{''.join(parts)}</details>\n"
     )
 
@@ -283,15 +287,6 @@ def _produced(item: schema.ToolCallContent) -> str:
             return f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>'
         case _:
             return '<p class="attached">shown in a terminal</p>'
-
-
-def _change(parts: Iterable[str]) -> str:
-    """Return the lines a call added and removed; foreign tags are escaped by now."""
-    inside = "".join(parts)
-    added, removed = inside.count("<ins>"), inside.count("<del>")
-    if not added and not removed:
-        return ""
-    return f' <ins class="sum">+{added}</ins> <del class="sum">&minus;{removed}</del>'
 
 
 # -- prose, code and diffs -------------------------------------------------------------------
@@ -364,7 +359,10 @@ def _prepare(tokens: Iterable[Token]) -> None:
         elif token.type == "table_open":
             token.attrs = {"tabindex": "0"}  # lets keys scroll a wide block
         if token.type == "inline" and opened is not None and _BOX.match(token.content):
-            _make_box(opened, token)
+            first = (token.children or [token])[0]
+            if first.type == "text" and (found := _BOX.match(first.content)):
+                first.content = first.content[found.end() :]
+                opened.attrs = {"class": "done" if found[1] != " " else "open"}
         if token.type != "paragraph_open":  # it stands between an item and its first words
             opened = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
@@ -372,15 +370,6 @@ def _prepare(tokens: Iterable[Token]) -> None:
 
 _BOX = re.compile(r"\[([ xX])\]\s")
 """The start of an item of a task list; GitHub Flavored Markdown, 5.3."""
-
-
-def _make_box(item: Token, words: Token) -> None:
-    """Turn an item's `[x]` into a checkbox."""
-    first = (words.children or [words])[0]
-    if first.type != "text" or not (found := _BOX.match(first.content)):
-        return
-    first.content = first.content[found.end() :]
-    item.attrs = {"class": "done" if found[1] != " " else "open"}
 
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")

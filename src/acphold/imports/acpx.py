@@ -129,7 +129,16 @@ class _AcpxWire:
         try:
             message = _decode(raw)
             if message.method == "session/update":
-                self._updated(message)
+                update = bytes(_decode_params(message.params).update)
+                if not update or "session/load" in self._asked.values():
+                    return
+                told: values.Object = {}
+                if any(mark in update for mark in _DECODED):
+                    with suppress(*values.UNREADABLE):
+                        told = values.decoded(update)
+                plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
+                relayed = update if plain else bytes(message.params)
+                self._writer.relay_update(relayed, UPDATE if plain else PARAMS, told)
             elif message.method and message.id is not None:
                 # Both sides number their requests: of an agent's, note only that it is pending.
                 asked = self._asked if message.method in _OURS else self._asked_by_agent
@@ -144,33 +153,20 @@ class _AcpxWire:
                 ends = of_prompt and b'"stopReason"' in bytes(message.result)
                 is_of_client = message.id in self._asked_by_agent and not ends
                 asked = self._asked_by_agent if is_of_client else self._asked
-                self._answered(asked.pop(message.id, ""), message)
+                method = asked.pop(message.id, "")
+                result, error = bytes(message.result), bytes(message.error)
+                if method == "session/prompt":
+                    self._writer.relay_end(b'{"error":%b}' % error if error else result)
+                elif method in _OURS and result:
+                    found = _decode_names(result)
+                    names = ("modes", "configOptions")
+                    kept = {name: found[name] for name in names if name in found}
+                    if kept:
+                        self._writer.relay(SETTINGS, msgspec.json.encode(kept))
             elif not message.method and message.type not in _OWN:
                 self._writer.missed.kind("records", message.type, raw)
         except values.UNREADABLE:
             self._writer.missed.add("lines that cannot be read", raw)
-
-    def _updated(self, message: _AcpxLine) -> None:
-        update = bytes(_decode_params(message.params).update)
-        if not update or "session/load" in self._asked.values():
-            return
-        told: values.Object = {}
-        if any(mark in update for mark in _DECODED):
-            with suppress(*values.UNREADABLE):
-                told = values.decoded(update)
-        plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
-        raw = update if plain else bytes(message.params)
-        self._writer.relay_update(raw, UPDATE if plain else PARAMS, told)
-
-    def _answered(self, method: str, message: _AcpxLine) -> None:
-        result, error = bytes(message.result), bytes(message.error)
-        if method == "session/prompt":
-            self._writer.relay_end(b'{"error":%b}' % error if error else result)
-        elif method in ("session/new", "session/load", "session/resume") and result:
-            settings = _decode_names(result)
-            kept = {name: settings[name] for name in ("modes", "configOptions") if name in settings}
-            if kept:
-                self._writer.relay(SETTINGS, msgspec.json.encode(kept))
 
 
 def _tell(message: values.Object, writer: EntryWriter) -> None:

@@ -25,7 +25,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
-from acphold.imports.values import Missed, milliseconds
+from acphold.imports.values import Missed, Object, milliseconds
 from acphold.workspace import regular_files
 
 NAME: Final = "aider"
@@ -217,23 +217,20 @@ class _AiderConverter(AgentConverter):
                 if cost := _COST.search(line):
                     self._writer.spent(float(cost[1]) if cost[1].count(".") < 2 else None)
             elif found := _EDITED.match(line):
-                self._edited(found[1].strip())
+                self._count += 1
+                name = found[1].strip()
+                path = os.path.join(self._writer.facts.cwd, name)
+                fields: Object = {"title": f"Edit {name}", "kind": "edit", "status": "completed"}
+                fields["locations"] = [{"path": path}]
+                if changes := self._changes.pop(name, []):
+                    fields["content"] = [diff(path, old or None, new) for old, new in changes]
+                self._writer.call(f"edit-{self._count}", fields)
+                self._writer.done()
             elif line.strip():
                 told.append(f"> {line}")
         if told:
             self._count += 1
             self._writer.say("\n".join(told), f"said-{self._count}")
-
-    def _edited(self, name: str) -> None:
-        self._count += 1
-        path = os.path.join(self._writer.facts.cwd, name)
-        fields: dict[str, object] = {"title": f"Edit {name}", "kind": "edit", "status": "completed"}
-        fields["locations"] = [{"path": path}]
-        changes = self._changes.pop(name, [])
-        if changes:
-            fields["content"] = [diff(path, old or None, new) for old, new in changes]
-        self._writer.call(f"edit-{self._count}", fields)
-        self._writer.done()
 
 
 def _counted(words: str) -> int | None:

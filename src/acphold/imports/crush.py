@@ -168,7 +168,14 @@ class _CrushConverter(AgentConverter):
         elif kind == "reasoning":
             self._writer.think(values.text(data, "thinking"), message_id)
         elif kind == "tool_call":
-            self._call(data)
+            call_id, name = values.text(data, "id"), values.text(data, "name")
+            given = values.obj(values.from_json(values.text(data, "input")))
+            self._calls[call_id] = name, given
+            verb, called = TOOLS.get(name, (name.replace("_", " "), "other"))
+            title = f"{verb} {values.first_text(given, _SHOWN)}".strip() or name
+            self._writer.call(call_id, call_fields(title, called, given, self._place(given)))
+            if name == "todos":
+                self._plan(values.objects(given, "todos"))
         elif kind == "tool_result":
             if call := self._call_of(values.text(data, "tool_call_id"), data):
                 self._result(data, *call)
@@ -183,16 +190,6 @@ class _CrushConverter(AgentConverter):
                 self._writer.done()
         elif kind not in ("binary", "image_url", "shell_command"):
             self._missed.kind("parts", kind, data)
-
-    def _call(self, call: values.Object) -> None:
-        call_id, name = values.text(call, "id"), values.text(call, "name")
-        given = values.obj(values.from_json(values.text(call, "input")))
-        self._calls[call_id] = name, given
-        verb, kind = TOOLS.get(name, (name.replace("_", " "), "other"))
-        title = f"{verb} {values.first_text(given, _SHOWN)}".strip() or name
-        self._writer.call(call_id, call_fields(title, kind, given, self._place(given)))
-        if name == "todos":
-            self._plan(values.objects(given, "todos"))
 
     def _place(self, given: values.Object) -> str:
         return self._absolute(values.first_text(given, ("file_path", "path")))

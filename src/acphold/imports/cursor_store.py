@@ -269,8 +269,16 @@ class _CursorStoreConverter(AgentConverter):
         if said and not count(said, 5):  # otherwise Cursor inserted it
             self._writer.prompt(self._prompt(said))
             self._writer.model(self._model)
-        for step in several(held, 2):
-            self._step(self.message(step.hex()), step.hex())
+        for step_id in map(bytes.hex, several(held, 2)):
+            step = self.message(step_id)
+            if 1 in step:
+                self._writer.say(words(inside(step, 1), 1), step_id)
+            elif 3 in step:
+                self._writer.think(words(inside(step, 3), 1), step_id)
+            elif 2 in step:
+                self._tool(inside(step, 2))
+            elif step:
+                self._missed.kind("steps", str(next(iter(step))), sum(map(len, several(step, 1))))
             yield
 
     def _prompt(self, said: Fields) -> list[Object]:
@@ -293,16 +301,6 @@ class _CursorStoreConverter(AgentConverter):
                 elif number not in _BESIDE_WORDS:
                     self._missed.kind("parts of prompts", str(number), words(chosen, 1))
         return blocks
-
-    def _step(self, step: Fields, step_id: str) -> None:
-        if 1 in step:
-            self._writer.say(words(inside(step, 1), 1), step_id)
-        elif 3 in step:
-            self._writer.think(words(inside(step, 3), 1), step_id)
-        elif 2 in step:
-            self._tool(inside(step, 2))
-        elif step:
-            self._missed.kind("steps", str(next(iter(step))), sum(map(len, several(step, 1))))
 
     # -- calls -------------------------------------------------------------------------------
 

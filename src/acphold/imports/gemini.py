@@ -168,8 +168,16 @@ class _GeminiConverter(AgentConverter):
             self._told[message_id] = (0, 0)
             parts = message.get("content")
             results = [part for part in values.objects(parts) if "functionResponse" in part]
-            for part in results:
-                self._result(values.obj(part, "functionResponse"))
+            for result in (values.obj(part, "functionResponse") for part in results):
+                call_id = values.text(result, "id")
+                if call_id and call_id not in self._told_calls:
+                    # Its call is in no message: it was refused.
+                    self._told_calls.add(call_id)
+                    name, response = values.text(result, "name"), values.obj(result, "response")
+                    fields: values.Object = {"title": name, "kind": KINDS.get(name, "other")}
+                    fields["status"] = "failed" if values.text(response, "error") else "completed"
+                    fields["content"] = contents(response_text(response))
+                    self._writer.call(call_id, fields | {"rawOutput": response})
             if not results and not self._writer.caller:
                 self._prompt_id = message_id
                 blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
@@ -231,17 +239,6 @@ class _GeminiConverter(AgentConverter):
             converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
             for _ in converter.file(self._subagents.pop(0)):
                 pass
-
-    def _result(self, result: values.Object) -> None:
-        """Write a result whose call is in no message: it was refused."""
-        call_id = values.text(result, "id")
-        if call_id and call_id not in self._told_calls:
-            self._told_calls.add(call_id)
-            name, response = values.text(result, "name"), values.obj(result, "response")
-            fields: values.Object = {"title": name, "kind": KINDS.get(name, "other")}
-            fields["status"] = "failed" if values.text(response, "error") else "completed"
-            fields["content"] = contents(response_text(response))
-            self._writer.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:
         """Return the parent folder of a used file whose hash is `name`, or ""."""

@@ -112,7 +112,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         converter.row(row)
         yield
     if path.suffix != ".jsonl":
-        _spent(path, [source.item, *converter.children], writer)
+        # goose only keeps the sums of each session; as far as this version has columns for them.
+        names = databases.columns_of(path, "sessions", (*_COUNTED, _COST))
+        for session_id in [source.item, *converter.children] if names else []:
+            sums = databases.row_by_id(path, "sessions", names, session_id)
+            counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
+            writer.spent(sums.get(_COST), **counts)
     if title and not _MADE_UP.match(title):
         writer.title(title)
 
@@ -123,18 +128,6 @@ _COUNTED: Final = {
     "accumulated_total_tokens": "totalTokens",
 }
 _COST: Final = "accumulated_cost"
-
-
-def _spent(path: Path, session_ids: list[str], writer: EntryWriter) -> None:
-    """Write the total usage, including subagents: goose only keeps the sums.
-
-    As far as this version has columns for it.
-    """
-    names = databases.columns_of(path, "sessions", (*_COUNTED, _COST))
-    for session_id in session_ids if names else []:
-        sums = databases.row_by_id(path, "sessions", names, session_id)
-        counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
-        writer.spent(sums.get(_COST), **counts)
 
 
 class _GooseConverter(AgentConverter):
@@ -164,7 +157,20 @@ class _GooseConverter(AgentConverter):
         for part in row.content if row.role == "assistant" else ():
             kind = text(part, "type")
             if kind == "toolRequest":
-                self._call(part)
+                call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
+                name, given = text(asked, "name"), obj(asked, "arguments")
+                self._calls[call_id] = name, given
+                short = name.rpartition("__")[2]
+                title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
+                if detail := text(given, _SHOWN.get(short, "")):
+                    title = f"{short} · {detail}"
+                fields: Object = {"title": title, "rawInput": given}
+                fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
+                if short in KINDS:
+                    fields["kind"] = KINDS[short]
+                self._writer.call(call_id, fields)
+                if short == "todo_write" and not self._writer.caller:
+                    self._writer.plan(checklist(text(given, "content")))
             elif kind == "systemNotification":
                 if self._summary:
                     call_id, said = f"compacted-{row.message_id}", text(part, "msg")
@@ -198,22 +204,6 @@ class _GooseConverter(AgentConverter):
             elif text(part, "type") not in ("text", "toolConfirmationResponse"):
                 self._missed.kind("parts of prompts", text(part, "type"), part)
         self._writer.prompt(blocks)
-
-    def _call(self, part: Object) -> None:
-        call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
-        name, given = text(asked, "name"), obj(asked, "arguments")
-        self._calls[call_id] = name, given
-        short = name.rpartition("__")[2]
-        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-        if detail := text(given, _SHOWN.get(short, "")):
-            title = f"{short} · {detail}"
-        fields: Object = {"title": title, "rawInput": given}
-        fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-        if short in KINDS:
-            fields["kind"] = KINDS[short]
-        self._writer.call(call_id, fields)
-        if short == "todo_write" and not self._writer.caller:
-            self._writer.plan(checklist(text(given, "content")))
 
     def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
         value = obj(result, "value")

@@ -203,7 +203,16 @@ class _HermesConverter(AgentConverter):
             self._writer.say(words, message_id)
             calls = values.from_json(message.get("tool_calls"))
             for call in values.objects({"all": calls}, "all"):
-                self._call(call)
+                call_id, name = values.text(call, "id"), values.text(call, "function", "name")
+                given = values.from_json(values.looked_up(call, "function", "arguments"))
+                given = values.obj(given)
+                self._calls[call_id] = name, given
+                verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
+                title = f"{verb} {values.text(given, shown)}".strip() or name
+                fields = call_fields(title, kind, given, self._place(name, given))
+                self._writer.call(call_id, fields)
+                if name == "todo" and (steps := values.objects(given, "todos")):
+                    self._plan(steps)
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.done()
         elif role == "tool":
@@ -211,16 +220,6 @@ class _HermesConverter(AgentConverter):
                 self._result(words, *asked)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
-
-    def _call(self, call: values.Object) -> None:
-        call_id, name = values.text(call, "id"), values.text(call, "function", "name")
-        given = values.obj(values.from_json(values.looked_up(call, "function", "arguments")))
-        self._calls[call_id] = name, given
-        verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-        title = f"{verb} {values.text(given, shown)}".strip() or name
-        self._writer.call(call_id, call_fields(title, kind, given, self._place(name, given)))
-        if name == "todo" and (steps := values.objects(given, "todos")):
-            self._plan(steps)
 
     def _place(self, name: str, given: values.Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")

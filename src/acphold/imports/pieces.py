@@ -323,19 +323,22 @@ class _SourceEntries:
         self._first_prompt: str | None = None
         self._closing: list[PastEntry] = []
         self._left = 0
-        self._has_grown = False
 
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self._digest = 0, blake2b(digest_size=16)
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
-        self._has_grown = False
         writer = EntryWriter(self._facts)
         self._closing, self._left = [], 1
         for _ in chain(self._read(writer), [None]):
-            yield from self._counted(writer.taken(whole_turns=self._whole_turns))
-            if self._has_grown:
-                return
+            for entry in writer.taken(whole_turns=self._whole_turns):
+                if self.count == self.most:
+                    return  # it has grown since
+                self.count += 1
+                self._digest.update(entry.kind.encode() + entry.raw)
+                if self._first_prompt is None and entry.kind == PROMPT:
+                    self._first_prompt = first_line(entry.raw)
+                yield entry
         self._left = len(writer.taken())  # of an unfinished turn
         if not self._whole_turns:
             writer.end_turn()
@@ -348,17 +351,6 @@ class _SourceEntries:
             yield from self._reader.read(self._source, writer)
         except Exception as error:
             raise fault(error) from error
-
-    def _counted(self, entries: list[PastEntry]) -> Iterator[PastEntry]:
-        for entry in entries:
-            if self.count == self.most:
-                self._has_grown = True
-                return
-            self.count += 1
-            self._digest.update(entry.kind.encode() + entry.raw)
-            if self._first_prompt is None and entry.kind == PROMPT:
-                self._first_prompt = first_line(entry.raw)
-            yield entry
 
     @property
     def digest(self) -> str:

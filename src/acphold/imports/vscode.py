@@ -126,8 +126,16 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     path = Path(source.paths[0])
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to be read", str(path))
-    whole = _logged(path, writer.missed) if path.suffix == ".jsonl" else None
-    whole = document(path, writer.missed) if whole is None else whole
+    whole: values.Object = {}
+    if path.suffix == ".jsonl":
+        for entry in records(path, writer.missed):
+            kind = values.number(entry, "kind")
+            if kind == 0:
+                whole = values.obj(entry, "v")
+            elif not _changed(whole, kind, entry):
+                writer.missed.kind("changes", str(kind), entry)
+    else:
+        whole = document(path, writer.missed)
     writer.facts.cwd = opened_folder(path.parent.parent)
     writer.clock(values.milliseconds(whole.get("creationDate")))
     for request in values.objects(whole, "requests"):
@@ -138,18 +146,6 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         _VscodeConverter(writer, request).tell()
         yield
     writer.title(values.text(whole, "customTitle") or values.text(whole, "computedTitle"))
-
-
-def _logged(path: Path, missed: values.Missed) -> values.Object:
-    """Return the document resulting from a log; a change of something missing is counted."""
-    whole: values.Object = {}
-    for entry in records(path, missed):
-        kind = values.number(entry, "kind")
-        if kind == 0:
-            whole = values.obj(entry, "v")
-        elif not _changed(whole, kind, entry):
-            missed.kind("changes", str(kind), entry)
-    return whole
 
 
 def _changed(whole: values.Object, kind: int | None, entry: values.Object) -> bool:

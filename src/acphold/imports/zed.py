@@ -211,7 +211,18 @@ class _ZedConverter(AgentConverter):
         for part in values.objects(told, "content"):
             for kind, value in part.items():
                 if kind == "ToolUse":
-                    self._call(values.obj(value))
+                    call_id, name = values.text(value, "id"), values.text(value, "name")
+                    given = values.obj(value, "input")
+                    self._calls[call_id] = name, given
+                    shown = values.first_text(given, _SHOWN)
+                    called = name.replace("_", " ").capitalize()
+                    title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
+                    path = self._path(values.text(given, "path"))
+                    fields = call_fields(title, KINDS.get(name, "other"), given, path)
+                    self._writer.call(call_id, fields)
+                    if name == "update_plan":
+                        steps = values.objects(given, "plan") or values.objects(given, "entries")
+                        self._plan({"content": values.text(it, "step")} | it for it in steps)
                 elif kind == "Text":
                     self._writer.say(value if isinstance(value, str) else "")
                 elif kind == "Thinking":
@@ -222,22 +233,6 @@ class _ZedConverter(AgentConverter):
             result = values.obj(value)
             if call := self._call_of(call_id, result):
                 self._result(result, *call)
-
-    def _call(self, call: values.Object) -> None:
-        call_id, name, given = (
-            values.text(call, "id"),
-            values.text(call, "name"),
-            values.obj(call, "input"),
-        )
-        self._calls[call_id] = name, given
-        shown = values.first_text(given, _SHOWN)
-        called = name.replace("_", " ").capitalize()
-        title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
-        kind, path = KINDS.get(name, "other"), self._path(values.text(given, "path"))
-        self._writer.call(call_id, call_fields(title, kind, given, path))
-        if name == "update_plan":
-            steps = values.objects(given, "plan") or values.objects(given, "entries")
-            self._plan({"content": values.text(step, "step")} | step for step in steps)
 
     def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
         output = result.get("output")

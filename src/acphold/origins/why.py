@@ -248,7 +248,10 @@ class _Filling:
             if step.is_sure and step.turns:
                 claim = Claim(chain.row.session_id, step.turns[0], False)
             if old is None:
-                former = self._former(way, path)
+                # The name that it had before it appeared; None if it is new.
+                changes = files.changes.get(way, ())
+                renames = (it for it in changes if it.path == path and it.old_path != path)
+                former = next((it.old_path for it in renames), None)
                 if former is not None and (before := files.content(way[0], former)) is not None:
                     if former not in later:  # else it is being added
                         earlier = Versions()
@@ -261,8 +264,12 @@ class _Filling:
                         *edits,
                     ]
                 else:
-                    is_all = self._note_moved(its, way, its.add(content))
-                    claim = claim if is_all and former is None else None
+                    # Lines of files that were removed at the same time may have moved into it.
+                    gone = [it.before for it in changes if it.after is None]
+                    moved = its.moved.setdefault(its.add(content), set())
+                    for blob in gone:
+                        moved.update(files.contents.get(blob or "", b"").split(b"\n"))
+                    claim = claim if len(gone) <= MOST_GONE and former is None else None
             begins = step.between[0] if step.before.edge == "begin" else None
             last = _add_shown(its, before, content, edits, chain.row.session_id, begins)
             after = its.add(content)
@@ -270,22 +277,6 @@ class _Filling:
                 if last is not None:
                     its.step(last, after)
                 its.step(None if before is None else its.add(before), after, claim)
-
-    def _former(self, way: tuple[str, str], path: str) -> str | None:
-        """The name that a file had before it appeared; None if it is new."""
-        for one in self._files.changes.get(way, ()):
-            if one.path == path and one.old_path != path:
-                return one.old_path
-        return None
-
-    def _note_moved(self, its: Versions, way: tuple[str, str], version: str) -> bool:
-        """Note the lines of files that were removed when a new one appeared: they may have moved
-        into it. Return False if there are too many such files."""
-        gone = [it.before for it in self._files.changes.get(way, ()) if it.after is None]
-        for blob in gone:
-            text = self._files.contents.get(blob or "", b"")
-            its.moved.setdefault(version, set()).update(text.split(b"\n"))
-        return len(gone) <= MOST_GONE
 
 
 def _add_shown(

@@ -87,7 +87,11 @@ def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, i
     room = CLOSE_WORK
     for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
         one, other = old[i:i_next], new[j:j_next]
-        if one and other and (work := _work(one, other)) <= room:
+        # The most work difflib can have with them: it looks at all pairs of equal lines, once for
+        # each block of lines that it finds.
+        counts = Counter(other)
+        work = min(len(one), len(other)) * sum(counts[line] for line in one)
+        if one and other and work <= room:
             room -= work
             for block in SequenceMatcher(None, one, other).get_matching_blocks():
                 yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
@@ -95,15 +99,6 @@ def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, i
             yield i_next, j_next
         i, j = i_next + 1, j_next + 1
     yield from ((last[0] + k, last[1] + k) for k in range(end))
-
-
-def _work(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the most work difflib can have with them.
-
-    It looks at all pairs of equal lines, once for each block of lines that it finds.
-    """
-    counts = Counter(other)
-    return min(len(one), len(other)) * sum(counts[line] for line in one)
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[int, int]]:

@@ -263,21 +263,18 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     least -= head
     tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
     i, j = len(old) - tail, len(new) - tail
-    if max(i, j) - head > COMPARED_LINES or _pairs(old[head:i], new[head:j]) > COMPARED_PAIRS:
+    one, other = old[head:i], new[head:j]
+    counts = Counter(other)
+    pairs = sum(count * counts[line] for line, count in Counter(one).items())
+    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
         middle: list[Opcode] = [("replace", head, i, head, j)]
     else:
-        matcher = SequenceMatcher(None, old[head:i], new[head:j], autojunk=False)
+        matcher = SequenceMatcher(None, one, other, autojunk=False)
         middle = [
             (tag, i1 + head, i2 + head, j1 + head, j2 + head)
             for tag, i1, i2, j1, j2 in matcher.get_opcodes()
         ]
     return [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
-
-
-def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of pairs of equal lines, one of each side."""
-    counts = Counter(new)
-    return sum(count * counts[line] for line, count in Counter(old).items())
 
 
 def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
