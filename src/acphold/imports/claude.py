@@ -27,7 +27,7 @@ from acphold.imports.claude_tools import (
     picture_of,
     result_fields,
 )
-from acphold.imports.content_blocks import prompt_blocks, text_block
+from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable
@@ -333,7 +333,7 @@ class _ClaudeConverter(AgentConverter):
     def _prompt(self, said: object) -> None:
         """Write a person's text as content blocks."""
         blocks: list[Object] = []
-        for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
+        for block in parts_of(said):
             if found := picture_of(block) or document_of(block):
                 blocks.append(found)
             elif text(block, "type") == "text":

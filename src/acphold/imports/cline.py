@@ -34,6 +34,7 @@ from acphold.imports.content_blocks import (
     image,
     link,
     marked_edits,
+    parts_of,
     picture,
     prompt_blocks,
     text_block,
@@ -110,8 +111,7 @@ class _ClineConverter(AgentConverter):
         self.first_prompt = ""
 
     def message(self, message: values.Object) -> None:
-        parts = message.get("content")
-        parts = values.objects([text_block(parts)] if isinstance(parts, str) else parts)
+        parts = parts_of(message.get("content"))
         self._writer.clock(values.milliseconds(message.get("ts")))
         if values.text(message, "role") == "user":
             self._user_said(parts)

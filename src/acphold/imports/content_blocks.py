@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from acphold.imports.values import Object, text
+from acphold.imports.values import Object, objects, text
 
 _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
 _EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n')
@@ -35,6 +35,11 @@ def text_block(words: str) -> Object:
 def text_blocks(words: str) -> list[Object]:
     """Return a content block of text in a list, which is empty without text."""
     return [text_block(words)] if words else []
+
+
+def parts_of(said: object) -> list[Object]:
+    """Return the parts of a message, of which a text is the only one."""
+    return [text_block(said)] if isinstance(said, str) else objects(said)
 
 
 def content(words: str) -> Object:

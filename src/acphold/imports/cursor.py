@@ -222,7 +222,24 @@ class _CursorConverter(AgentConverter):
             if not self._writer.caller:
                 self._prompt(bubble)
         elif kind in (_AGENT, "ai"):
-            self._answer(bubble)
+            message_id = text(bubble, "bubbleId") or text(bubble, "id")
+            self._writer.model(text(bubble, "modelType"))
+            self._writer.tokens(
+                inputTokens=number(bubble, "tokenCount", "inputTokens"),
+                outputTokens=number(bubble, "tokenCount", "outputTokens"),
+            )
+            call = obj(bubble, "toolFormerData")
+            if not self._writer.caller:
+                thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
+                for thought in thoughts or objects(bubble, "allThinkingBlocks"):
+                    self._writer.think(text(thought, "text"), message_id)
+                self._writer.say(text(bubble, "text"), message_id)
+            if text(call, "name"):
+                self._call(call, message_id)
+            if wrong := obj(bubble, "errorDetails"):
+                told = looked_up(wrong, "error", "details")
+                said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
+                self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
         elif bubble:
             self._missed.kind("messages", str(kind), bubble)
 
@@ -247,30 +264,9 @@ class _CursorConverter(AgentConverter):
         self._writer.prompt(blocks)
         self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
 
-    def _answer(self, bubble: Object) -> None:
-        message_id = text(bubble, "bubbleId") or text(bubble, "id")
-        self._writer.model(text(bubble, "modelType"))
-        self._writer.tokens(
-            inputTokens=number(bubble, "tokenCount", "inputTokens"),
-            outputTokens=number(bubble, "tokenCount", "outputTokens"),
-        )
-        call = obj(bubble, "toolFormerData")
-        if not self._writer.caller:
-            thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
-            for thought in thoughts or objects(bubble, "allThinkingBlocks"):
-                self._writer.think(text(thought, "text"), message_id)
-            self._writer.say(text(bubble, "text"), message_id)
-        if text(call, "name"):
-            self._call(call, message_id)
-        if wrong := obj(bubble, "errorDetails"):
-            told = looked_up(wrong, "error", "details")
-            said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
-            self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
-
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
-        cwd = self._writer.facts.cwd
-        self._writer.call(call_id, _asked_fields(call, cwd))
+        self._writer.call(call_id, _asked_fields(call, self._writer.facts.cwd))
         name = _base_name(text(call, "name"))
         if name == "todo_write" and not self._writer.caller:
             steps = objects(from_json(text(call, "result")), "finalTodos")
@@ -293,8 +289,23 @@ class _CursorConverter(AgentConverter):
                     converter = _CursorConverter(self._state, composer, writer)
                     for bubble in _bubbles(self._state, composer, child, self._missed):
                         converter.bubble(bubble)
-        if fields := _answered_fields(call, cwd, self._kept):
-            self._writer.update(call_id, fields)
+        self._result(call_id, call)
+
+    def _result(self, call_id: str, call: Object) -> None:
+        """Tell how a call ended, if it has."""
+        status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
+        if status not in ("completed", "error", "cancelled") and not refused:
+            return
+        result, values = from_json(text(call, "result")), _arguments(call)
+        is_done = status == "completed" and not refused
+        produced: list[Object] = []
+        if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
+            path = _path(values, self._writer.facts.cwd)
+            produced = _changes(path, values, result, self._kept)
+        produced = produced or contents(_printed(result))
+        produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
+        raw: Object = {"rawOutput": result} if result else {}
+        self._ended(call_id, failed=not is_done, produced=produced, **raw)
 
     def _kept(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""
@@ -382,27 +393,6 @@ def _asked_fields(call: Object, cwd: str) -> Object:
     return call_fields(title, kind, values or text(call, "rawArgs"), path)
 
 
-def _answered_fields(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Object:
-    """Return the fields of its result; empty if pending. `kept` finds a file's content by id."""
-    status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
-    if status not in ("completed", "error", "cancelled") and not refused:
-        return {}
-    result = from_json(text(call, "result"))
-    is_done = status == "completed" and not refused
-    values = _arguments(call)
-    produced: list[Object] = []
-    if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
-        produced = _changes(_path(values, cwd), values, result, kept)
-    produced = produced or contents(_printed(result))
-    produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
-    fields: Object = {"status": "completed" if is_done else "failed"}
-    if produced:
-        fields["content"] = produced
-    if result:
-        fields["rawOutput"] = result
-    return fields
-
-
 def _path(values: Object, cwd: str) -> str:
     path = first_text(values, _PATHS)
     return os.path.join(cwd, path) if path and cwd else path
@@ -420,7 +410,10 @@ def _printed(result: object) -> str:
 def _changes(
     path: str, values: Object, result: object, kept: Callable[[str], str | None]
 ) -> list[Object]:
-    """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
+    """Return the diffs of an edit: from both file versions, its chunks, or its arguments.
+
+    `kept` finds a file's content by its id.
+    """
     if not path:
         return []
     if after := text(result, "afterContentId"):

@@ -333,7 +333,7 @@ class _CursorStoreConverter(AgentConverter):
                 if 2 in step:
                     self._tool(inside(step, 2), call_id)
         if result:
-            self._writer.update(call_id, self._came_of(kind, given, result))
+            self._result(call_id, kind, given, result)
 
     def _call(self, asked: Object, call_id: str = "") -> str:
         self._count += 1
@@ -344,8 +344,8 @@ class _CursorStoreConverter(AgentConverter):
         self._writer.call(call_id, asked)
         return call_id
 
-    def _came_of(self, kind: int, given: Fields, result: Fields) -> Object:
-        """Return the result fields of a call: field 1 is success, any other a failure."""
+    def _result(self, call_id: str, kind: int, given: Fields, result: Fields) -> None:
+        """Tell how a call ended: field 1 of its result is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []
         if kind == _SHELL:
@@ -378,13 +378,11 @@ class _CursorStoreConverter(AgentConverter):
             why = inside(result, refused[0])
             printed = words(why, 2) or words(why, 1)
         is_done = 1 in result and not (kind == _MCP and count(done, 2))
-        told: Object = {"status": "completed" if is_done else "failed"}
         produced += contents(printed)
-        if produced:
-            told["content"] = produced
+        raw: Object = {}
         if kind == _SHELL:
-            told["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
-        return told
+            raw["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
+        self._ended(call_id, failed=not is_done, produced=produced, **raw)
 
     # -- versions without turns -----------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from acphold.imports.content_blocks import (
     contents,
     diff,
     image,
+    parts_of,
     plan_entry,
     prompt_blocks,
     resource,
@@ -330,7 +331,7 @@ def typed_blocks(parts: object, cwd: str, missed: values.Missed) -> Iterator[val
     told as the contents of these files.
     """
     referenced = ""
-    for part in [{"text": parts}] if isinstance(parts, str) else values.objects(parts):
+    for part in parts_of(parts):
         if data := values.obj(part, "inlineData"):
             yield image(values.text(data, "data"), values.text(data, "mimeType"))
         elif "text" not in part:

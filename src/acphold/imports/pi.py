@@ -17,6 +17,7 @@ from acphold.imports.content_blocks import (
     content,
     diff,
     image,
+    parts_of,
     prompt_blocks,
     text_block,
     text_blocks,
@@ -187,7 +188,7 @@ class _PiConverter(AgentConverter):
 
     def _blocks(self, said: object) -> list[values.Object]:
         blocks: list[values.Object] = []
-        for part in [text_block(said)] if isinstance(said, str) else values.objects(said):
+        for part in parts_of(said):
             if values.text(part, "type") == "text":
                 blocks += text_blocks(values.text(part, "text"))
             elif values.text(part, "type") == "image" and values.text(part, "data"):
