@@ -93,13 +93,22 @@ def believed(moment: float, now: float) -> float | None:
 
 def _moment(text: str, place: int, now: float, zone: tzinfo | None) -> float | None:
     """Return the moment that stands at `place`."""
-    if wait := _wait(text, place):
+    wait, end = 0.0, place  # such as `2 hours 3 minutes`
+    while part := _PART.match(text, end):
+        unit = part[2].casefold()
+        wait += float(part[1]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
+        end = part.end()
+    if wait:
         return believed(now + wait, now)
     if found := _COUNT.match(text, place):
         return believed(float(found[1]), now)
     try:
         if found := _DATE.match(text, place):
-            return believed(_date(found, zone).timestamp(), now)
+            year, month, day, hour, minute, second = (int(it or 0) for it in found.groups()[:6])
+            if (named := found[7]) is not None:
+                zone = UTC if named.isalpha() else datetime.strptime(named, "%z").tzinfo
+            date = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+            return believed(date.timestamp(), now)
         found = _CLOCK.match(text, place)
         rest = "" if found is None else text[found.end() :].lstrip()
         if found and not rest.startswith("("):  # a zone, but not a known one
@@ -109,30 +118,20 @@ def _moment(text: str, place: int, now: float, zone: tzinfo | None) -> float | N
     return None
 
 
-def _wait(text: str, place: int) -> float:
-    """Return the seconds of a wait such as `2 hours 3 minutes`; 0 if there is none."""
-    seconds = 0.0
-    while part := _PART.match(text, place):
-        unit = part[2].casefold()
-        seconds += float(part[1]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
-        place = part.end()
-    return seconds
-
-
-def _date(found: re.Match[str], zone: tzinfo | None) -> datetime:
-    year, month, day, hour, minute, second = (int(number or 0) for number in found.groups()[:6])
-    named = found[7]
-    if named is not None:
-        zone = UTC if named.isalpha() else datetime.strptime(named, "%z").tzinfo
-    return datetime(year, month, day, hour, minute, second, tzinfo=zone)
-
-
 def _next(found: re.Match[str], now: float, zone: tzinfo | None) -> float | None:
-    """Return the next time that a clock, or a calendar, shows this."""
+    """Return the next time that a clock, or a calendar, shows this; None if this machine does not
+    know its zone."""
     if not found["half"] and not found["minute"]:
         return None  # a number alone is no time
-    if found["zone"] is not None:
-        zone = _zone(found["zone"])
+    if (named := found["zone"]) in ("UTC", "GMT"):
+        zone = UTC  # needs no database
+    elif named is not None:
+        from zoneinfo import ZoneInfo  # rare, and slow to import
+
+        try:
+            zone = ZoneInfo(named)
+        except Exception:  # not in the database, or there is none on this machine
+            return None
     hour = int(found["hour"])
     if found["half"] is not None:
         if not 1 <= hour <= 12:
@@ -162,18 +161,6 @@ def _days(clock: datetime, found: re.Match[str]) -> Iterator[datetime]:
         return
     yield clock.replace(month=month, day=day)
     yield clock.replace(year=clock.year + 1, month=month, day=day)
-
-
-def _zone(name: str) -> tzinfo:
-    """Return the zone of this name; raises ValueError if this machine does not know it."""
-    if name in ("UTC", "GMT"):
-        return UTC  # needs no database
-    from zoneinfo import ZoneInfo  # rare, and slow to import
-
-    try:
-        return ZoneInfo(name)
-    except Exception as error:  # not in the database, or there is none on this machine
-        raise ValueError(name) from error
 
 
 MOST_WORDS: Final = 300
@@ -387,14 +374,16 @@ def limit_of(
     known = next((name for name in map(short_name, names) if name in KNOWN_AGENTS), "")
     if (limits := VENDOR_LIMITS.get(known)) is None:
         return None
+    words = None
     try:
         if isinstance(answer, RemoteError):
             error = _error(answer.raw) if answer.raw else _Error(answer.code, answer.message)
             words = limits.words_of(error)
-        elif isinstance(answer, bytes):
-            words = _told_jetbrains(answer)
-        else:
-            return None
+        elif isinstance(answer, bytes) and b"sessionFailure" in answer:
+            match _answer(answer).meta:
+                # Of the limits, only the vendor's has no action: a session's own has `new_session`.
+                case _LimitMeta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
+                    words = title
     except UNREADABLE:
         return None
     if words is None:
@@ -402,13 +391,3 @@ def limit_of(
     told = limits.moment_of(updates)
     moment = moment_told(words, now, zone) if told is None else believed(told, now)
     return Limit(limits.agent, moment, " ".join(words.split())[:MOST_WORDS])
-
-
-def _told_jetbrains(answer: bytes) -> str | None:
-    if b"sessionFailure" not in answer:
-        return None
-    match _answer(answer).meta:
-        case _LimitMeta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
-            # Of the limits, only the vendor's has no action: a session's own has `new_session`.
-            return title
-    return None

@@ -188,7 +188,11 @@ def without_context(text: str) -> str:
 
 def first_line(prompt: bytes) -> str | None:
     """Return the first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
-    return next(filter(None, (first_line_of(block.text) for block in _texts(prompt))), None)
+    try:
+        blocks = msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.ValidationError:
+        return None
+    return next(filter(None, (first_line_of(block.text) for block in blocks)), None)
 
 
 def first_line_of(text: str) -> str | None:
@@ -197,13 +201,6 @@ def first_line_of(text: str) -> str | None:
         if words := " ".join(line.split()):
             return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
     return None
-
-
-def _texts(prompt: bytes) -> list[_Text]:
-    try:
-        return msgspec.json.decode(prompt, type=list[_Text])
-    except msgspec.ValidationError:
-        return []
 
 
 def iso_time(at: int | None = None) -> str:

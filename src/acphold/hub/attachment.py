@@ -369,21 +369,18 @@ class Attachment:
         # The journal may be ahead of `last_seq` until the publisher delivers: leave that to it.
         end = self._source.last_seq
         page = [segment for segment in page if segment.last_seq <= end]
-        for piece in self._between_due(page):
-            self._send_page(piece)
-        # Also if the client has room: a long replay must not starve the other sessions.
-        await asyncio.sleep(0)
-        if self.client.buffered > bounds.LAG_BYTES:
-            await self.client.drain()
-
-    def _between_due(self, page: list[Segment]) -> list[list[Segment]]:
-        """Return the page, cut where something is due."""
-        pieces: list[list[Segment]] = []
+        pieces: list[list[Segment]] = []  # cut where something is due
         for seq, _ in self._due:
             size = sum(segment.last_seq <= seq for segment in page)
             pieces.append(page[:size])
             page = page[size:]
-        return [piece for piece in (*pieces, page) if piece]
+        for piece in (*pieces, page):
+            if piece:
+                self._send_page(piece)
+        # Also if the client has room: a long replay must not starve the other sessions.
+        await asyncio.sleep(0)
+        if self.client.buffered > bounds.LAG_BYTES:
+            await self.client.drain()
 
     def _send_page(self, page: Sequence[Segment]) -> None:
         lines: list[bytes] = []

@@ -181,9 +181,11 @@ class Conversation:
         if kind == "update":
             heard, raws = raws, []
             for raw in heard:
-                if self._is_old(raw):
-                    continue
-                if self.restoration.hands_over and update_kind(raw) == "session_info_update":
+                its_kind, known = update_kind(raw), self.session.attributes
+                may_be_old = its_kind in REPEATED and b'"_meta"' not in raw
+                if may_be_old and fold_update(known, its_kind, raw) == known:
+                    continue  # it says nothing new: some agents send everything at every load
+                if self.restoration.hands_over and its_kind == "session_info_update":
                     # The agent makes the title from the prompt, which contains the handed-over
                     # conversation.
                     raw = splice(raw, {"title": None})
@@ -221,13 +223,6 @@ class Conversation:
                 if told == "tool_call" or status is not None:
                     its_kind = string(parts.get("kind")) or "tool"
                     self.turns.story("%s %s: %s", its_kind, id_, status or "pending")
-
-    def _is_old(self, raw: bytes) -> bool:
-        """Return True if an update says nothing new: some agents send everything at every load."""
-        attributes, kind = self.session.attributes, update_kind(raw)
-        if kind not in REPEATED or b'"_meta"' in raw:
-            return False
-        return fold_update(attributes, kind, raw) == attributes
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Publish user messages; a prompt that an agent sends back becomes an echo.

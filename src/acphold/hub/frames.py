@@ -251,7 +251,11 @@ class ShownTerminals:
         parts = members(raw)
         meta, content = parts.get("_meta", b""), parts.get("content", b"")
         if self._name:
-            self._announce(meta if tells else b"")
+            if tells and may_tell(meta):
+                for id_, _ in parted(meta)[1].values():
+                    self._announced[id_] = None
+                while len(self._announced) > bounds.ANNOUNCED_TERMINALS:
+                    del self._announced[next(iter(self._announced))]
             changes: dict[str, bytes | None] = {}
             if names_one and content.startswith(b"["):
                 stays = self._announced.__contains__ if is_past else self._stays_live
@@ -260,13 +264,6 @@ class ShownTerminals:
         return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
 
     # -- for a client that shows them -------------------------------------------------------
-
-    def _announce(self, meta: bytes) -> None:
-        if may_tell(meta):
-            for id_, _ in parted(meta)[1].values():
-                self._announced[id_] = None
-            while len(self._announced) > bounds.ANNOUNCED_TERMINALS:
-                del self._announced[next(iter(self._announced))]
 
     def _stays_live(self, terminal: str) -> bool:
         """Return True for the client's own, and for one that only the agent shows, perhaps
@@ -458,8 +455,15 @@ class Frames:
         return b""
 
     def _lines(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
-        if update.whole_params:
-            yield from self._whole(update, is_past)
+        if update.whole_params:  # it came with more than itself: our ids are put in
+            parts = members(update.raw)
+            for seq, shown in _placed(self._shown(parts["update"], is_past=is_past), update.seq):
+                changes = {"sessionId": self._id, "update": shown}
+                if self._positions and seq:
+                    meta = parts.get("_meta", b"")
+                    theirs = meta if meta.startswith(b"{") else b"{}"
+                    changes["_meta"] = splice(theirs, {POSITION: b"%d" % seq})
+                yield self._head + splice(update.raw, changes) + b"}\n"
             return
         if update.in_child:
             yield from self._of_child(update, is_past)
@@ -472,17 +476,6 @@ class Frames:
             meta = b',"_meta":{"%b":%d}' % (POSITION.encode(), seq)
             return self._before + shown + meta + b"}}\n"
         return self._before + shown + b"}}\n"
-
-    def _whole(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
-        """Yield the line of an update that came with more than itself, with our ids put in."""
-        parts = members(update.raw)
-        for seq, shown in _placed(self._shown(parts["update"], is_past=is_past), update.seq):
-            changes = {"sessionId": self._id, "update": shown}
-            if self._positions and seq:
-                meta = parts.get("_meta", b"")
-                theirs = meta if meta.startswith(b"{") else b"{}"
-                changes["_meta"] = splice(theirs, {POSITION: b"%d" % seq})
-            yield self._head + splice(update.raw, changes) + b"}\n"
 
     def _of_child(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update of a sub-agent: it has the sub-agent's own id, and, with

@@ -224,7 +224,11 @@ class Adoption:
             session.rest.begin(positions=False)  # nobody is attached yet
         except BaseException as exc:
             self._ownership.abandon(conversation)
-            await self._undo(lease)
+            try:
+                if (await self._journal.session(session_id)).downstream_id is None:
+                    await self._journal.delete(lease)
+            except (errors.LeaseLostError, errors.UnknownSessionError):
+                log.info("session %s: another process adopts it", session_id)
             if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
                 raise errors.UnknownSessionError(
                     session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
@@ -277,10 +281,3 @@ class Adoption:
         session.row.untitled = False
         at = None if listed is None else listed.updated_at
         return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)
-
-    async def _undo(self, lease: Lease) -> None:
-        try:
-            if (await self._journal.session(lease.session_id)).downstream_id is None:
-                await self._journal.delete(lease)
-        except (errors.LeaseLostError, errors.UnknownSessionError):
-            log.info("session %s: another process adopts it", lease.session_id)

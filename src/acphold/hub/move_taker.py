@@ -341,32 +341,24 @@ class _TakenSession:
         """Return the place of the session here; raises MoveRefusedError if none is known."""
         offer, place = self._offer, self._place
         done = None
-        if place.with_files and offer.files is not None:
-            done = await self._laid_before(row, offer.files.tree)
-            if done is None and row is not None and mark_of(row).to:
-                done = await self._still_there(row.cwd)
+        if place.with_files and offer.files is not None and row is not None:
+            mark, tree = mark_of(row), offer.files.tree
+            is_laid = mark.laid != "" and await in_thread(partial(isdir, row.cwd))
+            if is_laid:  # by a move that was cut off: the journal says if it was these files
+                rows = await self._journal.snapshots.of(row.session_id)
+                if any((one.tree, one.root) == (tree, mark.laid) for one in rows):
+                    done = Done(row.cwd, mark.laid)
+            is_named = place.cwd is not None or place.files is not None
+            if done is None and mark.to and not is_named:
+                # The folder that the session had left, if it still has these files.
+                stores = await stores_of(self._journal)
+                deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
+                self._kept = await in_thread(partial(still_there, offer, row.cwd, stores, deadline))
+                if self._kept is not None:
+                    done = Done(row.cwd, is_same=True)
             self._is_laid = done is not None
         known = await known_folders(self._journal)
         return await in_thread(partial(place_of, offer, place, known, done))
-
-    async def _laid_before(self, row: SessionRow | None, tree: str) -> Done | None:
-        """The place of these files, if a move that was cut off has laid them out."""
-        laid = "" if row is None else mark_of(row).laid
-        if row is None or not laid or not await in_thread(partial(isdir, row.cwd)):
-            return None
-        rows = await self._journal.snapshots.of(row.session_id)
-        is_same = any((one.tree, one.root) == (tree, laid) for one in rows)
-        return Done(row.cwd, laid) if is_same else None
-
-    async def _still_there(self, cwd: str) -> Done | None:
-        """Return the folder that the session had left, if it still has these files and the person
-        names no other folder."""
-        if self._place.cwd is not None or self._place.files is not None:
-            return None
-        stores = await stores_of(self._journal)
-        deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
-        self._kept = await in_thread(partial(still_there, self._offer, cwd, stores, deadline))
-        return None if self._kept is None else Done(cwd, is_same=True)
 
     async def _wanted_files(self) -> tuple[bool, str]:
         """Return True if the files are to be sent, and the commit whose files are here already."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Protocol
@@ -161,7 +160,16 @@ class Ownership:
         """Make a session live that we own; close what a crash left open in it."""
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
-        lost = self._lost(row.session_id)
+
+        def lost(error: errors.LeaseLostError) -> None:
+            # One that was closed here, and only now found lost, has left already; its id may belong
+            # to one loaded since.
+            live = self._live.get(row.session_id)
+            if live is not None and live.session.is_lost:
+                if error.deleted:
+                    self.deleted.add(row.session_id)
+                self._leave(live, error)
+
         session = HubSession(
             self._journal, lease, row, summary.attributes, summary.queue, lost, self._settling
         )
@@ -263,22 +271,6 @@ class Ownership:
             log.info("%s; it is taken back", exc)
         except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
             log.warning("whose session %s is is not known: %s", conversation.id, exc)
-
-    def _lost(self, session_id: str) -> Callable[[errors.LeaseLostError], None]:
-        """Return the callback for the loss of this session: it leaves at once.
-
-        A session that was closed here, and only now found lost, has left already; its id may belong
-        to one loaded since.
-        """
-
-        def leave(error: errors.LeaseLostError) -> None:
-            conversation = self._live.get(session_id)
-            if conversation is not None and conversation.session.is_lost:
-                if error.deleted:
-                    self.deleted.add(session_id)
-                self._leave(conversation, error)
-
-        return leave
 
     def abandon(self, conversation: Conversation) -> None:
         """Drop a session whose making failed half-way: no client has it, and its lease is not

@@ -215,17 +215,18 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
         return []
     until = int(limit.resets_at * 1000) + some_minutes()
     held = encode(QueueChange("hold", why=LIMITED, until=until))
-    return [*_prompt(queue, by_agent.continues_with or GO_ON, guest=guest), held]
-
-
-def _prompt(queue: PromptQueue, words: str, *, guest: bool) -> list[bytes]:
     if any(it.id.startswith(GOING_ON) for it in queue.waiting):
-        return []  # it waits for this limit already
-    prompt = msgspec.Raw(encode([{"type": "text", "text": words}]))
-    before = queue.waiting[0].id if queue.waiting else ""
-    id_ = f"{GOING_ON}{uuid4().hex[:8]}"
-    add = QueueChange("add", id_, prompt, before=before, guest=guest)
-    return [encode(msgspec.structs.replace(add, client=msgspec.Raw(b'{"name":"acphold"}')))]
+        return [held]  # a prompt waits for this limit already
+    words = by_agent.continues_with or GO_ON
+    add = QueueChange(
+        "add",
+        f"{GOING_ON}{uuid4().hex[:8]}",
+        msgspec.Raw(encode([{"type": "text", "text": words}])),
+        before=queue.waiting[0].id if queue.waiting else "",
+        client=msgspec.Raw(b'{"name":"acphold"}'),
+        guest=guest,
+    )
+    return [encode(add), held]
 
 
 def some_minutes() -> int:

@@ -352,7 +352,13 @@ class Questions:
         timer = None
         try:
             if considered is not None:
-                await self._ask_rules(question, considered, before)
+                question.watched, question.unruled = considered.watched, considered.unruled
+                given = await self._standing.answer(considered, question.entry, before)
+                # By a rule: then no client is ever asked. If not, it was cancelled meanwhile.
+                if given is not None and not question.reply.done():
+                    question.end(Reply(result=given.result, who=given.who, rule=given.rule))
+                    if given.update:
+                        self._session.hold("update", [given.update])
             if not question.reply.done():
                 question.seq = segment.last_seq
                 self._alerts.asked(question.entry, question.seq)
@@ -377,15 +383,6 @@ class Questions:
                 timer.cancel()
         await self._close(question, reply)
         return _result(reply)
-
-    async def _ask_rules(self, question: Question, considered: Considered, before: int) -> None:
-        """End the question by the person's rules, if they do; then no client is ever asked."""
-        question.watched, question.unruled = considered.watched, considered.unruled
-        given = await self._standing.answer(considered, question.entry, before)
-        if given is not None and not question.reply.done():  # else it was cancelled meanwhile
-            question.end(Reply(result=given.result, who=given.who, rule=given.rule))
-            if given.update:
-                self._session.hold("update", [given.update])
 
     async def _attend(self, question: Question) -> None:
         """Handle a question that no attached client can show, and tell clients that only watch."""
@@ -423,7 +420,13 @@ class Questions:
             # Held first: if the journal fails now, the next commit has it, before another turn.
             self._session.hold(ANSWER, [entry], change=change)
             await self._session.release()
-            self._note_refusal(question, entry)
+            # A refused call is ended with the turn: some agents never mention it again.
+            if (call := string(question.entry.tool_call.get("toolCallId"))) is not None:
+                how = closed_question(entry).came(question.entry).how
+                if how.startswith("allow") or how == "answered":
+                    self._refused.pop((question.asked.child, call), None)
+                else:
+                    self._refused[question.asked.child, call] = REFUSED.get(how, NOT_ALLOWED)
             if reply.outcome == "interrupted" and not self._session.attachments:
                 self._missed.append(await self._words_of(question.entry))
         finally:
@@ -431,16 +434,6 @@ class Questions:
             self._alerts.closed(question.entry.id)
             question.changed.set()
             await question.aclose()
-
-    def _note_refusal(self, question: Question, answer: bytes) -> None:
-        """Note a refused call, to end it with the turn: some agents never mention it again."""
-        if (call := string(question.entry.tool_call.get("toolCallId"))) is None:
-            return
-        how = closed_question(answer).came(question.entry).how
-        if how.startswith("allow") or how == "answered":
-            self._refused.pop((question.asked.child, call), None)
-        else:
-            self._refused[question.asked.child, call] = REFUSED.get(how, NOT_ALLOWED)
 
     async def end_refused(self) -> None:
         """End the calls that were not allowed: the turn is over. Raises JournalError."""
@@ -503,29 +496,22 @@ class Questions:
 
     async def close_left(self, ids: Iterable[str]) -> None:
         """Close the questions that a crash left open: the agent that asked them is gone."""
-        entries = {entry.id: entry for entry in await self._as_asked(ids)}
+        asked: dict[str, AskedQuestion] = {}
+        if wanted := {*ids}:  # this reads the whole session
+            async for segment in self._session.segments(0):
+                if segment.kind == QUESTION:
+                    for question in map(asked_question, [it.raw for it in segment.entries()]):
+                        if question.id in wanted:
+                            asked[question.id] = question
         why = "acphold was ended while it waited"
         for id_ in ids:
             await self._session.publish(ANSWER, [answer_entry(id_, "interrupted", message=why)])
-            if id_ in entries:
-                self._missed.append(await self._words_of(entries[id_]))
+            if id_ in asked:
+                self._missed.append(await self._words_of(asked[id_]))
 
     async def _words_of(self, question: AskedQuestion) -> str:
         """Return its text, on one line."""
         return first_line_of(await self._alerts.words_of(question)) or question.method
-
-    async def _as_asked(self, ids: Iterable[str]) -> list[AskedQuestion]:
-        """Return the questions with these ids, as they were asked; reads the whole session."""
-        wanted = {*ids}
-        if not wanted:
-            return []
-        return [
-            question
-            async for segment in self._session.segments(0)
-            if segment.kind == QUESTION
-            for question in map(asked_question, [it.raw for it in segment.entries()])
-            if question.id in wanted
-        ]
 
 
 def _result(reply: Reply) -> bytes:

@@ -77,7 +77,15 @@ class TerminalTexts:
         JournalError."""
         terminal = self.find(asked)
         if asked.method == schema.RELEASE_TERMINAL.name and terminal is not None:
-            await self._look_again(terminal_id(asked.params), terminal, ask)
+            if not (terminal.has_ended or terminal.is_released):  # a last look
+                id_ = terminal_id(asked.params)
+                params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
+                try:
+                    async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
+                        self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
+                except (errors.AcpholdError, TimeoutError) as exc:
+                    lost = "session %s: what a terminal showed is lost: %r"
+                    log.info(lost, self._session.id, exc)
             await self.write()
             terminal.is_released = True
         answer = await ask(asked.method, asked.params)
@@ -94,16 +102,6 @@ class TerminalTexts:
         if (terminal := self.find(asked)) is not None:
             await self.write()
             terminal.is_released = True
-
-    async def _look_again(self, id_: str, terminal: TerminalText, ask: Ask) -> None:
-        if terminal.has_ended or terminal.is_released:
-            return
-        params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
-        try:
-            async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
-                self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
-        except (errors.AcpholdError, TimeoutError) as exc:
-            log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
 
     def _showed(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
         parts = members(answer)

@@ -145,9 +145,17 @@ class SessionList:
             await self._journal.links.went_on(self._agent.key, times)
         rows = await self._journal.page(filter, after, bounds.LIST_PAGE + 1)
         lines = [await self._ours(row) for row in rows]
-        is_without = archived == "only" or bool(tenant)  # the agent's own have no tenant
-        strangers = [] if is_without else await self._strangers(cwd, held)
-        lines += [line for line in strangers if after is None or after < line.key]
+        if archived != "only" and not tenant:  # the agent's own have no tenant
+            theirs = self._agents_own.get(cwd, {}).values()
+            asked = [line.info.session_id for line in theirs]
+            ours = await self._journal.links.linked(self._agent.key, asked)
+            lines += [
+                line
+                for line in theirs
+                if line.info.session_id not in (ours.keys() | held)
+                and (cwd is None or is_same_folder(cwd, line.info.cwd))
+                and (after is None or after < line.key)
+            ]
         return await _page(self._journal, filter, rows, lines, marked=archived is not None)
 
     def agents_own(self, session_id: str) -> ListLine | None:
@@ -168,19 +176,6 @@ class SessionList:
         ):
             await self._ask_agent(None)
         return self.agents_own(session_id)
-
-    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[ListLine]:
-        """Return the agent's own sessions that the journal does not know."""
-        lines = self._agents_own.get(cwd, {}).values()
-        ours = await self._journal.links.linked(
-            self._agent.key, [line.info.session_id for line in lines]
-        )
-        return [
-            line
-            for line in lines
-            if line.info.session_id not in (ours.keys() | held)
-            and (cwd is None or is_same_folder(cwd, line.info.cwd))
-        ]
 
     async def _ours(self, row: SessionRow) -> ListLine:
         """Return a session of the journal, with the `_meta` that the agent's own list has for

@@ -206,7 +206,17 @@ class StandingAnswers:
                 known = await self._journal.access.rules(self._session.tenant)
                 if any(it.verdict == "ask" and it.number > considered.newest for it in known):
                     return None
-                await self._journal.access.keep_deeds([self._deed(rule, now) for rule in used])
+                deeds = [
+                    Deed(
+                        at=now,
+                        deed=ANSWERED,
+                        name=f"rule {rule.number}: {rule.text}"[:200],
+                        session_id=self._session.id,
+                        transport="rule",
+                    )
+                    for rule in used
+                ]
+                await self._journal.access.keep_deeds(deeds)
             except JournalError as exc:
                 log.warning("session %s: no rule answers: %s", self._session.id, exc)
                 return None
@@ -283,10 +293,6 @@ class StandingAnswers:
             self.allowed.clear()
             return 0
         return count
-
-    def _deed(self, rule: StandingRule, now: int) -> Deed:
-        name = f"rule {rule.number}: {rule.text}"[:200]
-        return Deed(at=now, deed=ANSWERED, name=name, session_id=self._session.id, transport="rule")
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""

@@ -74,8 +74,14 @@ def said_anew(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bo
         if name not in ("sessionUpdate", "toolCallId") and value != b"null"
     }
     kind = "tool_call_update"
-    if known is not None:
-        fields = {} if known.status in FINAL_STATUSES else _others(fields, known)
+    if known is not None and known.status in FINAL_STATUSES:
+        fields = {}
+    elif known is not None:  # what differs; the status is the question's own while it is open
+        fields = {
+            name: value
+            for name, value in fields.items()
+            if name not in ("status", "_meta") and not _is_same(value, known.fields.get(name))
+        }
     elif is_open:
         fields.pop("status", None)
     elif string(fields.get("title")) is not None:
@@ -86,16 +92,6 @@ def said_anew(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bo
         return b""
     head = {"sessionUpdate": encode_text(kind), "toolCallId": encode_text(id_)}
     return encode_object({**head, **fields})
-
-
-def _others(fields: Mapping[str, bytes], known: ToolCall) -> dict[str, bytes]:
-    """Return the fields that differ from what is known, but not the status, which is the question's
-    own while it is open, nor `_meta`."""
-    return {
-        name: value
-        for name, value in fields.items()
-        if name not in ("status", "_meta") and not _is_same(value, known.fields.get(name))
-    }
 
 
 def _is_same(value: bytes, known: bytes | None) -> bool:
