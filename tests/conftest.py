@@ -18,6 +18,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -176,6 +177,14 @@ def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         yield folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def certificates() -> Iterator[None]:
+    """The certificates of the machine, read once: httpx2 takes 20 ms to do so for each client."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="session")
