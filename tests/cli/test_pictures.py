@@ -8,10 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from docs.pictures.__main__ import pictures
-from docs.pictures.phone import filmed
 from docs.pictures.terminal_svg import read
-from docs.pictures.webp import seconds_of, words_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 PHONE = FOLDER / "phone.webp"
@@ -28,6 +25,8 @@ def masked(text: str) -> str:
 
 @pytest.mark.interop  # it takes as long as the film does
 def test_what_the_pictures_show_is_what_a_run_gives() -> None:
+    from docs.pictures.__main__ import pictures
+
     made, keys = pictures()
     assert {*made} == {picture.name for picture in PICTURES}
     shown = [
@@ -39,6 +38,9 @@ def test_what_the_pictures_show_is_what_a_run_gives() -> None:
 
 @pytest.mark.interop  # it has a browser
 def test_the_film_of_the_phone_has_the_words_of_a_run() -> None:
+    from docs.pictures.phone import filmed
+    from docs.pictures.webp import words_of
+
     kept = words_of(PHONE.read_bytes())
     _, words, _ = filmed()
     told = "run `make pictures`: these are not the words of its scenes"
@@ -51,6 +53,8 @@ def of_any_run(text: str) -> str:
 
 
 def test_the_film_of_the_phone_is_short_and_small() -> None:
+    from docs.pictures.webp import seconds_of  # late: it brings a library for pictures
+
     film = PHONE.read_bytes()
     assert 6 < seconds_of(film) < 20
     assert len(film) < 400_000

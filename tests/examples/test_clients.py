@@ -7,9 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.editor import scripted_agent
 
@@ -52,6 +50,9 @@ def test_without_an_agent_it_says_how_it_is_called() -> None:
 def test_the_notebook_runs_from_top_to_bottom(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
     monkeypatch.setenv("ACPHOLD_JOURNAL", str(journal))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]

@@ -9,21 +9,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
-
-import acp
-from acp.schema import (
-    AllowedOutcome,
-    ClientCapabilities,
-    FileSystemCapabilities,
-    McpServerStdio,
-    ReadTextFileResponse,
-    RequestPermissionResponse,
-    TextContentBlock,
-)
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, cast
 
 from tests.library.conftest import SERVER
+
+if TYPE_CHECKING:  # otherwise late: it takes a second, of each worker that collects this
+    import acp
+    from acp.schema import ReadTextFileResponse, RequestPermissionResponse
+    from pydantic import BaseModel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -46,12 +39,17 @@ class Person:
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
     ) -> RequestPermissionResponse:
+        from acp.schema import AllowedOutcome, RequestPermissionResponse
+
         self.asked.append(tool_call.title)
         chosen = next(option for option in options if option.kind == self.choice)
         outcome = AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return RequestPermissionResponse(outcome=outcome)
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
+        import acp
+        from acp.schema import ReadTextFileResponse
+
         if path not in self.unsaved:
             raise acp.RequestError.resource_not_found(path)
         return ReadTextFileResponse(content=self.unsaved[path])
@@ -81,6 +79,8 @@ class Talk:
 
     async def say(self, session_id: str, words: str) -> str:
         """Run a turn; its stop reason."""
+        from acp.schema import TextContentBlock
+
         block = TextContentBlock(type="text", text=words)
         answer = await self.connection.prompt(session_id=session_id, prompt=[block])
         return str(answer.stop_reason)
@@ -88,6 +88,9 @@ class Talk:
 
 @asynccontextmanager
 async def talking(example: str, journal: Path, *, files: bool = False) -> AsyncIterator[Talk]:
+    import acp
+    from acp.schema import ClientCapabilities, FileSystemCapabilities
+
     person = Person()
     async with acp.spawn_agent_process(
         cast(acp.Client, person),
@@ -156,6 +159,8 @@ async def test_the_reviewer_reads_unsaved_text_and_mends_it_with_permission(
 async def test_the_mcp_client_uses_the_servers_of_the_session(
     journal: Path, tmp_path: Path
 ) -> None:
+    from acp.schema import McpServerStdio
+
     server = McpServerStdio(
         name="test", command=sys.executable, args=["-S", "-E", str(SERVER)], env=[]
     )

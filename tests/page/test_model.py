@@ -13,7 +13,7 @@ from tests.history import fold_corpus
 from tests.npm import node
 
 HERE = Path(__file__).parent / "model"
-RANDOM = range(1_000, 4_000)
+RANDOM = range(1_000, 2_500)
 
 
 def folded_by_the_page(file: Path) -> dict[str, Any]:

@@ -186,11 +186,11 @@ async def test_modules_and_hooks_in_the_project_are_not_run(
 async def test_a_pattern_that_never_gets_done_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Call
 ) -> None:
-    monkeypatch.setattr("toolbox.FIND_SECONDS", 1)
+    monkeypatch.setattr("toolbox.FIND_SECONDS", 0.4)
     (tmp_path / ".gitignore").write_text(EXPLODING if asked == call("find") else "")
     (tmp_path / ("a" * 120)).write_text("a" * 60 + "b\n")
     [[line]] = await found(tmp_path, asked)
-    assert line == "this took more than 1 s: look for less"
+    assert line == "this took more than 0.4 s: look for less"
     assert not finders(tmp_path)
 
 
