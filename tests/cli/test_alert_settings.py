@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from acphold.cli import bounds
 from acphold.cli.alert_settings import AlertFile, alert_rules, opening
 from acphold.cli.command_line import Exit
 from acphold.cli.settings import read_settings
@@ -37,9 +38,10 @@ def replaced(file: Path, text: str) -> None:
 
 
 def test_the_file_is_read_again_when_it_has_changed(
-    file: Path, caplog: pytest.LogCaptureFixture
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = AlertFile(seconds=0)
+    monkeypatch.setattr(bounds, "ALERT_RULES_SECONDS", 0)
+    rules = AlertFile()
     assert rules() == AlertRules()
     replaced(file, '[alerts]\non_waiting = ["~/tell", "~"]\nwaiting_seconds = 0.5')
     assert rules() == AlertRules((os.path.expanduser("~/tell"), "~"), 0.5)
@@ -54,8 +56,9 @@ def test_the_file_is_read_again_when_it_has_changed(
     assert rules() == AlertRules()
 
 
-def test_the_file_is_looked_at_once_in_a_while(file: Path) -> None:
-    rules = AlertFile(seconds=3600)
+def test_the_file_is_looked_at_once_in_a_while(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "ALERT_RULES_SECONDS", 3600)
+    rules = AlertFile()
     assert rules() == AlertRules()
     replaced(file, '[alerts]\non_waiting = ["tell"]')
     assert rules() == AlertRules()

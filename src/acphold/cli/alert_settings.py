@@ -73,13 +73,12 @@ def _seconds(value: object, place: str) -> float:
 
 
 class AlertFile:
-    """Gives, when called, the rules of the file as they were at most `seconds` ago.
+    """Gives, when called, the rules of the file as they were a moment ago.
 
     A file that has not changed is not read again.
     """
 
-    def __init__(self, seconds: float = bounds.ALERT_RULES_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._look_at = 0.0
         self._path: str | None = None
         self._seen: tuple[int, ...] | None = None
@@ -103,7 +102,7 @@ class AlertFile:
             if seen != self._seen:
                 self._seen, self._read = seen, _read(self._path)
             self._rules = self._read
-        self._look_at = now + self._seconds
+        self._look_at = now + bounds.ALERT_RULES_SECONDS
         return self._rules
 
 

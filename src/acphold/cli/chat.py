@@ -237,9 +237,11 @@ async def _chat_with(
             return
         async with opened(journal) as found:
             short = on_one_line(await short_id(found, session.id))
-            is_known = continuation.is_startable(await found.session(session.id))
+            row = await found.session(session.id)
         how = f"chat{host} --resume {short} {shlex.join(start.words)}"
-        how = f"resume{host} {short}" if is_known else how
+        with suppress(UsageError):  # without naming an agent, if its own is known
+            continuation.start_of(row)
+            how = f"resume{host} {short}"
         runs_on = is_in_background and seat.chat.in_turn and seat.chat.turns.error is None
         turn = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)

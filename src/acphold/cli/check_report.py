@@ -161,16 +161,12 @@ def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]
     return groups
 
 
-def excerpt(
-    lines: Sequence[WireLine],
-    most: int = bounds.EXCERPT_LINES,
-    length: int = bounds.EXCERPT_CHARACTERS,
-) -> list[str]:
+def excerpt(lines: Sequence[WireLine], length: int = bounds.EXCERPT_CHARACTERS) -> list[str]:
     """Return lines for a report: `→` went to the agent, `←` came from it."""
     # A message on a WebSocket may have several lines; their ends are white space.
     texts = (line.text.replace("\n", " ") for line in lines)
     shown = [f"{it.arrow} {cut(text, length)}" for it, text in zip(lines, texts, strict=True)]
-    if len(shown) > most:
+    if (most := bounds.EXCERPT_LINES) < len(shown):
         first, last = most - most // 2, most // 2
         left_out = f"… {len(shown) - most} more lines; --report FILE.html has them"
         shown[first : len(shown) - last] = [left_out]

@@ -57,15 +57,6 @@ def start_of(row: SessionRow) -> Start:
     )
 
 
-def is_startable(row: SessionRow) -> bool:
-    """Return True if the session can be continued without naming an agent."""
-    try:
-        start_of(row)
-    except UsageError:
-        return False
-    return True
-
-
 def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, str | None]:
     """Return the session that `ask` continues, how to start its agent, and in which folder.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
+from contextlib import aclosing
 
 from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
@@ -39,7 +39,20 @@ async def copy_journal(*, source: str, target: str) -> int:
     """
     if source == target:
         raise UsageError("FROM and TO are the same journal")
-    became = await _copy(source, target)
+    async with (
+        aclosing(open_journal(source, create=False)) as read,
+        aclosing(open_journal(target)) as written,
+    ):
+        paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
+        if len(paths) == 1 and read.file and written.file:
+            raise UsageError("FROM and TO are the same journal")
+        progress = _CopyProgress()
+        with progress.bar:
+            became = await copy_all(read, written, progress.told, progress.expect)
+        for session_id, told in [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]:
+            print(visible(f"{session_id} {told}"), file=sys.stderr)
+        if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
+            print(f"and {counted(more, 'session')} more", file=sys.stderr)
     new, grown, same = became["new"], became["grown"], became["same"]
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
@@ -50,28 +63,6 @@ async def copy_journal(*, source: str, target: str) -> int:
     if became["differs"] or became["damaged"]:
         return Exit.ERROR
     return Exit.INCOMPLETE if left else Exit.OK
-
-
-async def _copy(source: str, target: str) -> Counter[Became]:
-    read = open_journal(source, create=False)
-    try:
-        written = open_journal(target)
-        try:
-            paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
-            if len(paths) == 1 and read.file and written.file:
-                raise UsageError("FROM and TO are the same journal")
-            progress = _CopyProgress()
-            with progress.bar:
-                became = await copy_all(read, written, progress.told, progress.expect)
-            for session_id, told in [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]:
-                print(visible(f"{session_id} {told}"), file=sys.stderr)
-            if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
-                print(f"and {counted(more, 'session')} more", file=sys.stderr)
-            return became
-        finally:
-            await written.aclose()
-    finally:
-        await read.aclose()
 
 
 class _CopyProgress:

@@ -29,6 +29,7 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import DAY_MS
 from acphold.hub.kept_files import relatives, stores_of, tidy
 from acphold.journal import Journal, ListFilter, SessionRow, history, stores
 from acphold.journal.location import scheme_of
@@ -90,9 +91,6 @@ class DiagnosisReport:
             self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
         else:
             self._console.print(Text("All is well", "good"))
-
-
-DAY_MS = 24 * 3600 * 1000
 
 
 def checked_journal(location: str | None) -> list[Diagnosis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 from acphold.agents import AgentRequest, Event
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import (
@@ -70,12 +72,10 @@ async def handoff(
         found = await place(LocalReader(kept), session_id, "hands it off")
         agent = name or ""
         if chosen.command:
-            asked = ProcessAgent(chosen.command, NameOnly(), name=name, start_timeout=start_timeout)
-            try:
-                await asked.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
-                agent = asked.key
-            finally:
-                await asked.aclose()
+            it = ProcessAgent(chosen.command, NameOnly(), name=name, start_timeout=start_timeout)
+            async with aclosing(it):
+                await it.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+                agent = it.key
         if agent == found.row.agent:
             raise UsageError(
                 f"this is a session of {on_one_line(agent)} already; "

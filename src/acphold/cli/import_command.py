@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -210,8 +210,7 @@ class _ImportRun:
     async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
         """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
         all is searchable."""
-        journal = open_journal(location)
-        try:
+        async with aclosing(open_journal(location)) as journal:
             intake = imports.Intake(journal, self._selection)
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
@@ -237,8 +236,6 @@ class _ImportRun:
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
                 await self._take_all(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
-        finally:
-            await journal.aclose()
 
     async def say_what_is_left(self, location: str) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""

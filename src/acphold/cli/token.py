@@ -18,12 +18,11 @@ from acphold.cli.command_line import (
 from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.terminal_text import age, visible
 from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import DAY_MS
 from acphold.hub.annotations import iso_time
 from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
-
-DAY_MS = 24 * 3600 * 1000
 
 
 def parser() -> Parser:
