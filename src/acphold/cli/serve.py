@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import json
 import os
 import signal
@@ -73,8 +74,6 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _proxy(text: str) -> str:
-    import ipaddress
-
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

@@ -387,12 +387,26 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         for name in adapted_agents():
             words = tuple(words_of(KNOWN_AGENTS[name]))
             agents.append(Meant(name, words, words[1:]))
-    edits = _without_all if is_removal else partial(_with_all, agents=agents)
+
+    def edited(editor: FileEditor, text: str) -> str:
+        if is_removal:  # with the entries that it starts by an agent's name
+            for name, words in editor.commands(text).items():
+                if own_words(words) == [] and not editor.was_managed(name, words):
+                    text = without(text, [editor.table, name])
+            return editor.bared(text)
+        served = _served(Meant("", ()), None)._replace(command=written_command())
+        text = editor.fronted(text, served)
+        has = {agent_of(words) for words in editor.commands(text).values() if words}
+        for agent in agents:
+            if agent.name not in has and agent_of(agent.command) not in has:
+                text = editor.written(text, _served(agent, None))
+        return text
+
     with _alone() if sure else nullcontext():
         planned = [
             (editor, change)
             for editor in editors
-            if (change := _planned(editor.path(), edits(editor))) is not None
+            if (change := _planned(editor.path(), partial(edited, editor))) is not None
         ]
         if not planned:
             names = " and ".join(editor.shown for editor in editors)
@@ -409,34 +423,6 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
             _tell_managed(editor, _read(editor.path()) or "")
         print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
     return code
-
-
-def _without_all(editor: FileEditor) -> Callable[[str], str]:
-    """Return the edit that removes acphold, and the entries that it starts by an agent's name."""
-
-    def edited(text: str) -> str:
-        for name, words in editor.commands(text).items():
-            if own_words(words) == [] and not editor.was_managed(name, words):
-                text = without(text, [editor.table, name])
-        return editor.bared(text)
-
-    return edited
-
-
-def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], str]:
-    """Return the edit that puts acphold in front of a file's agents and adds missing ones."""
-
-    def edited(text: str) -> str:
-        text = editor.fronted(
-            text, _served(Meant("", ()), None)._replace(command=written_command())
-        )
-        has = {agent_of(words) for words in editor.commands(text).values() if words}
-        for agent in agents:
-            if agent.name not in has and agent_of(agent.command) not in has:
-                text = editor.written(text, _served(agent, None))
-        return text
-
-    return edited
 
 
 def _read(path: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import get_args
 
@@ -189,7 +189,20 @@ def _print(
             cells = _cells(sum_, short=out is not None)
             yield [name, *(cells[heading] for heading in shown)]
 
-    for number, line in enumerate(_aligned(table, None if out is None else out.width)):
+    # It is made twice, to measure it and to print it: it may have all sessions.
+    longest, *widths = (0 for _ in next(table()))
+    for name, *numbers in table():
+        longest = max(longest, cell_width(name))
+        widths = [*map(max, widths, map(cell_width, numbers))]
+    if out is not None:  # the first column is cut to fit
+        room = max(LEAST_NAME, out.width - sum(widths) - len(GAP) * len(widths) - 1)
+        longest = min(longest, room)
+    for number, (name, *numbers) in enumerate(table()):
+        first = cut(name, longest)
+        right = [
+            " " * (w - cell_width(cell)) + cell for cell, w in zip(numbers, widths, strict=True)
+        ]
+        line = GAP.join([first + " " * (longest - cell_width(first)), *right])
         if out is None:
             print(line.rstrip())
         else:
@@ -222,23 +235,3 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
         )
         or NOT_REPORTED,
     }
-
-
-def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Iterator[str]:
-    """Yield the lines of a table; the first column is left-aligned and cut to fit `width`.
-
-    The table is made twice, to measure it and to print it: it may have all sessions.
-    """
-    longest, *widths = (0 for _ in next(table()))
-    for name, *numbers in table():
-        longest = max(longest, cell_width(name))
-        widths = [*map(max, widths, map(cell_width, numbers))]
-    if width is not None:
-        room = max(LEAST_NAME, width - sum(widths) - len(GAP) * len(widths) - 1)
-        longest = min(longest, room)
-    for name, *numbers in table():
-        first = cut(name, longest)
-        right = [
-            " " * (w - cell_width(cell)) + cell for cell, w in zip(numbers, widths, strict=True)
-        ]
-        yield GAP.join([first + " " * (longest - cell_width(first)), *right])
