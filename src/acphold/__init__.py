@@ -226,15 +226,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _HOMES.items():
-        if name in names.split():
-            found = getattr(_imported(f"acphold.{module}"), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _imported(module: str) -> object:
+    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import gc  # neither is above: `acphold wrap` needs them later
     from importlib import import_module
 
@@ -244,10 +238,12 @@ def _imported(module: str) -> object:
     gc.disable()  # what is imported stays: looking for garbage in it takes some milliseconds
     try:
         load_asyncio()
-        return import_module(module)
+        found: object = getattr(import_module(f"acphold.{home}"), name)
     finally:
         if was_on:
             gc.enable()
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

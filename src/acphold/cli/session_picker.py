@@ -152,11 +152,10 @@ class _ReadSessions:
         return self._lines.said(it for it in found if some is None or it.session_id in some)
 
     async def end(self, session_id: str) -> Sequence[str]:
+        found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
         told = io.StringIO()
         layout = LabelledText(told)
-        for scene in turn_scenes(
-            await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
-        ):
+        for scene in turn_scenes(found):
             layout.put(passage(scene))
         return told.getvalue().splitlines() or ["This session is empty."]
 

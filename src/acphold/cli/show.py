@@ -120,11 +120,8 @@ async def show(
             async for entry in told:
                 sys.stdout.buffer.write(_json_line(entry))
         else:
-            from acphold.screen.layout import (  # late: JSON does without it
-                Gutter,
-                LabelledText,
-                passage,
-            )
+            # Late: JSON does without it.
+            from acphold.screen.layout import Gutter, LabelledText, passage
 
             layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
             layout.head(_title(row), facts)
