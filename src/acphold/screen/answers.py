@@ -20,12 +20,11 @@ from acphold.processes.foreground import ForegroundProgram
 from acphold.reading.session_reader import OfferedRule
 from acphold.reports.transcript import DecidedQuestion
 from acphold.schema import ElicitationContentValue
-from acphold.schema.client_services import ElicitationPropertySchema
 from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage, passage
 from acphold.screen.panels import Choice, Field, Key, asked, field, permission, standing, value_of
-from acphold.tasks import end
+from acphold.tasks import TaskSet, end
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
@@ -116,7 +115,7 @@ class PersonAnswers:
         self._asking = asyncio.Lock()
         self._rules = rules
         self._offering: asyncio.Task[None] | None = None
-        self._making: set[asyncio.Task[None]] = set()
+        self._making = TaskSet()
 
     @property
     def face(self) -> Face:
@@ -163,10 +162,7 @@ class PersonAnswers:
         offer = offers[int(answer.removesuffix("*"))]
         made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
         # It is no offer any more: the next question does not put it away.
-        making = asyncio.create_task(self._make(made), name="rule")
-        self._making.add(making)
-        making.add_done_callback(self._making.discard)
-        await asyncio.shield(making)
+        await asyncio.shield(self._making.start(self._make(made), "rule"))
 
     async def _make(self, made: Awaitable[str]) -> None:
         try:
@@ -189,8 +185,7 @@ class PersonAnswers:
         """Put an offer away that is shown; a rule that was chosen is made, if it takes not long."""
         try:
             await end(self._offering)
-            if self._making:
-                await asyncio.wait(self._making, timeout=bounds.RULE_SECONDS)
+            await self._making.aclose(bounds.RULE_SECONDS)
         finally:
             await end(*self._making)
 
@@ -231,24 +226,21 @@ class PersonAnswers:
     async def _filled(self, question: FormQuestion) -> Values:
         values: Values = {}
         for name, form in question.form.properties.items():
-            value = await self._value(name, form, name in (question.form.required or ()))
+            required = name in (question.form.required or ())
+            shown, wrong = field(name, form, required=required), ""
+            while True:
+                line = await self._waited(self.face.enter(shown, wrong), shown.title)
+                if line is None:
+                    raise _FormLeft
+                try:
+                    value = value_of(line, form, required=required)
+                except DeclarationError as error:
+                    wrong = str(error)
+                else:
+                    break
             if value is not None:
                 values[name] = value
         return values
-
-    async def _value(
-        self, name: str, form: ElicitationPropertySchema, required: bool
-    ) -> ElicitationContentValue | None:
-        wrong = ""
-        while True:
-            shown = field(name, form, required=required)
-            line = await self._waited(self.face.enter(shown, wrong), shown.title)
-            if line is None:
-                raise _FormLeft
-            try:
-                return value_of(line, form, required=required)
-            except DeclarationError as error:
-                wrong = str(error)
 
     async def _chosen(self, choice: Choice) -> str | None:
         if self._reads_only:

@@ -323,7 +323,12 @@ class Flow:
             call = self._tools[tool_call_id].tool_call()
             if self._brief and tool_call_id in self._asked:
                 call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
-            self._at_work[tool_call_id] = _working(call)
+            # Its line, and the end of its output.
+            shown = passage(call, full=True)
+            head, *output = shown.lines
+            self._at_work[tool_call_id] = replace(
+                shown, lines=[head, *_last(output[-LIVE_OUTPUT:])]
+            )
         return self._at_work[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
@@ -523,10 +528,3 @@ def _is_same(content: bytes, call: ToolCall) -> bool:
 def _size(call: ToolCall) -> int:
     printed = sum(len(each.kept) for each in call.terminals.values())
     return printed + sum(map(len, call.fields.values()))
-
-
-def _working(call: ToolCall) -> Passage:
-    """Return an unfinished tool call: its line, and the end of its output."""
-    shown = passage(call, full=True)
-    head, *output = shown.lines
-    return replace(shown, lines=[head, *_last(output[-LIVE_OUTPUT:])])

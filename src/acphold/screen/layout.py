@@ -441,26 +441,15 @@ class Beside:
             mark = (
                 Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
             )
-            yield from _without_padding(
-                [
-                    Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style)),
-                    mark,
-                    *line,
-                ]
-            )
+            head = Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
+            kept = [head, mark, *line]
+            # Somebody who copies a line does not want the spaces at its end. If a terminal draws a
+            # character wider than rich counts it (an emoji with a skin tone), they would spill over
+            # into an empty line.
+            while kept and not kept[-1].text.rstrip():
+                kept.pop()
+            if kept:
+                kept[-1] = kept[-1]._replace(text=kept[-1].text.rstrip())
+            yield from kept
             yield Segment.line()
             label = ""
-
-
-def _without_padding(line: list[Segment]) -> list[Segment]:
-    """Return a line without the spaces at its end.
-
-    Somebody who copies it does not want them, and if a terminal draws a character wider than rich
-    counts it (an emoji with a skin tone), they would spill over into an empty line.
-    """
-    kept = list(line)
-    while kept and not kept[-1].text.rstrip():
-        kept.pop()
-    if kept:
-        kept[-1] = kept[-1]._replace(text=kept[-1].text.rstrip())
-    return kept

@@ -188,7 +188,10 @@ class Paragraphs:
             for token in _parser().parse(self._opening + read)
             if token.level <= 1 and token.nesting >= 0 and token.map is not None
         ]
-        sure = len(lines) if _is_clear(lines[-1]) else len(lines) - 1
+        # More text cannot change the kind of a line that is clear.
+        last = lines[-1]
+        is_text = last[:CLEAR_LETTERS].isalpha() and len(last) > CLEAR_LETTERS
+        sure = len(lines) if last.endswith("\n") or is_text else len(lines) - 1
         starts = [line for line, token in found if token.level == 0 and 0 < line < sure]
         is_all = len(read) == len(text)
         if starts:
@@ -242,8 +245,3 @@ class Paragraphs:
         self._looked = 0 if looks_again else len(self._text)
         self._opening, self._goes_on = opening, goes_on
         return piece
-
-
-def _is_clear(line: str) -> bool:
-    """Return True if more text cannot change the kind of this line."""
-    return line.endswith("\n") or (line[:CLEAR_LETTERS].isalpha() and len(line) > CLEAR_LETTERS)

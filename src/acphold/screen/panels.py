@@ -320,20 +320,21 @@ def value_of(
         return "" if required else None
     match form:
         case schema.BooleanPropertySchema():
-            return _truth(text)
+            if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
+                raise DeclarationError("answer y or n")
+            return text.lower() in ("y", "yes", "true")
         case schema.IntegerPropertySchema():
             return int(_number(text, form, whole=True))
         case schema.NumberPropertySchema():
             return _number(text, form, whole=False)
         case schema.MultiSelectPropertySchema():
-            return _several(text, form)
+            found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
+            if form.min_items is not None and len(found) < form.min_items:
+                raise DeclarationError(f"{form.min_items} at least")
+            if form.max_items is not None and len(found) > form.max_items:
+                raise DeclarationError(f"{form.max_items} at most")
+            return found
     return _text(text, form)
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
-        raise DeclarationError("answer y or n")
-    return text.lower() in ("y", "yes", "true")
 
 
 def _number(
@@ -347,15 +348,6 @@ def _number(
     if low or (form.maximum is not None and number > form.maximum):
         raise DeclarationError(f"this must be {_expected(form)}")
     return number
-
-
-def _several(text: str, form: schema.MultiSelectPropertySchema) -> tuple[str, ...]:
-    found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
-    if form.min_items is not None and len(found) < form.min_items:
-        raise DeclarationError(f"{form.min_items} at least")
-    if form.max_items is not None and len(found) > form.max_items:
-        raise DeclarationError(f"{form.max_items} at most")
-    return found
 
 
 def _text(text: str, form: ElicitationPropertySchema) -> str:

@@ -36,7 +36,7 @@ from rich.cells import cell_len, set_cell_size
 
 from acphold.screen import bounds
 from acphold.screen.layout import MARK
-from acphold.tasks import end
+from acphold.tasks import TaskSet
 
 HEIGHT: Final = 20
 """Lines of the list, if the terminal has them."""
@@ -138,7 +138,7 @@ class Picker:
         self._all_folders = True
         self._is_read = False
         self._preview: tuple[str, Sequence[str]] | None = None
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = TaskSet()
         self._searching: asyncio.Task[None] | None = None
         self._words = Buffer(
             document=Document(words),
@@ -153,7 +153,7 @@ class Picker:
         try:
             return await self._app.run_async(pre_run=self._filter)
         finally:
-            await end(*self._work)
+            await self._work.aclose()
 
     # -- content -----------------------------------------------------------------------------
 
@@ -214,13 +214,11 @@ class Picker:
         return self._shown[self._place] if self._place < len(self._shown) else None
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._work.add(task)
+        task = self._work.start(work, "picker")
         task.add_done_callback(self._over)
         return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)

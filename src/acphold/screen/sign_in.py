@@ -28,6 +28,7 @@ from acphold.screen import bounds
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.panels import Choice, Key
+from acphold.tasks import beside
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent
@@ -131,7 +132,13 @@ class TerminalSignIn:
                 await self.go(agent, way)
             except AcpholdError as error:
                 self._tell(f"signing in failed: {error}")
-                self._name_variables(f"{way.title} {way.about} {error}")
+                # It only sees this process's own variables.
+                if names := dict.fromkeys(VARIABLE.findall(f"{way.title} {way.about} {error}")):
+                    given = " ".join(f"{name}=…" for name in list(names)[:3])
+                    self._tell(
+                        "where a key is missing, leave, and start the agent with it: "
+                        f"{given} acphold chat {self._program.words}"
+                    )
             else:
                 self._tell(f"signed in; {way.words}")
                 return True
@@ -152,8 +159,7 @@ class TerminalSignIn:
             return
         self._tell("waiting for the agent to sign you in; it may open a browser (Ctrl-C gives up)")
         shown = self._program.stderr()
-        signing_in = asyncio.ensure_future(agent.authenticate(way.method_id))
-        try:
+        async with beside(agent.authenticate(way.method_id), "sign in") as signing_in:
             while not signing_in.done():
                 await asyncio.wait([signing_in], timeout=bounds.STDERR_LOOK_SECONDS)
                 if (said := self._program.stderr()) != shown:  # many write their link there
@@ -161,18 +167,7 @@ class TerminalSignIn:
                     self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))
                     self._changed()
                     shown = said
-        finally:
-            signing_in.cancel()
-        await signing_in
-
-    def _name_variables(self, told: str) -> None:
-        """Say how to set variables that the agent mentions: it only sees this process's own."""
-        if names := dict.fromkeys(VARIABLE.findall(told)):
-            keys = " ".join(f"{name}=…" for name in list(names)[:3])
-            self._tell(
-                "where a key is missing, leave, and start the agent with it: "
-                f"{keys} acphold chat {self._program.words}"
-            )
+            await signing_in
 
     def _tell(self, words: str) -> None:
         self._flow.tell(on_one_line(words))
