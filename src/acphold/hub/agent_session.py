@@ -37,6 +37,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 
 from msgspec import Struct
@@ -478,20 +479,15 @@ class Children:
         ):
             self._refuse(agent_id)
             return None
-        id_ = agent_id
-        if self._side.id != self._session.id or await self._is_taken(agent_id):
-            id_ = f"{self._side.id}:{agent_id}"
+        is_taken = self._side.id != self._session.id
+        if not is_taken:  # clients may know something else by this id
+            with suppress(UnknownSessionError):
+                await self._journal.session(agent_id)
+                is_taken = True
+        id_ = f"{self._side.id}:{agent_id}" if is_taken else agent_id
         child = Child(self._session.id, id_, depth)
         self._early += self._routes.bind_child(agent_id, child)
         return child
-
-    async def _is_taken(self, id_: str) -> bool:
-        """Return True if clients may know something else by this id."""
-        try:
-            await self._journal.session(id_)
-        except UnknownSessionError:
-            return False
-        return True
 
     def _refuse(self, agent_id: str) -> None:
         level = logging.DEBUG if self._has_refused else logging.WARNING

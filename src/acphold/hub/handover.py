@@ -61,7 +61,11 @@ def written(item: Item) -> str:
     """Return the text of one item of the timeline; "" if it is left out."""
     match item:
         case Message():
-            return _written_message(item)
+            speaker = SPEAKERS.get(item.role)
+            if item.role == "user" and not is_the_persons(item.message_id):
+                speaker = TOLD
+            text = "\n".join(filter(None, map(block_text, item.content)))
+            return f"{speaker}: {quoted(text)}" if speaker and text else ""
         case ToolCall():
             return _written_tool(item)
         case SubAgent():
@@ -90,14 +94,6 @@ def shortened(text: str, limit: int) -> str:
     head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
     # The end begins in the middle of a line, and must not look like the beginning of one.
     return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n…{tail}"
-
-
-def _written_message(message: Message) -> str:
-    speaker = SPEAKERS.get(message.role)
-    if message.role == "user" and not is_the_persons(message.message_id):
-        speaker = TOLD
-    text = "\n".join(filter(None, map(block_text, message.content)))
-    return f"{speaker}: {quoted(text)}" if speaker and text else ""
 
 
 def block_text(block: bytes) -> str:
@@ -293,7 +289,16 @@ def _kept(timeline: Sequence[Item]) -> _HandedParts:
     told = [(is_prompt(item), text) for item in timeline if (text := written(item))]
     prompts = _shortened([text for is_first, text in told if is_first])
     others = [text for is_first, text in told if not is_first]
-    newest = _newest(others, bounds.CONTEXT_BYTES - sum(map(_size, prompts)))
+    newest: list[str] = []  # the newest for which there is room; the last is shortened to fit
+    room = bounds.CONTEXT_BYTES - sum(map(_size, prompts))
+    for text in reversed(others):
+        if not newest:
+            text = shortened(text, room - PART_BYTES)
+        room -= _size(text)
+        if room < 0:
+            break
+        newest.append(text)
+    newest.reverse()
     skipped = {True: len(told) - len(others) - len(prompts), False: len(others) - len(newest)}
     remaining = {True: iter(prompts), False: iter(newest)}
     kept = _HandedParts([])
@@ -323,19 +328,6 @@ def _shortened(prompts: list[str]) -> list[str]:
             return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
         room -= size
     return prompts
-
-
-def _newest(texts: Sequence[str], room: int) -> list[str]:
-    """Return the newest of these for which there is room; the very newest is shortened to fit."""
-    kept: list[str] = []
-    for text in reversed(texts):
-        if not kept:
-            text = shortened(text, room - PART_BYTES)
-        room -= _size(text)
-        if room < 0:
-            break
-        kept.append(text)
-    return kept[::-1]
 
 
 def _counted(number: int, which: str, one: str, many: str) -> str:

@@ -52,7 +52,7 @@ from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
-from acphold.snapshots.checkouts import Checkout, ProjectMarks, checkout_of, marks
+from acphold.snapshots.checkouts import ProjectMarks, checkout_of, marks
 from acphold.snapshots.packs import packed
 
 
@@ -132,13 +132,8 @@ async def _give(
     if not row.prompted or row.is_unread:
         raise errors.MoveRefusedError("nothing was said in this session yet")
     last = row.last_seq - 1 if mark.id else row.last_seq
-    checkout = await in_thread(partial(checkout_of, row.cwd))
-    found, no_files = await _snapshot(journal, row)
-    is_withheld = found is not None and bool(why_no_files)
-    if is_withheld:
-        found, no_files = None, why_no_files
-    offer = await _offer(row, last, mark.id, giver, checkout, found, no_files)
-    await line.send(msgspec.structs.replace(offer, is_withheld=is_withheld))
+    offer, found = await _offer(journal, row, last, mark.id, giver, why_no_files)
+    await line.send(offer)
     have = await line.receive(Have, AlreadyTaken)
     if isinstance(have, AlreadyTaken):
         if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
@@ -186,29 +181,26 @@ async def _give(
         raise errors.ConnectionLostError(f"{error}; the session has left this machine") from error
     left_out = () if found is None else tuple(path for path, _ in found.left_out[:3])
     count = 0 if found is None else found.left_out_count
-    return MovedSession(row.session_id, done, no_files, count, left_out)
-
-
-async def _snapshot(journal: Journal, row: SessionRow) -> tuple[TurnSnapshot | None, str]:
-    """The files at the end of the last turn; None, and why, if they are not here."""
-    try:
-        found = await snapshot_at(journal, row, None)
-    except errors.WorkspaceError as error:
-        return None, str(error)
-    if (await stores_of(journal)).find(found.store) is None:
-        return None, "the files of this session are not on this machine"
-    return found, ""
+    return MovedSession(row.session_id, done, offer.no_files, count, left_out)
 
 
 async def _offer(
-    row: SessionRow,
-    last: int,
-    move: str,
-    giver: str,
-    checkout: Checkout | None,
-    found: TurnSnapshot | None,
-    no_files: str,
-) -> SessionOffer:
+    journal: Journal, row: SessionRow, last: int, move: str, giver: str, why_no_files: str
+) -> tuple[SessionOffer, TurnSnapshot | None]:
+    """Return what is offered, and the files of it: those at the end of the last turn, if they are
+    here."""
+    checkout = await in_thread(partial(checkout_of, row.cwd))
+    found, no_files = None, ""
+    try:
+        found = await snapshot_at(journal, row, None)
+    except errors.WorkspaceError as error:
+        no_files = str(error)
+    else:
+        if (await stores_of(journal)).find(found.store) is None:
+            found, no_files = None, "the files of this session are not on this machine"
+    is_withheld = found is not None and why_no_files != ""
+    if is_withheld:
+        found, no_files = None, why_no_files
     top = found.root if found else checkout.top if checkout else ""
     its_marks = ProjectMarks()
     if checkout is not None:
@@ -222,6 +214,8 @@ async def _offer(
     if found is not None:
         facts = {name: getattr(found, name) for name in SentFiles.__struct_fields__}
         files = SentFiles(**facts)
-    return SessionOffer(
-        session, last, move, giver, os.path.basename(top), below, its_marks, files, no_files
+    project = os.path.basename(top)
+    offer = SessionOffer(
+        session, last, move, giver, project, below, its_marks, files, no_files, is_withheld
     )
+    return offer, found

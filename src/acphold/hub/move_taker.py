@@ -305,7 +305,11 @@ class _TakenSession:
         finally:
             await journal.release(lease)
         await self._line.send(self._done)
-        return self._told()
+        wanted = "" if self._place.with_files else "they were not asked for"
+        if (files := offer.files) is None:
+            return MovedSession(self._id, self._done, wanted or offer.no_files)
+        names = tuple(path for path, _ in files.left_out[:3])
+        return MovedSession(self._id, self._done, wanted, files.left_out_count, names)
 
     async def _finished(self, row: SessionRow) -> MovedSession:
         """Answer a giver whose session is here already; refuse if it is this machine's own."""
@@ -326,14 +330,6 @@ class _TakenSession:
             session.session_id, session.agent, self._done.cwd, created_at=session.created_at
         )
         return await self._journal.create(new, yields=True)
-
-    def _told(self) -> MovedSession:
-        files = self._offer.files
-        wanted = "" if self._place.with_files else "they were not asked for"
-        if files is None:
-            return MovedSession(self._id, self._done, wanted or self._offer.no_files)
-        names = tuple(path for path, _ in files.left_out[:3])
-        return MovedSession(self._id, self._done, wanted, files.left_out_count, names)
 
     # -- its place here ----------------------------------------------------------------------
 

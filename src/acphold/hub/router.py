@@ -300,14 +300,9 @@ class Router:
             raise errors.InvalidParamsError(
                 f"session {agent_session!r} is closed", field="sessionId"
             )
-        return await self._ask_outside(asked)
-
-    async def _ask_outside(self, asked: AgentRequest) -> bytes:
-        """Put a request outside of known sessions to a client that it may concern.
-
-        A form that belongs to a request goes to the client that made the request, with the id it
-        used, and ends with that client (spec v1, elicitation, "Creating an elicitation").
-        """
+        # It is outside of known sessions: a client that it may concern is asked. A form that
+        # belongs to a request goes to the client that made the request, with the id it used, and
+        # ends with that client (spec v1, elicitation, "Creating an elicitation").
         number = _named(asked.params).requestId
         asker, params = self._asker(), asked.params
         if is_decision(asked) and isinstance(number, int):

@@ -148,7 +148,19 @@ def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -
                 raise _refused(field, f"{path}.value", f"that of {name!r} holds a NUL character")
         _found(server, field)
     elif not isinstance(server, McpServerAcp):
-        _check_address(server.url, field)
+        # The address may contain a key, such as in its query, so it is not repeated.
+        from urllib.parse import urlsplit
+
+        if not server.url.lower().startswith(URL_SCHEMES):
+            reason = "an address that begins with http:// or https:// is required"
+            raise _refused(field, "url", reason)
+        try:
+            address = urlsplit(server.url)
+            host, _ = address.hostname, address.port
+        except ValueError:
+            host = None
+        if not host or any(char <= " " for char in server.url):
+            raise _refused(field, "url", "the address has no valid host and port")
         for number, header in enumerate(server.headers):
             if not header.name or not TOKEN.issuperset(header.name):
                 reason = f"{header.name!r} cannot name a header"
@@ -191,21 +203,6 @@ def _found(server: McpServerStdio, field: _ServerField) -> str:
         reason = f"{server.command!r} is neither an absolute path nor on PATH"
         raise _refused(field, "command", reason)
     return found
-
-
-def _check_address(url: str, field: _ServerField) -> None:
-    # The address may contain a key, such as in its query, so it is not repeated.
-    from urllib.parse import urlsplit
-
-    if not url.lower().startswith(URL_SCHEMES):
-        raise _refused(field, "url", "an address that begins with http:// or https:// is required")
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or any(char <= " " for char in url):
-        raise _refused(field, "url", "the address has no valid host and port")
 
 
 _KEY: Final = os.urandom(16)
