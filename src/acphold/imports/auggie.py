@@ -91,9 +91,7 @@ def _folder(history: list[values.Object]) -> str:
         for node in values.objects(one, "exchange", "request_nodes"):
             where = values.obj(node, "ide_state_node")
             for folder in values.objects(where, "workspace_folders"):
-                if named := values.text(folder, "folder_root") or values.text(
-                    folder, "repository_root"
-                ):
+                if named := values.first_text(folder, ("folder_root", "repository_root")):
                     return named
             if named := values.text(where, "current_terminal", "current_working_directory"):
                 return named
@@ -113,9 +111,7 @@ class _AuggieConverter(AgentConverter):
         message_id = values.text(exchange, "request_id") or f"exchange-{place}"
         asked = values.objects(exchange, "request_nodes")
         if told.get("isHistorySummary") is True:
-            said = values.text(exchange, "request_message") or values.text(
-                exchange, "response_text"
-            )
+            said = values.first_text(exchange, ("request_message", "response_text"))
             self._writer.compacted(f"compacted-{message_id}", said)
             return
         for node in asked:
@@ -138,9 +134,7 @@ class _AuggieConverter(AgentConverter):
             if kind == _SAID:
                 self._writer.say(values.text(node, "content"), message_id)
             elif kind == _THOUGHT:
-                thought = values.text(node, "thinking", "content") or values.text(
-                    node, "thinking", "summary"
-                )
+                thought = values.first_text(node.get("thinking"), ("content", "summary"))
                 self._writer.think(thought, message_id)
             elif kind == _CALLED:
                 self._call(values.obj(node, "tool_use"))

@@ -70,11 +70,8 @@ def call_fields(name: str, given: values.Object, cwd: str, *, old: bool) -> valu
             shown = contents(values.text(given, "new_source"))
             place = {"path": path} if path else {}
         case "Glob":
-            path, pattern, kind = (
-                values.text(given, "path"),
-                values.text(given, "pattern"),
-                "search",
-            )
+            path, pattern = values.text(given, "path"), values.text(given, "pattern")
+            kind = "search"
             title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
             place = {"path": path} if path else {}
         case "Grep":

@@ -119,11 +119,8 @@ class _ClineConverter(AgentConverter):
             for part in parts:
                 kind = values.text(part, "type")
                 if kind == "tool_use":
-                    call_id, name, given = (
-                        values.text(part, "id"),
-                        values.text(part, "name"),
-                        values.obj(part, "input"),
-                    )
+                    call_id, name = values.text(part, "id"), values.text(part, "name")
+                    given = values.obj(part, "input")
                     self._calls[call_id] = name, given
                     shown: values.Object = {"title": _title(name, given), "rawInput": given}
                     self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
@@ -200,13 +197,9 @@ class _ClineConverter(AgentConverter):
 
 def _title(name: str, given: values.Object) -> str:
     """Return the title as on the program's screen, which shortens it."""
-    commands, shown, size = (
-        values.strings(given, "commands"),
-        values.text(given, "task"),
-        TASK_CHARACTERS,
-    )
-    if commands:
+    if commands := values.strings(given, "commands"):
         return f"{name}: {', '.join(commands)}"
+    shown, size = values.text(given, "task"), TASK_CHARACTERS
     if not shown:
         shown, size = msgspec.json.encode(given).decode() if given else "", TITLE_CHARACTERS
     shown = shown if len(shown) <= size else f"{shown[: size - 3]}..."
@@ -447,11 +440,8 @@ class _ClineTasksConverter(AgentConverter):
 
 def _tool(asked: object) -> values.Object:
     """Return the fields of a call of a tool of Cline's, which is finished when shown."""
-    name, path, words = (
-        values.text(asked, "tool"),
-        values.text(asked, "path"),
-        values.text(asked, "content"),
-    )
+    name, path = values.text(asked, "tool"), values.text(asked, "path")
+    words = values.text(asked, "content")
     verb, kind = TOOLS.get(name, (name, "other"))
     several = values.objects(asked, "batchFiles") or values.objects(asked, "batchDiffs")
     paths = [values.text(one, "path") for one in several] or ([path] if path else [])

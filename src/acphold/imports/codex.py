@@ -331,10 +331,7 @@ class _CodexConverter(AgentConverter):
 
     def _call(self, kind: str, item: values.Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
-        call_id, name = (
-            values.text(item, "call_id") or values.text(item, "id"),
-            values.text(item, "name"),
-        )
+        call_id, name = values.first_text(item, ("call_id", "id")), values.text(item, "name")
         given = values.from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
             name, given = "shell", values.obj(item, "action")

@@ -83,16 +83,6 @@ def frame(message: Struct) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def decode_answer(body: bytes) -> Answer:
-    """Return a worker's answer."""
-    # msgspec does not support Counter.
-    return msgspec.msgpack.decode(
-        body,
-        type=ToldPiece | End | Unreadable | ReadingFailed,
-        dec_hook=lambda _, value: Counter(value),
-    )
-
-
 def answer_tasks() -> None:
     """Answer the parent of this worker until stdin ends."""
     # A Ctrl-C on the terminal is for our parent; we end with our stdin.
@@ -221,7 +211,12 @@ class _Worker:
             return ReadingFailed(f"the process that read it ended: {describe(status)}")
         finally:
             self._owes = False
-        return decode_answer(body)
+        # msgspec does not support Counter.
+        return msgspec.msgpack.decode(
+            body,
+            type=ToldPiece | End | Unreadable | ReadingFailed,
+            dec_hook=lambda _, value: Counter(value),
+        )
 
 
 async def _ended(process: Process) -> int:

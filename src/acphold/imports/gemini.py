@@ -157,11 +157,8 @@ class _GeminiConverter(AgentConverter):
             yield
 
     def _message(self, message: values.Object) -> None:
-        kind, message_id, words = (
-            values.text(message, "type"),
-            values.text(message, "id"),
-            _words(message),
-        )
+        kind, message_id = values.text(message, "type"), values.text(message, "id")
+        words = _words(message)
         if kind == "user":
             self._writer.clock(values.milliseconds(message.get("timestamp")))
             if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
@@ -204,11 +201,8 @@ class _GeminiConverter(AgentConverter):
             self._missed.kind("messages", kind, message)
 
     def _call(self, call: values.Object) -> None:
-        call_id, name, given = (
-            values.text(call, "id"),
-            values.text(call, "name"),
-            values.obj(call, "args"),
-        )
+        call_id, name = values.text(call, "id"), values.text(call, "name")
+        given = values.obj(call, "args")
         if call_id in self._told_calls:
             return
         self._told_calls.add(call_id)
@@ -223,12 +217,13 @@ class _GeminiConverter(AgentConverter):
             # A call that never ran has its tool's description instead.
             title = values.text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
+        shown = contents(display) if isinstance(display, str) else shown_change(display, cwd)
         fields: values.Object = {
             "title": title or values.text(call, "displayName") or name,
             "kind": KINDS.get(name, "other"),
             "status": "completed" if status in ("success", "") else "failed",
             "rawInput": given,
-            "content": display_contents(display, cwd),
+            "content": shown,
             "locations": where,
         }
         if results := values.objects(call, "result"):
@@ -298,13 +293,6 @@ def shown_change(display: object, cwd: str) -> list[values.Object]:
         return []
     old = values.text(display, "originalContent")
     return [diff(os.path.join(cwd, path), old or None, values.text(display, "newContent"))]
-
-
-def display_contents(display: object, cwd: str) -> list[values.Object]:
-    """Return a tool's display of its result as the content of its call."""
-    if isinstance(display, str):
-        return contents(display)
-    return shown_change(display, cwd)
 
 
 def response_text(response: object) -> str:

@@ -109,9 +109,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     title = ""
     for session_id in _chain(database, source.item):
         about: values.Object = databases.row_by_id(database, "sessions", known, session_id)
-        cwd = values.text(about, "cwd") or values.text(
-            values.from_json(about.get("model_config")), "cwd"
-        )
+        settings = values.from_json(about.get("model_config"))
+        cwd = values.text(about, "cwd") or values.text(settings, "cwd")
         writer.facts.cwd = writer.facts.cwd or cwd
         writer.clock(values.milliseconds(about.get("started_at")))
         converter.model = values.text(about, "model")
@@ -228,11 +227,8 @@ class _HermesConverter(AgentConverter):
     def _result(self, words: str, call_id: str, name: str, given: values.Object) -> None:
         told = values.from_json(words)
         code = values.number(told, "exit_code")
-        failed = (
-            bool(values.text(told, "error"))
-            or values.looked_up(told, "success") is False
-            or bool(code)
-        )
+        failed = bool(values.text(told, "error") or code)
+        failed = failed or values.looked_up(told, "success") is False
         produced: list[values.Object] = []
         path = self._place(name, given)
         if path and not failed and TOOLS[name][1] == "edit":

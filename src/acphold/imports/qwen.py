@@ -166,11 +166,8 @@ class _QwenConverter(AgentConverter):
             self._writer.done()
 
     def _call(self, call: values.Object) -> None:
-        call_id, name, given = (
-            values.text(call, "id"),
-            values.text(call, "name"),
-            values.obj(call, "args"),
-        )
+        call_id, name = values.text(call, "id"), values.text(call, "name")
+        given = values.obj(call, "args")
         self._calls[call_id] = name, given
         if name == "todo_write":
             return

@@ -235,24 +235,19 @@ class _VscodeConverter(AgentConverter):
     # -- the prompt ------------------------------------------------------------------------
 
     def _prompt(self) -> list[values.Object]:
-        words = values.text(self._request, "message") or values.text(
-            self._request, "message", "text"
-        )
-        blocks = text_blocks(words)
+        said = self._request.get("message")
+        blocks = text_blocks(values.text(said) or values.text(said, "text"))
         for attached in values.objects(self._request, "variableData", "variables"):
-            kind, name, value = (
-                values.text(attached, "kind"),
-                values.text(attached, "name"),
-                attached.get("value"),
-            )
+            kind, name = values.text(attached, "kind"), values.text(attached, "name")
+            value = attached.get("value")
             path = path_of(value) or path_of(values.looked_up(value, "uri"))
             if kind in _BESIDE_WORDS:
                 continue
             if path:
                 blocks.append(link(path))
             elif kind in ("paste", "string", "terminalCommand"):
-                said = values.text(attached, "code") or (value if isinstance(value, str) else "")
-                blocks.append(resource(f"context:{name}", said))
+                words = values.text(attached, "code") or values.text(value)
+                blocks.append(resource(f"context:{name}", words))
             elif kind in ("", "file", "image", "symbol"):
                 blocks.append(resource_link(name, f"context:{name}"))
             else:
@@ -262,38 +257,24 @@ class _VscodeConverter(AgentConverter):
     # -- the answer ------------------------------------------------------------------------
 
     def _part(self, part: values.Object) -> None:
+        kind = values.text(part, "kind")
         # Text after a call is another message.
-        kind, said = (
-            values.text(part, "kind"),
-            f"{values.text(self._request, 'responseId')}-{self._count}",
-        )
+        said = f"{values.text(self._request, 'responseId')}-{self._count}"
         if kind in ("", "markdownContent", "markdownVuln"):
-            words = (
-                values.text(part, "value")
-                or values.text(part, "content", "value")
-                or values.text(part, "content")
-            )
+            words = values.text(part, "value") or _worded(part.get("content"))
             # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._writer.say(words, said)
         elif kind == "inlineReference":
             target = part.get("inlineReference")
             path = path_of(target) or path_of(values.looked_up(target, "uri"))
-            name = (
-                values.text(part, "name")
-                or values.text(target, "name")
-                or _last(path)
-                or path
-                or "?"
-            )
-            self._writer.say(f"`{name}`", said)
+            name = values.text(part, "name") or values.text(target, "name")
+            self._writer.say(f"`{name or _last(path) or path or '?'}`", said)
         elif kind == "thinking":
             thought = values.text(part, "value") or "".join(values.strings(part, "value"))
             self._writer.think(thought, said)
         elif kind == "warning":
-            self._writer.say(
-                values.text(part, "content", "value") or values.text(part, "content"), said
-            )
+            self._writer.say(_worded(part.get("content")), said)
         elif kind == "toolInvocationSerialized":
             self._call(part)
         elif kind in ("textEditGroup", "notebookEditGroup"):
@@ -333,15 +314,11 @@ class _VscodeConverter(AgentConverter):
         given = values.from_json(values.text(self._asked.get(call_id), "arguments"))
         if not isinstance(given, dict) or not given:
             given = values.from_json(values.text(details, "input")) or values.obj(about, "rawInput")
-        command = values.text(about, "commandLine", "toolEdited") or values.text(
-            about, "commandLine", "original"
-        )
+        line = values.obj(about, "commandLine")
+        command = values.first_text(line, ("toolEdited", "original"))
         command = command or values.text(about, "command") or values.text(given, "command")
-        shown = values.text(part, "pastTenseMessage", "value") or values.text(
-            part, "pastTenseMessage"
-        )
-        shown = shown or values.text(part, "invocationMessage", "value")
-        shown = shown or values.text(part, "invocationMessage") or name
+        shown = _worded(part.get("pastTenseMessage")) or _worded(part.get("invocationMessage"))
+        shown = shown or name
         if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
             shown = command.strip() or shown
         fields: values.Object = {
@@ -405,6 +382,11 @@ class _VscodeConverter(AgentConverter):
             return found
         parts = values.objects(self._answers.get(call_id), "content")
         return "\n".join(filter(None, (_told(part.get("value")) for part in parts)))
+
+
+def _worded(said: object) -> str:
+    """Return a text, which may be Markdown inside an object."""
+    return values.text(said, "value") or values.text(said)
 
 
 def _told(value: object) -> str:

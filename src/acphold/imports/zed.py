@@ -236,9 +236,7 @@ class _ZedConverter(AgentConverter):
 
     def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
         output = result.get("output")
-        child = values.text(output, "session_id") or values.text(
-            values.looked_up(output, "Success"), "session_id"
-        )
+        child = values.text(output, "session_id") or values.text(output, "Success", "session_id")
         if child and not self._writer.caller:
             thread, _ = _thread(self._database, self._names, child, self._missed)
             writer = SubagentWriter(self._writer, call_id)
@@ -257,12 +255,7 @@ class _ZedConverter(AgentConverter):
             # As the model got it: one text or picture, or several.
             told = result.get("content")
             for part in told if isinstance(told, list) else [told]:
-                words = (
-                    part
-                    if isinstance(part, str)
-                    else values.text(part, "Text") or values.text(part, "text")
-                )
-                if words:
+                if words := values.text(part) or values.first_text(part, ("Text", "text")):
                     produced.append(content(words))
                 elif picture := values.text(part, "Image", "source"):
                     produced.append(block_content(image(picture, "image/png")))

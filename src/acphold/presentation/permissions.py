@@ -88,20 +88,19 @@ def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     told = {bare(text) for text in whole}
     title = "" if bare(tool.title) in told else tool.title
     told.add(bare(tool.title))
-    content = items(tool.fields.get("content", b""))
-    places = [place for place, raw in enumerate(content) if _text_of(raw) not in told]
+    content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
+    texts = [string(members(block).get("text")) for block in content]
+    places = [
+        place
+        for place, text in enumerate(texts)
+        if text is None or bare(unfenced(text)) not in told
+    ]
     return title, [_once(each, tool, whole) for each in given], places
 
 
 def bare(text: str) -> str:
     """Return a text without the spaces and backticks around it."""
     return text.strip().strip("`").strip()
-
-
-def _text_of(raw: bytes) -> str | None:
-    """Return the text of an item of a call's content; None if it is something else."""
-    text = string(members(members(raw).get("content", b"")).get("text"))
-    return None if text is None else bare(unfenced(text))
 
 
 def _input(tool: ToolCall) -> Mapping[str, Any]:
