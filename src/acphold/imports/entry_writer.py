@@ -163,9 +163,9 @@ class EntryWriter:
         """Write a thought of the agent."""
         self._chunk("agent_thought_chunk", words, message_id, meta)
 
-    def show(self, block: Object, message_id: str = "", meta: Object | None = None) -> None:
+    def show(self, block: Object, message_id: str = "") -> None:
         """Write other content in a message of the agent, such as a picture."""
-        self._message("agent_message_chunk", block, message_id, meta)
+        self._message("agent_message_chunk", block, message_id, None)
         self._last = "say"
 
     def _chunk(self, kind: str, words: str, message_id: str, meta: Object | None) -> None:
@@ -230,12 +230,9 @@ class EntryWriter:
             self._mode = mode_id
             self._put(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
 
-    def usage(self, used: int, size: int, cost: float | None = None) -> None:
-        """Write the size of the model's context in tokens, and the cost so far in US dollars."""
-        update: Object = {"sessionUpdate": "usage_update", "used": used, "size": size}
-        if cost is not None:
-            update["cost"] = {"amount": cost, "currency": "USD"}
-        self._put(UPDATE, update)
+    def usage(self, used: int, size: int) -> None:
+        """Write the tokens used of the model's context, and its size."""
+        self._put(UPDATE, {"sessionUpdate": "usage_update", "used": used, "size": size})
 
     # -- already in the protocol's terms ---------------------------------------------------------
 
@@ -245,9 +242,8 @@ class EntryWriter:
         if self.relay(PROMPT, raw):
             self._turn_open, self._last = True, "prompt"
 
-    def relay_update(self, raw: bytes, kind: str = UPDATE, update: Object | None = None) -> None:
+    def relay_update(self, raw: bytes, kind: str, update: Object) -> None:
         """Write an update, or params with one; `update` is its content, if that matters here."""
-        update = update or {}
         if not self.relay(kind, raw):
             return
         told = update.get("sessionUpdate")
@@ -342,15 +338,15 @@ class SubagentWriter(EntryWriter):
     def model(self, name: str) -> None:
         self._above.model(name)
 
-    def usage(self, used: int, size: int, cost: float | None = None) -> None:
-        self._above.usage(used, size, cost)
+    def usage(self, used: int, size: int) -> None:
+        self._above.usage(used, size)
 
     def clock(self, at: int | None) -> None: ...
     def prompt(self, blocks: Sequence[Object]) -> None: ...
     def end_turn(self, reason: str = "") -> None: ...
     def fail_turn(self, message: str) -> None: ...
     def done(self) -> None: ...
-    def show(self, block: Object, message_id: str = "", meta: Object | None = None) -> None: ...
+    def show(self, block: Object, message_id: str = "") -> None: ...
     def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
     def title(self, title: str) -> None: ...
     def mode(self, mode_id: str) -> None: ...
