@@ -7,6 +7,8 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -174,24 +176,25 @@ async def test_the_feed_tells_each_user_of_what_becomes_theirs_and_is_theirs_no_
 
 async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(web: Site) -> None:
     closed: list[str | None] = []
-    keys = []
-    for user in SEEN:
-        headers = {
-            "host": "localhost:8260",
-            "authorization": f"Bearer {await token_of(web, user)}",
-        }
-        admitted = await web.gate.admit(headers)
-        keys.append(web.gate.connected(admitted, lambda _, user=user: closed.append(user)))  # type: ignore[misc]
-    await web.gate.look()
-    await web.journal.access.keep_share(Share("shared", "rita", prompts=True))
-    await web.gate.look()
-    assert closed == []  # it is more than before
-    await web.journal.access.keep_share(Share("shared", "rita"))
-    await web.gate.look()
-    assert closed == ["rita"]
-    await web.journal.access.end_share("shared", "rita")
-    await web.gate.look()
-    assert closed == ["rita", "rita"]
+    with ExitStack() as connections:
+        for user in SEEN:
+            headers = {
+                "host": "localhost:8260",
+                "authorization": f"Bearer {await token_of(web, user)}",
+            }
+            admitted = await web.gate.admit(headers)
+            close = partial(lambda user, _: closed.append(user), user)
+            connections.enter_context(web.gate.connected(admitted, close))
+        await web.gate.look()
+        await web.journal.access.keep_share(Share("shared", "rita", prompts=True))
+        await web.gate.look()
+        assert closed == []  # it is more than before
+        await web.journal.access.keep_share(Share("shared", "rita"))
+        await web.gate.look()
+        assert closed == ["rita"]
+        await web.journal.access.end_share("shared", "rita")
+        await web.gate.look()
+        assert closed == ["rita", "rita"]
 
 
 async def test_a_device_is_of_who_has_asked_for_the_code(web: Site) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from acphold.standing import StandingRule
 
 
-def _object(facts: Mapping[str, object]) -> str:
+def facts_json(facts: Mapping[str, object]) -> str:
+    """Return facts as JSON, without terminal control and hidden characters."""
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 
 
@@ -78,7 +79,7 @@ def session_json(session: ListedSession) -> str:
     }
     if session.questions:
         facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
-    return _object(facts)
+    return facts_json(facts)
 
 
 def entry_json(entry: Entry) -> str:
@@ -95,7 +96,7 @@ def held_json(session: ListedSession) -> str:
         "held": row.held,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
     }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def question_json(found: InboxQuestion) -> str:
@@ -126,7 +127,7 @@ def question_json(found: InboxQuestion) -> str:
             "client": decided.client,
             "rules": decided.rules,
         }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def rule_json(rule: StandingRule) -> str:
@@ -149,7 +150,7 @@ def rule_json(rule: StandingRule) -> str:
         "uses": rule.uses,
         "usedAt": iso(rule.used_at) if rule.used_at else None,
     }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def offer_json(offer: RuleOffer) -> str:
@@ -162,7 +163,7 @@ def offer_json(offer: RuleOffer) -> str:
         "folder": rule.folder,
         "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
     }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def exact_entry_json(entry: Entry) -> str:
@@ -187,7 +188,7 @@ def hit_json(hit: SearchHit) -> str:
         "excerpt": hit.excerpt,
         "marks": hit.marks,
     }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def usage_json(sum_: UsageSum, grouping: str) -> str:
@@ -211,7 +212,7 @@ def usage_json(sum_: UsageSum, grouping: str) -> str:
         "cachedWriteTokens": sum_.tokens.cached_write,
         "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
     }
-    return _object(facts)
+    return facts_json(facts)
 
 
 def place_name(session_id: str, seq: int | None = None) -> str:

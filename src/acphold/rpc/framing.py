@@ -82,25 +82,21 @@ class LineBuffer:
         self._nesting: Nesting | None = None
 
     def _hold(self, piece: bytes) -> None:
+        """Keep the newest part of a line; of one that is over a limit already, only its ends."""
         self._line += piece
-        if len(self._line) <= LONG or not self._is_over(piece):
+        if len(self._line) <= LONG:
             return
+        is_over = self._dropped > 0 or len(self._line) > self._limit
+        if not is_over and self._depth is not None:
+            if self._nesting is None:
+                self._nesting = Nesting(self._depth)
+                piece = bytes(self._line)
+            self._nesting.add(piece)
+            is_over = self._nesting.too_deep
         surplus = len(self._line) - HEAD - TAIL
-        if surplus > 0:
+        if is_over and surplus > 0:
             del self._line[HEAD : HEAD + surplus]
             self._dropped += surplus
-
-    def _is_over(self, piece: bytes) -> bool:
-        """Return True if the line is over a limit already; `piece` is its newest part."""
-        if self._dropped or len(self._line) > self._limit:
-            return True
-        if self._depth is None:
-            return False
-        if self._nesting is None:
-            self._nesting = Nesting(self._depth)
-            piece = bytes(self._line)
-        self._nesting.add(piece)
-        return self._nesting.too_deep
 
     def _finished(self) -> list[bytes | Oversize]:
         """Return the line that is complete now; [] if it is blank."""

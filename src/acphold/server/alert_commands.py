@@ -142,13 +142,14 @@ def variables(
     One line, because people put them into headers of a message, and agents make up the values, also
     their name and the ids of sessions.
     """
+    held = held_prompts(alert.queued, alert.held, alert.until) if alert.held else ""
     told = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,
         "ACPHOLD_AGENT": called(alert.agent),
         "ACPHOLD_CWD": alert.cwd,
         "ACPHOLD_TITLE": _on_one_line(alert.title),
-        "ACPHOLD_QUESTION": _on_one_line(alert.question) or _of_hold(alert),
+        "ACPHOLD_QUESTION": _on_one_line(alert.question) or held,
         "ACPHOLD_OUTCOME": alert.outcome or alert.held,
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
         "ACPHOLD_URL": url,
@@ -178,12 +179,6 @@ def stdin_json(alert: Alert, url: str = "") -> bytes:
     else:
         about |= {"outcome": alert.outcome}
     return encode(about) + b"\n"
-
-
-def _of_hold(alert: Alert) -> str:
-    if not alert.held:
-        return ""
-    return held_prompts(alert.queued, alert.held, alert.until)
 
 
 def _on_one_line(text: str) -> str:

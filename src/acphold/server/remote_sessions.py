@@ -225,9 +225,8 @@ class RemoteSessions:
                 await here(over)
                 self._opened_at(None, session_id)
                 return
-            except (
-                errors.LeaseLostError
-            ) as exc:  # while it was opened; the client has seen nothing of it
+            except errors.LeaseLostError as exc:
+                # While it was opened; the client has seen nothing of it.
                 if exc.deleted:
                     raise
                 log.info("%s; its new owner is looked for", exc)
@@ -293,9 +292,8 @@ class RemoteSessions:
         """Return True if the owner of a session neither answers nor has ended."""
         try:
             return not await is_answering(addresses, bounds.OWNER_ANSWER_SECONDS)
-        except (
-            errors.ConnectionLostError
-        ):  # it listens nowhere just now; its next address will be asked
+        except errors.ConnectionLostError:
+            # It listens nowhere just now; its next address will be asked.
             whose = await self._hub.whereabouts.owner(session_id)
             return isinstance(whose, Silent) and whose.owner.id == owner_id
 
@@ -390,8 +388,16 @@ class RemoteSessions:
 
     async def _look_at(self, owner_id: str, line: OwnerLine, session_id: str, epoch: int) -> None:
         try:
-            if (await self._hub.whereabouts.owner(session_id)).epoch != epoch:  # acquired since
-                self._move(owner_id, line, session_id)
+            is_moved = (await self._hub.whereabouts.owner(session_id)).epoch != epoch
+            is_here = self._lines.get(owner_id) is line and session_id in line.opened
+            if is_moved and is_here:  # else the client has closed it, or the line has ended
+                # The owner at this line has lost it, though it may have acquired it again.
+                log.info("session %s has gone to another owner; it is opened there", session_id)
+                self.reopen(session_id, line.opened.pop(session_id))
+                line.prompts.lose(session_id)
+                if not line.opened:
+                    del self._lines[owner_id]
+                    self._end(line.aclose())
         except errors.UnknownSessionError:
             # It was deleted. Its owner tells all its clients, if it can.
             is_told = await line.tell_of_change(session_id)
@@ -402,17 +408,6 @@ class RemoteSessions:
             log.info("who owns session %s is not known: %s", session_id, exc)
         except Exception:  # nobody awaits this task, and it has to go on
             log.exception("session %s was not looked at", session_id)
-
-    def _move(self, owner_id: str, line: OwnerLine, session_id: str) -> None:
-        """Follow a session that the owner at this line has lost, though it may have it again."""
-        if self._lines.get(owner_id) is not line or session_id not in line.opened:
-            return  # the client has closed it meanwhile, or the line has ended
-        log.info("session %s has gone to another owner; it is opened there", session_id)
-        self.reopen(session_id, line.opened.pop(session_id))
-        line.prompts.lose(session_id)
-        if not line.opened:
-            del self._lines[owner_id]
-            self._end(line.aclose())
 
     def _lost(self, line: OwnerLine) -> None:
         for owner_id, known in tuple(self._lines.items()):

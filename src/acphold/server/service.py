@@ -22,12 +22,7 @@ from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import Owners, default_location
 from acphold.journal.stores import open_journal
-from acphold.rpc import (
-    NotificationReceived,
-    Peer,
-    Transport,
-    connected,
-)
+from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Request
 from acphold.rpc.transport import ExplainingTransport
 from acphold.schema import PROMPT

@@ -92,9 +92,8 @@ class LocalHome:
         sent = sent_in(request.params)
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.sent(sent.id) is not None:
-                raise errors.OwnerLostError(
-                    schema.PROMPT.name
-                )  # a repeated prompt that arrived before this one
+                # A repeated prompt that arrived before this one.
+                raise errors.OwnerLostError(schema.PROMPT.name)
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._joined(conversation, request, sent):
             again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -191,31 +190,28 @@ class LocalHome:
                 request.params, author, lambda answer: request.answer(self._shown(answer))
             )
         elif method == QUEUE_METHOD:
-            await self._queue(self._hub.held(session_id), request)
+            # Read the queue of prompts that wait, perhaps after a change of it.
+            conversation, asked = self._hub.held(session_id), queue_request(request.params)
+            told: dict[str, object] = {}
+            if asked.change is not None:
+                is_guest = not client.owns(conversation.session.tenant)
+                told["id"] = await conversation.waiting.change(
+                    asked.change, client.info, guest=is_guest
+                )
+            if asked.read:
+                told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
+            request.answer(schema.encode({"queue": conversation.session.queue, **told}))
         else:
+
+            def answered(result: bytes) -> None:
+                if method in SIGN_IN:
+                    self._hub.sign_in_changed()
+                    # The result of these is an object, also if the agent answers `null`.
+                    result = b"{}" if result == b"null" else result
+                request.answer(result)
+
             asker, its = Asker(client, request.id), self._session_id
-            answered = partial(self._answered_by_agent, request)
             await self._hub.router.relay(method, request.params, its, asker, answered)
-
-    async def _queue(self, conversation: Conversation, request: Request) -> None:
-        """Read the queue of prompts that wait, perhaps after a change of it."""
-        asked = queue_request(request.params)
-        told: dict[str, object] = {}
-        if asked.change is not None:
-            client, tenant = self._client, conversation.session.tenant
-            told["id"] = await conversation.waiting.change(
-                asked.change, client.info, guest=not client.owns(tenant)
-            )
-        if asked.read:
-            told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
-        request.answer(schema.encode({"queue": conversation.session.queue, **told}))
-
-    def _answered_by_agent(self, request: Request, result: bytes) -> None:
-        if request.method in SIGN_IN:
-            self._hub.sign_in_changed()
-            # The result of these methods is an object, also if the agent answers `null`.
-            result = b"{}" if result == b"null" else result
-        request.answer(result)
 
     async def tell(self, method: str, params: bytes) -> None:
         await self._hub.router.tell(method, params, self._session_id, self._client)

@@ -38,7 +38,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -57,7 +57,7 @@ from acphold.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import EXPIRED
-from acphold.tasks import END_SECONDS, TaskSet, beside, end
+from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.known_servers import ENDPOINT, MOVES
 from acphold.transports.messages import MessageTransport
@@ -69,6 +69,7 @@ from acphold.web.connections import (
     Scope,
     Send,
     in_pieces,
+    looking,
     takes_long_messages,
     whole,
 )
@@ -304,12 +305,15 @@ async def attend_websocket(
         agents.attend(name, transport, admitted.principal, exchange.headers), name="attend"
     )
     closing = TaskSet()
-    key = gate.connected(admitted, lambda why: closing.start(socket.aclose(why), "close socket"))
-    log.info("%s has come for %s", admitted.principal.name, name)
+
+    def close(why: int) -> None:
+        closing.start(socket.aclose(why), "close socket")
+
     try:
-        await asyncio.wait({attending})
+        with gate.connected(admitted, close):
+            log.info("%s has come for %s", admitted.principal.name, name)
+            await asyncio.wait({attending})
     finally:
-        gate.disconnected(key)
         await end(attending)
         await closing.aclose(END_SECONDS)
         await transport.aclose()
@@ -463,12 +467,10 @@ class Mounted:
 
     @asynccontextmanager
     async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:
-        async def look() -> None:
-            while self._admit is None:  # with `admit`, clients have no tokens of ours
-                await asyncio.sleep(bounds.TOKENS_SECONDS)
-                await gate.look()
-
-        async with clients, gate.audit.kept(), beside(look(), "look at tokens"):
+        # With `admit`, clients have no tokens of ours.
+        has_tokens = self._admit is None
+        looks = looking(gate.look, bounds.TOKENS_SECONDS) if has_tokens else nullcontext()
+        async with clients, gate.audit.kept(), looks:
             try:
                 yield
             finally:

@@ -23,7 +23,15 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from msgspec import Raw, Struct, ValidationError
@@ -34,6 +42,7 @@ from acphold.hub.frames import POSITION
 from acphold.rpc import Transport
 from acphold.schema.splice import UNREADABLE, members
 from acphold.schema.updates import UPDATE_KINDS, UpdateForm
+from acphold.tasks import beside
 from acphold.transports import messages
 from acphold.web import bounds
 
@@ -344,3 +353,16 @@ class Connections:
 
     def _all(self) -> list[ServedConnection]:
         return [each for some in (*self._unknown.values(), *self._known.values()) for each in some]
+
+
+@asynccontextmanager
+async def looking(look: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
+    """Call `look` every so many seconds, for the block."""
+
+    async def keep_looking() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await look()
+
+    async with beside(keep_looking(), look.__qualname__):
+        yield

@@ -13,13 +13,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
-from msgspec import (
-    MsgspecError,
-    Struct,
-    ValidationError,
-    convert,
-    inspect,  # late: for mistakes alone
-)
+from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
 from msgspec.json import decode, encode
 
 from acphold.rpc.eager_tasks import EagerTasks

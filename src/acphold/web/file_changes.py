@@ -35,7 +35,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-import msgspec
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -58,7 +57,7 @@ from acphold.origins.origin_readers import (
     turn_changes,
 )
 from acphold.origins.why import LineOrigin, Lines, runs
-from acphold.presentation.visible_text import visible_json
+from acphold.presentation.json_facts import facts_json
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.schema import LOAD_SESSION
@@ -152,7 +151,7 @@ class SessionChanges:
             bounded = _Bounded(journal)
             spans = await turn_spans(history(bounded, row.session_id))
             if not has_turn(spans, wanted):
-                return msgspec.json.encode(FoundChanges(len(spans)))
+                return encode(FoundChanges(len(spans)))
             try:
                 found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
             except WorkspaceError as error:
@@ -168,7 +167,7 @@ class SessionChanges:
                 replace(it, path=storable(it.path), patch=storable(it.patch))
                 for it in found.reported
             ]
-            return msgspec.json.encode(replace(found, reported=reported))
+            return encode(replace(found, reported=reported))
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
@@ -278,7 +277,7 @@ def _json(
     prompts: Sequence[dict[str, object]],
     notes: Sequence[str] | None = None,
 ) -> bytes:
-    facts = {
+    facts: dict[str, object] = {
         "turns": len(spans),
         "turn": turn,
         "files": files,
@@ -287,7 +286,7 @@ def _json(
         "kept": notes is not None,
         "notes": [storable(note) for note in notes or ()],
     }
-    return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
+    return facts_json(facts).encode()
 
 
 class LineOrigins:

@@ -405,8 +405,9 @@ class Gate:
         now = now_ms()
         return {token.id: token for token in found if token.is_good(now)}
 
-    def connected(self, admitted: Admitted, close: Close) -> object:
-        """Register a lasting connection; return the key for `disconnected`.
+    @contextmanager
+    def connected(self, admitted: Admitted, close: Close) -> Iterator[None]:
+        """Have a lasting connection for the block.
 
         `close` is called when its token becomes invalid, and when this server ends.
         """
@@ -414,11 +415,10 @@ class Gate:
             close(GOING_AWAY)
         key = object()
         self._connected[key] = (admitted.token, close)
-        return key
-
-    def disconnected(self, key: object) -> None:
-        """Forget a connection that has ended."""
-        self._connected.pop(key, None)
+        try:
+            yield
+        finally:
+            del self._connected[key]
 
     def stop(self) -> None:
         """Close lasting connections and refuse new ones: the server waits for them when it ends."""

@@ -50,11 +50,7 @@ from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, In
 from acphold.hub.frames import PARENT
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
-from acphold.schema import (
-    INITIALIZE,
-    RESUME_SESSION,
-    encode,
-)
+from acphold.schema import INITIALIZE, RESUME_SESSION, encode
 from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
 from acphold.schema.salvage import repaired
 from acphold.schema.splice import members, session_id_in, splice
@@ -533,14 +529,13 @@ class HttpClients:
     async def _attend(
         self, name: str, transport: HttpTransport, admitted: Admitted, headers: Headers
     ) -> None:
-        key = self._gate.connected(admitted, lambda _: transport.end())
-        log.info("%s has come for %s", admitted.principal.name, name)
         try:
-            await self._agents.attend(name, transport, admitted.principal, headers)
+            with self._gate.connected(admitted, lambda _: transport.end()):
+                log.info("%s has come for %s", admitted.principal.name, name)
+                await self._agents.attend(name, transport, admitted.principal, headers)
         except Exception:  # one connection must not end the others; nobody awaits this task
             log.exception("a connection was given up")
         finally:
-            self._gate.disconnected(key)
             del self._transports[transport.id]
             transport.end()
 

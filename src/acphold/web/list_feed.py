@@ -121,11 +121,10 @@ class ListFeed:
         position = exchange.headers.get(LAST_EVENT_ID, "")
         events = self._events(admitted.principal, position)
         streaming = asyncio.create_task(exchange.stream(events), name="feed of the list")
-        key = self._gate.connected(admitted, lambda _: streaming.cancel())
         try:
-            await asyncio.wait([streaming])
+            with self._gate.connected(admitted, lambda _: streaming.cancel()):
+                await asyncio.wait([streaming])
         finally:
-            self._gate.disconnected(key)
             await end(streaming)
             self._watchers[token] -= 1
             if not self._watchers[token]:

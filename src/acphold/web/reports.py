@@ -49,8 +49,7 @@ from acphold.journal import Journal, SessionRow
 from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.journal.journal import history
 from acphold.origins.origin_readers import ORIGINS, WantedChanges
-from acphold.presentation.json_facts import place_name, usage_json
-from acphold.presentation.visible_text import visible_json
+from acphold.presentation.json_facts import facts_json, place_name, usage_json
 from acphold.reading.local_reader import LocalReader, entries_of
 from acphold.reading.requests import CHANGES, SESSIONS, USAGE, ChangesQuery, NoQuery, UsageQuery
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
@@ -101,7 +100,7 @@ async def glances(reader: JournalReader, principal: Principal, exchange: HttpExc
         if row is not None:
             with suppress(UnknownSessionError):  # deleted since
                 found.append(await reader.ask(partial(_glance, row.session_id)))
-    return _json({"glances": found})
+    return facts_json({"glances": found}).encode()
 
 
 async def _glance(session_id: str, journal: Journal) -> Glance:
@@ -161,7 +160,7 @@ async def contexts(reader: JournalReader, principal: Principal, exchange: HttpEx
         its = await reader.ask(partial(_context, row, int(number), patterns))
         if its is not None:
             found.append(its)
-    return _json({"contexts": found})
+    return facts_json({"contexts": found}).encode()
 
 
 async def _context(
@@ -227,10 +226,6 @@ def _listed(given: str, name: str) -> Sequence[str]:
     if len(found) > bounds.REPORT_PLACES:
         raise RefusedError(400, f"{name} has at most {bounds.REPORT_PLACES}")
     return found
-
-
-def _json(facts: object) -> bytes:
-    return visible_json(msgspec.json.encode(facts).decode(errors="replace")).encode()
 
 
 Export: TypeAlias = Callable[[SessionRow, AsyncIterator[Entry]], tuple[str, AsyncIterator[str]]]

@@ -14,7 +14,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
 from typing import Final
@@ -37,7 +37,7 @@ from acphold.transports.known_servers import local_tokens, origin_of, remember, 
 from acphold.transports.messages import HEARTBEAT_SECONDS
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
-from acphold.web.connections import Asgi, Connections, limits_for
+from acphold.web.connections import Asgi, Connections, limits_for, looking
 from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
@@ -219,8 +219,8 @@ async def serve(
                     services, default, journal, called=called, lingers=lingers, node=listening.node
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
-                _looking(gate.look, bounds.TOKENS_SECONDS),
-                _looking(connections.look, bounds.SLOW_CHECK_SECONDS),
+                looking(gate.look, bounds.TOKENS_SECONDS),
+                looking(connections.look, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, activity_signal) as feed,
                 Notices(reader, gate, PushSender(), kept, contact, activity_signal) as notices,
@@ -277,19 +277,6 @@ async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> N
             remember(origin, kept)
             return
     remember(origin, await gate.grant("this machine", SCOPES))
-
-
-@asynccontextmanager
-async def _looking(look: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
-    """Call `look` every so many seconds, for the block."""
-
-    async def keep_looking() -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            await look()
-
-    async with beside(keep_looking(), look.__qualname__):
-        yield
 
 
 @asynccontextmanager
