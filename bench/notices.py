@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx2
 
-from acphold.web import bounds, notices, push
+from acphold.web import bounds, push
 from acphold.web.push import Order, PushOutcome
 from bench.far_wire import FarSocket
 from bench.run import Run
@@ -129,10 +129,7 @@ def _serve() -> None:
 
     vars(socket).update(getaddrinfo=look_up)
     vars(push).update(send=send_here)
-    vars(bounds).update(NOTICE_APART_SECONDS=0.0)
-    defaults = notices.Notices.__init__.__kwdefaults__
-    assert defaults is not None
-    defaults["hold"] = HOLD_SECONDS
+    vars(bounds).update(NOTICE_APART_SECONDS=0.0, NOTICE_HOLD_SECONDS=HOLD_SECONDS)
     main()
 
 

@@ -156,7 +156,7 @@ async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
 
 
 async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
-    pid_file: Path, caplog: pytest.LogCaptureFixture
+    pid_file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
         "import os, subprocess, sys, time\n"
@@ -164,7 +164,8 @@ async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
         "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} {child.pid} ')\n"
         "time.sleep(1000)\n"
     )
-    commands = AlertCommands(seconds=1)
+    monkeypatch.setattr(bounds, "ALERT_SECONDS", 1.0)
+    commands = AlertCommands()
     commands.run(python(code, str(pid_file)), WAITING)
     await finished(commands)
     assert "did not end within 1 s" in caplog.text

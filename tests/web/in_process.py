@@ -171,7 +171,6 @@ async def site(
     services: Mapping[str, Service] | None = None,
     page: PageFiles | None = None,
     sender: Sender | None = None,
-    hold: float = 0.0,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -194,9 +193,7 @@ async def site(
             notices = None
             if sender is not None:
                 kept = KeptSubscriptions(str(path))
-                notices = Notices(
-                    reader, gate, sender, kept, "mailto:a@b.c", activity_signal, hold=hold
-                )
+                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", activity_signal)
                 await more.enter_async_context(notices)
             app = Application(
                 endpoints=endpoints,

@@ -232,6 +232,7 @@ class PushService:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(bounds, "NOTICE_HOLD_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 0.01)
     monkeypatch.setattr(bounds, "NOTICE_APART_SECONDS", 0.05)
     monkeypatch.setattr(bounds, "NOTICE_RETRY_SECONDS", 0.05)
@@ -240,11 +241,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def telling(
-    folder: Path, hold: float = 0.0
-) -> AsyncIterator[tuple[Site, PushService, Notices]]:
+async def telling(folder: Path) -> AsyncIterator[tuple[Site, PushService, Notices]]:
     service = PushService()
-    async with site(folder, sender=service, hold=hold) as web:
+    async with site(folder, sender=service) as web:
         assert web.notices is not None
         yield web, service, web.notices
 
@@ -346,7 +345,8 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
-    async with telling(tmp_path, hold=0.01) as (web, service, _):
+    monkeypatch.setattr(bounds, "NOTICE_HOLD_SECONDS", 0.01)
+    async with telling(tmp_path) as (web, service, _):
         await web.remember("s1", asked("q1"), settled=False)
         assert (await web.post("/notices", **Browser().json)).status == 200
         live["s1"] = waits("s1", "q1")

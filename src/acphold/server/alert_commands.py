@@ -60,11 +60,9 @@ class AlertCommands:
 
     def __init__(
         self,
-        seconds: float = bounds.ALERT_SECONDS,
         called: Callable[[str], str] = short_name,
         link: Callable[[Alert], str] = no_link,
     ) -> None:
-        self._seconds = seconds
         self._called = called
         self._link = link
         self._running = TaskSet()
@@ -93,7 +91,7 @@ class AlertCommands:
             program = await self._launched(command, env)
             said, ended = await self._followed(program, stdin_json(alert, url))
         except TimeoutError:
-            log.warning("%s did not end within %g s; it was ended", name, self._seconds)
+            log.warning("%s did not end within %g s; it was ended", name, bounds.ALERT_SECONDS)
         except (AcpholdError, OSError) as error:
             log.warning("%s: %s", name, error)
         else:
@@ -118,7 +116,7 @@ class AlertCommands:
         process = ChildProcess(program, relay_fd=None)
         printed = bytearray()
         async with aclosing(process), beside(_read(process, printed), "alert output") as reading:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(bounds.ALERT_SECONDS):
                 process.transport.send(data)
                 await process.transport.hang_up()
                 ended = await process.wait()

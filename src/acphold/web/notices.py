@@ -120,8 +120,6 @@ class Notices:
         kept: KeptSubscriptions,
         subject: str,
         activity_signal: ActivitySignal,
-        *,
-        hold: float = bounds.NOTICE_HOLD_SECONDS,
     ) -> None:
         self._reader = reader
         self._gate = gate
@@ -129,9 +127,8 @@ class Notices:
         self._kept = kept
         self._subject = subject
         self._activity_signal = activity_signal
-        self._hold = hold
         # Find questions pending from before the start first: do not withdraw and send them again.
-        again = self._now() + hold + bounds.NOTICE_CHECK_SECONDS
+        again = self._now() + bounds.NOTICE_HOLD_SECONDS + bounds.NOTICE_CHECK_SECONDS
         self._told = {
             token: _ToldBrowser(questions, again) for token, questions in kept.told.items()
         }
@@ -232,7 +229,8 @@ class Notices:
                     log.warning("what waits cannot be read: %s", exc)
                 except Exception:  # nobody awaits this task, and people rely on its notices
                     log.exception("notices were given up for a moment")
-                due = [at + self._hold for at in self._seen.values() if at + self._hold > began]
+                opens = [at + bounds.NOTICE_HOLD_SECONDS for at in self._seen.values()]
+                due = [at for at in opens if at > began]
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
                         await activity.wait()
@@ -244,7 +242,7 @@ class Notices:
         found = await self._reader.ask(lambda it: _waiting(it, live))
         now = self._now()
         self._seen = {each.id: self._seen.get(each.id, now) for each in found}
-        due = [it for it in found if now >= self._seen[it.id] + self._hold]
+        due = [it for it in found if now >= self._seen[it.id] + bounds.NOTICE_HOLD_SECONDS]
         due.sort(key=lambda it: self._seen[it.id])
         browsers = self._kept.browsers
         tokens = await self._gate.good_among(browsers)
