@@ -25,7 +25,7 @@ from acphold.history.entries import (
 )
 from acphold.history.raw_update import may_be_chunk, members, update_kind
 from acphold.journal import bounds
-from acphold.journal.journal import Journal, Lease, history
+from acphold.journal.journal import Journal, history
 from acphold.journal.rows import NewSession, Origin, RowChange, SessionRow
 from acphold.schema.splice import splice
 from acphold.schema.updates import kinds_about
@@ -50,35 +50,29 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
     lease = await journal.create(new, yields=True)
     try:
-        await _fill(journal, lease, source, new, through)
+        piece: list[PastEntry] = []
+        size = 0
+        async for segment in history(journal, source.session_id, through=through):
+            taken = list(_copied(segment, for_another=source.agent != new.agent))
+            size += sum(len(entry.raw) for entry in taken)
+            piece += taken
+            if size > bounds.PIECE_BYTES:
+                await journal.take_in(lease, piece)
+                piece, size = [], 0
+        if new.title is not None:
+            # Clients that load the copy get its title from this update.
+            titled = {
+                "sessionUpdate": "session_info_update",
+                "title": new.title,
+                "_meta": {TITLE: "copy"},
+            }
+            piece.append(PastEntry(UPDATE, now_ms(), json.encode(titled)))
+        # With the last entries the session appears in the list.
+        await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
     except BaseException:
         await journal.delete(lease)
         raise
     await journal.release(lease)
-
-
-async def _fill(
-    journal: Journal, lease: Lease, source: SessionRow, new: NewSession, through: int
-) -> None:
-    """Take the entries in; with the last of them the session appears in the list."""
-    piece: list[PastEntry] = []
-    size = 0
-    async for segment in history(journal, source.session_id, through=through):
-        taken = list(_copied(segment, for_another=source.agent != new.agent))
-        size += sum(len(entry.raw) for entry in taken)
-        piece += taken
-        if size > bounds.PIECE_BYTES:
-            await journal.take_in(lease, piece)
-            piece, size = [], 0
-    if new.title is not None:
-        # Clients that load the copy get its title from this update.
-        titled = {
-            "sessionUpdate": "session_info_update",
-            "title": new.title,
-            "_meta": {TITLE: "copy"},
-        }
-        piece.append(PastEntry(UPDATE, now_ms(), json.encode(titled)))
-    await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
 
 
 def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:

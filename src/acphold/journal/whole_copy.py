@@ -95,7 +95,12 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
     """Copy the new entries of a session, and compare; None if the session is gone."""
     try:
         row = await source.session(session_id)
-        through, is_open = await _end(source, row)
+        through, is_open = row.last_seq, False
+        if not isinstance(await source.owner(session_id), Free | Gone):
+            # Somebody has it open: entries behind the last turn may still be merged with others.
+            ends = (await source.read_back(session_id, None, 1, kinds=[TURN_END])).entries
+            through = ends[0].seq if ends else 0
+            is_open = through < row.last_seq
         if is_open and not through:
             return "left"
         word = await _bring(source, target, row, through)
@@ -119,18 +124,6 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
         errors.SessionExistsError,
     ):
         return "left"
-
-
-async def _end(source: Journal, row: SessionRow) -> tuple[int, bool]:
-    """The last entry to copy, and whether somebody has the session open with more behind it.
-
-    Entries after the end of a turn may still be merged with entries to come.
-    """
-    if isinstance(await source.owner(row.session_id), Free | Gone):
-        return row.last_seq, False
-    ends = (await source.read_back(row.session_id, None, 1, kinds=[TURN_END])).entries
-    through = ends[0].seq if ends else 0
-    return through, through < row.last_seq
 
 
 async def _bring(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:

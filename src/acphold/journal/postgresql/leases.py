@@ -129,8 +129,16 @@ def grant(
     if row is None:
         raise UnknownSessionError(session_id)
     number, last_seq, at, era, is_here = row
-    if not is_here:
-        era = _new_era(line)
+    if not is_here:  # begin a new era, unless somebody else has just done so
+        line.execute(
+            f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            " WHERE substr(meta.value, 14) <> substr(excluded.value, 14)",
+            (f"{new_era()} ",),
+        )
+        row = line.execute(f"SELECT {ERA}").fetchone()
+        assert row is not None
+        era = str(row[0])
     if last_seq is not None:  # the last owner may have died before it updated the row
         line.execute(
             f"UPDATE acphold.sessions SET updated_at = %s, {CHANGED}"
@@ -154,19 +162,6 @@ ERA: Final = (
     "(SELECT convert_from(substr(value, 1, 12), 'UTF8') FROM acphold.meta WHERE name = 'era')"
 )
 """The era of the journal; NULL before the first one."""
-
-
-def _new_era(line: Line) -> str:
-    """Begin a new era, unless somebody else has just done so; return the era."""
-    line.execute(
-        f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        " WHERE substr(meta.value, 14) <> substr(excluded.value, 14)",
-        (f"{new_era()} ",),
-    )
-    row = line.execute(f"SELECT {ERA}").fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def server(line: Line) -> bytes:

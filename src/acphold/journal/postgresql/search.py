@@ -133,12 +133,16 @@ def best(
     `fitting` selects them after `at`, `number`, `size` and `words`. `documents` is what is
     searched: a table, or a subquery in its place.
     """
+    named: dict[str, str] = {}
+    for place, phrase in enumerate(phrases):
+        named[f"phrase_{place}"] = phrase.query(None)
+        named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
     counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
     found = line.execute(
         f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
         f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
-        {**values, **dict(_named(phrases)), "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
+        {**values, **named, "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
     ).fetchall()
     if not found:
         return []
@@ -192,13 +196,6 @@ Source: PostgreSQL, tsrank.c, calc_rank_or.
 """
 
 
-def _named(phrases: Sequence[Phrase]) -> Iterator[tuple[str, str]]:
-    for place, phrase in enumerate(phrases):
-        yield f"phrase_{place}", phrase.query(None)
-        for number, word in enumerate(phrase.words):
-            yield f"word_{place}_{number}", word
-
-
 def _measured(
     line: Line,
     phrases: Sequence[Phrase],
@@ -248,43 +245,40 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
             " AND (%s::text IS NULL OR session_id = %s) ORDER BY updated_at DESC LIMIT 1",
             (since, session_id, session_id),
         ).fetchone():
-            _put(line, tokenizer, *row)
-            yield
-
-
-def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
-    """Index the next piece of a session."""
-    found = session_rows.PostgresqlSegments(line, session_id).read(
-        after, bounds.INDEXED_BYTES, settled
-    )
-    through = found[-1].last_seq if found else settled
-    said = [
-        (entry, words)
-        for segment in found
-        for entry in segment.entries()
-        if (words := document(entry))
-    ]
-    rows: list[tuple[Any, ...]] = []
-    latest = 0
-    found_words = vectors(tokenizer, [words for _, words in said])
-    for (entry, _), (vector, size) in zip(said, found_words, strict=True):
-        latest = max(latest, entry.at)  # keeps the order of the session if the clock was set back
-        if vector:
-            rows.append((entry.seq, latest, vector, size))
-    usage = token_reports.reports(found)
-    with line.transaction(), line.cursor() as cursor:
-        cursor.execute(
-            "UPDATE acphold.sessions SET indexed_through = %s"
-            " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
-            (through, session_id, after),
-        )
-        if row := cursor.fetchone():  # otherwise another process was quicker, or it was deleted
-            cursor.executemany(
-                "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
-                " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
-                [(session_id, row[0], *its) for its in rows],
+            name, after, settled = row
+            found = session_rows.PostgresqlSegments(line, name).read(
+                after, bounds.INDEXED_BYTES, settled
             )
-            usage_rows.keep(PostgresqlTables(line), session_id, usage)
+            through = found[-1].last_seq if found else settled
+            said = [
+                (entry, words)
+                for segment in found
+                for entry in segment.entries()
+                if (words := document(entry))
+            ]
+            rows: list[tuple[Any, ...]] = []
+            latest = 0
+            found_words = vectors(tokenizer, [words for _, words in said])
+            for (entry, _), (vector, size) in zip(said, found_words, strict=True):
+                latest = max(latest, entry.at)  # keeps the session's order if the clock went back
+                if vector:
+                    rows.append((entry.seq, latest, vector, size))
+            usage = token_reports.reports(found)
+            with line.transaction(), line.cursor() as cursor:
+                cursor.execute(
+                    "UPDATE acphold.sessions SET indexed_through = %s"
+                    " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
+                    (through, name, after),
+                )
+                # Unless another process was quicker, or the session was deleted.
+                if updated := cursor.fetchone():
+                    cursor.executemany(
+                        "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
+                        " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
+                        [(name, updated[0], *its) for its in rows],
+                    )
+                    usage_rows.keep(PostgresqlTables(line), name, usage)
+            yield
 
 
 # -- searching --------------------------------------------------------------------------------
@@ -315,6 +309,10 @@ _WALK: Final = f"""
     WHERE {{which}} AND at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
 """
 
+_EVERY: Final = (
+    "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
+)
+
 _OF_THE_NEWEST: Final = f"""
     SELECT {_FOUND_IN} FROM (
         SELECT * FROM ({{walks}}) AS documents {_NEWEST_FIRST} LIMIT %(walked)s
@@ -334,26 +332,9 @@ _RANKED: Final = (
 )
 
 
-def _which(values: dict[str, Any]) -> list[str]:
-    """Conditions for the rows that a tenant can see. Their results do not overlap, and each has an
-    index."""
-    if values["tenant"] is None:
-        return ["true"]
-    own = _THEIRS if values["tenant"] else _NOBODYS
-    return [own, "session_id = ANY(%(shared)s)"] if values["shared"] else [own]
-
-
 def _either(walk: str, which: list[str], **more: str) -> str:
     """The union of one walk for each condition."""
     return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
-
-
-def _documents(which: list[str]) -> str:
-    """The table of documents, or a subquery in its place, for a search by words."""
-    if which == ["true"]:
-        return "acphold.documents"
-    every = "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
-    return f"({_either(every, which)}) AS documents"
 
 
 def search(line: Line, sought: Sought) -> list[SearchHit]:
@@ -382,11 +363,15 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
         asked += " AND folder = %(folder)s"
     if sought.session_id is not None:
         asked += " AND sessions.session_id = %(session)s"
+    which, documents = ["true"], "acphold.documents"
     if sought.tenant is not None:
+        # What a tenant can see: the results of these do not overlap, and each has an index.
+        which = [_THEIRS if sought.tenant else _NOBODYS]
         shared = line.execute(_SHARED, values).fetchall()
         values["shared"] = [session_id for (session_id,) in shared]
-    which = _which(values)
-    documents = _documents(which)
+        if shared:
+            which.append("session_id = ANY(%(shared)s)")
+        documents = f"({_either(_EVERY, which)}) AS documents"
     patterns = patterns_of(found)
     if sought.rank:
         ways = [way for term in wanted for way in term]

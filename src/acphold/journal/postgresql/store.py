@@ -286,7 +286,9 @@ class PostgresqlJournal(SqlJournal):
             else:
                 append.lease.next_seq = its[-1].last_seq + 1
                 self._recent.note(append.lease, its, append.change)
-                done.append([_at(one, at) for one in its])
+                done.append(
+                    [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in its]
+                )
         APPENDS.note(perf_counter() - began)
         return done
 
@@ -399,7 +401,3 @@ def _owner(line: Line, session_id: str) -> str | None:
         "SELECT owner FROM acphold.leases WHERE session_id = %s", (session_id,)
     ).fetchone()
     return None if row is None else str(row[0])
-
-
-def _at(segment: Segment, at: int) -> Segment:
-    return Segment(segment.first_seq, segment.last_seq, segment.kind, at, segment.raw)

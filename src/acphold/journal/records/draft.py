@@ -139,16 +139,11 @@ class Draft:
                 start = end = last
             else:
                 stop = first = last + b"\0"
-            found |= {
-                it: value for it in self._keys_in(start, stop) if (value := self._changes[it])
-            }
+            changed = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, stop)]
+            found |= {it: value for it in changed if (value := self._changes[it])}
             for it in sorted(found, reverse=backwards):
                 if self._changes.get(it, b"") is not None:
                     yield it, found[it]
-
-    def _keys_in(self, first: bytes, end: bytes) -> list[bytes]:
-        """The changed keys from `first` on and below `end`."""
-        return self._keys[bisect_left(self._keys, first) : bisect_left(self._keys, end)]
 
     def next_number(self) -> int:
         """Return a number that is higher than all before."""

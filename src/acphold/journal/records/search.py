@@ -37,10 +37,17 @@ def search(draft: Draft, sought: Sought | str) -> list[SearchHit]:
     (sought.cwd or "").encode()  # raises UnicodeEncodeError
     if not (found := terms(sought.words)):
         return []
+    wanted = ListFilter(
+        sought.agents,
+        sought.cwd,
+        include_unprompted=True,
+        archived="include",
+        tenant=sought.tenant,
+    )
     indexed: list[SoughtEntry] = []
     fresh: list[SoughtEntry] = []
     for kept in newest(draft):
-        if not _is_in_question(kept, sought):
+        if sought.session_id not in (None, kept.row.session_id) or not wanted.fits(kept.row):
             continue
         settled: list[Segment] = []
         rest: list[Segment] = []
@@ -62,17 +69,6 @@ def search(draft: Draft, sought: Sought | str) -> list[SearchHit]:
         both.sort(key=lambda it: it[:3], reverse=True)
     patterns = patterns_of(found)
     return [hit(it.held, it.entry, patterns, sought.part) for it in both[: sought.limit]]
-
-
-def _is_in_question(kept: KeptSession, sought: Sought) -> bool:
-    wanted = ListFilter(
-        sought.agents,
-        sought.cwd,
-        include_unprompted=True,
-        archived="include",
-        tenant=sought.tenant,
-    )
-    return sought.session_id in (None, kept.row.session_id) and wanted.fits(kept.row)
 
 
 def _candidates(

@@ -162,16 +162,14 @@ def create(draft: Draft, new: NewSession) -> KeptSession:
     """Add a session; raises SessionExistsError."""
     if look(draft, new.session_id) is not None:
         raise SessionExistsError(f"there is a session {new.session_id!r} already")
+    era_at = key(META, "era")  # the mark of this journal in the lineages of its sessions
+    if (era := draft.get(era_at, str)) is None:
+        draft.put(era_at, era := new_era())
     number = draft.next_number()
     created = draft.now() if new.created_at is None else new.created_at
     values = asdict(new) | {"created_at": created, "updated_at": created}
-    row = SessionRow(
-        **values,
-        message_count=0,
-        prompted=False,
-        last_seq=0,
-        lineage=lineage_of(_era(draft), number),
-    )
+    lineage = lineage_of(era, number)
+    row = SessionRow(**values, message_count=0, prompted=False, last_seq=0, lineage=lineage)
     kept = KeptSession(replace(row, title=_title(row.title)), number)
     if (gone := draft.get(key(GONE, new.session_id), int)) is not None:
         draft.remove(key(GONE, new.session_id))
@@ -251,14 +249,6 @@ def identity(draft: Draft) -> Identity:
     if (secret := draft.get(place, bytes)) is None:
         draft.put(place, secret := os.urandom(32))
     return Identity(secret)
-
-
-def _era(draft: Draft) -> str:
-    """The mark of this journal in the lineages of its sessions."""
-    place = key(META, "era")
-    if (found := draft.get(place, str)) is None:
-        draft.put(place, found := new_era())
-    return found
 
 
 # -- entries ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from acphold.journal import bounds, stored_history
 from acphold.journal.journal import Lease, PageBack
 from acphold.journal.rows import RowChange
 from acphold.journal.sql import session_tables, usage_rows
-from acphold.journal.sql.tables import KeptSegments, Key, Tables
+from acphold.journal.sql.tables import Key, Tables
 from acphold.journal.stored_history import Piece, Settled, decode_settled, packed, plain
 
 
@@ -126,7 +126,12 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     rows.insert(piece.new)
     earlier = settled_state(tables, key).snapshots
     for kind in earlier.keys() & piece.snapshots.keys():
-        _empty(rows, earlier[kind])
+        # The update is void now: its content goes, its number stays.
+        last_seq, first_seq, raw = rows.row_with(seq := earlier[kind])
+        raws = plain(raw).split(b"\n")
+        # A merged entry, which stands for several numbers, is alone in its row.
+        raws[seq - first_seq if len(raws) > 1 else 0] = b""
+        rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
     tables.keep_settled_state(key, Settled(piece.summary, earlier | piece.snapshots))
     parts = [
         "settled_through = %s",
@@ -136,15 +141,6 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     ]
     tables.update(key, parts, [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq])
     usage_rows.keep(tables, key, piece.usage)
-
-
-def _empty(rows: KeptSegments, seq: int) -> None:
-    """Remove the content of an entry, keeping its number."""
-    last_seq, first_seq, raw = rows.row_with(seq)
-    raws = stored_history.plain(raw).split(b"\n")
-    # A merged entry, which stands for several numbers, is alone in its row.
-    raws[seq - first_seq if len(raws) > 1 else 0] = b""
-    rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
 
 
 def read(

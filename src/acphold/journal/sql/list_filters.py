@@ -32,7 +32,18 @@ class ListWalk(NamedTuple):
 
 def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
     """Yield the walks whose rows, merged, are the page after the position `after`."""
-    narrower, narrow = _narrower(filter, after)
+    narrower = ""  # conditions for the folder, unread and queued sessions, and the position
+    narrow: list[str | int] = []
+    if filter.cwd is not None:
+        narrower += " AND folder = %s"
+        narrow.append(resolved_folder(filter.cwd))
+    if filter.unread:
+        narrower += " AND unread IS NOT NULL"
+    if filter.queued:
+        narrower += " AND queued > 0"
+    if after is not None:
+        narrower += " AND (updated_at, session_id) < (%s, %s)"
+        narrow += (after.updated_at, after.session_id)
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
     tenant = "" if filter.tenant is None else " AND tenant = %s"
     if filter.tenant:  # the partial index of tenants needs the second condition
@@ -62,20 +73,3 @@ def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
                     (*its, filter.include_unprompted, *filter.held, filter.tenant),
                     by_id=True,
                 )
-
-
-def _narrower(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:
-    """Conditions for the folder, unread and queued sessions and the position."""
-    conditions = ""
-    values: list[str | int] = []
-    if filter.cwd is not None:
-        conditions += " AND folder = %s"
-        values.append(resolved_folder(filter.cwd))
-    if filter.unread:
-        conditions += " AND unread IS NOT NULL"
-    if filter.queued:
-        conditions += " AND queued > 0"
-    if after is not None:
-        conditions += " AND (updated_at, session_id) < (%s, %s)"
-        values += (after.updated_at, after.session_id)
-    return conditions, values

@@ -177,24 +177,19 @@ def repair(connection: Connection) -> Repaired:
     for _ in deletion.sweep(connection):
         pass
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
-    miscounted = [
-        name
-        for number, name in numbers
-        if _recounted(connection, number) | _added_up(connection, number)
-    ]
+    miscounted: list[str] = []
+    for number, name in numbers:
+        was_right = not _recounted(connection, number)
+        with reading(connection):
+            has_right_sums = usage_rows.has_right_sums(SqliteTables(connection), number)
+        if not has_right_sums:
+            with writing(connection):
+                usage_rows.add_up(SqliteTables(connection), number)
+        if not (was_right and has_right_sums):
+            miscounted.append(name)
     for _ in search_index.forget(connection):
         pass
     return Repaired(tuple(miscounted), len(orphans))
-
-
-def _added_up(connection: Connection, number: int) -> bool:
-    """Correct the sums of usage of a session; True if they were wrong."""
-    with reading(connection):
-        if usage_rows.has_right_sums(SqliteTables(connection), number):
-            return False
-    with writing(connection):
-        usage_rows.add_up(SqliteTables(connection), number)
-    return True
 
 
 class _Kept(Struct, frozen=True):

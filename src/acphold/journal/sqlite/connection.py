@@ -125,7 +125,12 @@ class Connection(sqlite3.Connection):
                 f"the journal {self.path} can only be read; make the file and its folder writable"
             )
         if self.gives_way:
-            self._rest()
+            pause = time.monotonic() - self._ended
+            if pause >= bounds.REST_SECONDS:
+                self._held = 0.0
+            elif self._held >= bounds.PIECE_SECONDS:
+                time.sleep(bounds.REST_SECONDS - pause)
+                self._held = 0.0
         deadline = time.monotonic() + self.patience
         while True:
             self.alone.acquire()
@@ -176,14 +181,6 @@ class Connection(sqlite3.Connection):
             yield waiting.popleft()
             if time.monotonic() - self._began >= bounds.PIECE_SECONDS:
                 return
-
-    def _rest(self) -> None:
-        pause = time.monotonic() - self._ended
-        if pause < bounds.REST_SECONDS:
-            if self._held < bounds.PIECE_SECONDS:
-                return
-            time.sleep(bounds.REST_SECONDS - pause)
-        self._held = 0.0
 
     def _wait(self, deadline: float, error: sqlite3.Error) -> None:
         """Pause if another program holds the file; raise the error if it is another, or time is

@@ -17,20 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from acphold.journal import bounds
-from acphold.journal.sqlite import (
-    checks,  # late: for `acphold doctor` alone
-    deletion,
-)
+from acphold.journal.sqlite import checks, deletion
 from acphold.journal.sqlite.connection import Connection, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from acphold.journal.seams import Repaired, Sizes
     from acphold.journal.sqlite.background import Background
-    from acphold.journal.sqlite.connection import Connection
     from acphold.journal.sqlite.file import JournalFile
-
 
 # See docs/decisions.md, 12.
 

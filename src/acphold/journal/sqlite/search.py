@@ -69,7 +69,13 @@ def search(connection: Connection, sought: Sought) -> list[SearchHit]:
         "session": sought.session_id,
         "tenant": sought.tenant,
     }
-    conditions = _conditions(sought)
+    conditions = f" AND {OF_AGENTS}" if sought.agents else ""  # on the session of a hit
+    if sought.cwd is not None:
+        conditions += " AND folder = :folder"
+    if sought.session_id is not None:
+        conditions += " AND session_id = :session"
+    if sought.tenant is not None:
+        conditions += f" AND {THERE_FOR}"
     if (words := _of_whom(connection, sought, values, conditions)) is None:
         return []  # without walking through all documents that have the words
     if words:
@@ -89,18 +95,6 @@ def search(connection: Connection, sought: Sought) -> list[SearchHit]:
     if not sought.unsettled:
         return indexed
     return with_unsettled(SqliteTables(connection), sought, found, indexed)
-
-
-def _conditions(sought: Sought) -> str:
-    """Conditions on the session of a hit, as SQL to append to others."""
-    asked = f" AND {OF_AGENTS}" if sought.agents else ""
-    if sought.cwd is not None:
-        asked += " AND folder = :folder"
-    if sought.session_id is not None:
-        asked += " AND session_id = :session"
-    if sought.tenant is not None:
-        asked += f" AND {THERE_FOR}"
-    return asked
 
 
 def _of_whom(

@@ -86,7 +86,12 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
 
     Skips sessions last active before `since` (ms since the epoch). Then tidies the index.
     """
-    while lags := _lags(connection, session, since):
+    while lags := connection.execute(
+        "SELECT number, indexed_through, settled_through FROM sessions"
+        " WHERE indexed_through < settled_through AND updated_at >= ?"
+        f"{'' if session is None else ' AND number = ?'} ORDER BY updated_at DESC LIMIT ?",
+        (since, *([] if session is None else [session]), bounds.INDEXED_SESSIONS),
+    ).fetchall():
         parts = deque(_parts(connection, lags))
         last: dict[int, int] = {}
         while parts:
@@ -113,20 +118,6 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
     yield from tidy(connection)
 
 
-_Lag = tuple[int, int, int]
-"""The number of a session, how far it is indexed, and how far it is settled."""
-
-
-def _lags(connection: sqlite3.Connection, session: int | None, since: int) -> list[_Lag]:
-    """The next sessions to index."""
-    return connection.execute(
-        "SELECT number, indexed_through, settled_through FROM sessions"
-        " WHERE indexed_through < settled_through AND updated_at >= ?"
-        f"{'' if session is None else ' AND number = ?'} ORDER BY updated_at DESC LIMIT ?",
-        (since, *([] if session is None else [session]), bounds.INDEXED_SESSIONS),
-    ).fetchall()
-
-
 class _Part(NamedTuple):
     """The entries of a session after `after`, up to `through`."""
 
@@ -142,8 +133,9 @@ class _Part(NamedTuple):
         return sum(len(text) for document in self.documents for text in document.texts)
 
 
-def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Part]:
-    """Yield about `PIECE_BYTES` of the missing entries of these sessions."""
+def _parts(connection: sqlite3.Connection, lags: Iterable[tuple[int, int, int]]) -> Iterator[_Part]:
+    """Yield about `PIECE_BYTES` of the missing entries of these sessions, each given as its number,
+    how far it is indexed, and how far it is settled."""
     left = bounds.PIECE_BYTES
     for session, indexed, settled in lags:
         if left <= 0:
@@ -332,7 +324,13 @@ def tidy(connection: Connection) -> Iterator[None]:
 
     In the last volume, which still grows, some parts are merged once there are many.
     """
-    yield from _drop_all_of_none(connection)
+    left = connection.execute(  # behind, by a killed process: tables of removed volumes
+        "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
+        " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
+        " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
+    ).fetchall()
+    for (number,) in left:
+        yield from _drop(connection, number)
     while untidy(connection):
         is_dropped = False
         with writing(connection):
@@ -417,17 +415,6 @@ def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
         "SELECT 1 FROM sqlite_schema WHERE name = ?", (f"words_{volume}_data",)
     )
     return found.fetchone() is not None
-
-
-def _drop_all_of_none(connection: Connection) -> Iterator[None]:
-    """Drop the tables of removed volumes that a killed process left behind."""
-    left = connection.execute(
-        "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
-        " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
-        " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
-    ).fetchall()
-    for (number,) in left:
-        yield from _drop(connection, number)
 
 
 def forget(connection: Connection) -> Iterator[None]:

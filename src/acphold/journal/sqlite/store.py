@@ -191,7 +191,22 @@ class SqliteJournal(SqlJournal):
         return await self._granted(work)
 
     async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
-        lease = await self._owning(work)
+        """Run a transaction that makes this process own a session; `work` gets the owner id."""
+
+        def owning(db: Connection) -> Lease:
+            if self._owner is not None:
+                return work(db, self._owner.id)
+            owner = leases.OwnerFile(self.path)
+            try:
+                self._register(db, owner.id)
+                lease = work(db, owner.id)
+            except BaseException:  # the transaction is rolled back, so nobody knows the owner
+                owner.close()
+                raise
+            self._owner = owner
+            return lease
+
+        lease = await self._write(owning)
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
@@ -214,24 +229,6 @@ class SqliteJournal(SqlJournal):
 
     def _lives(self, owner_id: str) -> bool:
         return leases.lives(self.path, owner_id)
-
-    async def _owning(self, work: Callable[[Connection, str], T]) -> T:
-        """Run a transaction that makes this process own something; `work` gets the owner id."""
-
-        def owning(db: Connection) -> T:
-            if self._owner is not None:
-                return work(db, self._owner.id)
-            owner = leases.OwnerFile(self.path)
-            try:
-                self._register(db, owner.id)
-                done = work(db, owner.id)
-            except BaseException:  # the transaction is rolled back, so nobody knows the owner
-                owner.close()
-                raise
-            self._owner = owner
-            return done
-
-        return await self._write(owning)
 
     def _register(self, db: Connection, own_id: str) -> None:
         dead = leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
@@ -296,7 +293,10 @@ class SqliteJournal(SqlJournal):
 
             done = await self._write(with_row)
         if not done:
-            raise await self._refused(lease)
+            why = await self._asked(lambda tables: session_tables.lost(tables, lease))
+            if isinstance(why, errors.HistoryLostError):
+                await self._write(leases.renew_era)  # positions behind what is left are void
+            raise why
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
         APPENDS.note(perf_counter() - began)
@@ -311,14 +311,6 @@ class SqliteJournal(SqlJournal):
             file.verify()
             self._verify_at = at + bounds.VERIFY_MS
         return file.connection.write(statement, values)
-
-    async def _refused(self, lease: Lease) -> errors.LeaseLostError:
-        """The reason why nothing could be written under a lease; ends the era if history was
-        lost."""
-        why = await self._asked(lambda tables: session_tables.lost(tables, lease))
-        if isinstance(why, errors.HistoryLostError):
-            await self._write(leases.renew_era)
-        return why
 
     async def append_all(
         self, appends: Sequence[Append]
