@@ -343,9 +343,14 @@ class _Lane:
         elif kind in ("compaction_update", "compaction_summary_chunk"):
             self._compact(kind, members(raw))
         elif kind in ("tool_call", "tool_call_update"):
-            if _is_whole(raw):
-                return self._tool(kind, raw)
-            self._let_go(raw)
+            if not _is_whole(raw):
+                self._let_go(raw)
+            elif tool_call_id := tool_id(raw):
+                tool = self._tools.get(tool_call_id)
+                if tool is not None and tool.take(kind, raw):
+                    return None
+                self._tools[tool_call_id] = tool = _JoinedCall(kind, raw)
+                return tool
         elif is_for_the_moment(kind):
             return b""
         return raw
@@ -377,15 +382,6 @@ class _Lane:
 
     def _void(self, index: int) -> None:
         self.pieces[index].content = b""
-
-    def _tool(self, kind: str, raw: bytes) -> bytes | _JoinedCall | None:
-        if not (tool_call_id := tool_id(raw)):
-            return raw
-        tool = self._tools.get(tool_call_id)
-        if tool is not None and tool.take(kind, raw):
-            return None
-        self._tools[tool_call_id] = tool = _JoinedCall(kind, raw)
-        return tool
 
     def _let_go(self, raw: bytes) -> None:
         """Stop merging into a call: an update of it has to stay here, and later ones must not move

@@ -202,13 +202,12 @@ def closed_question(raw: bytes) -> ClosedQuestion:
         string(members(parts.get("client", b"")).get("name")),
         string(parts.get("message")),
         string(parts.get("sent")) or "",
-        tuple(_number(raw) for raw in items(members(parts.get("rule", b"")).get("numbers", b""))),
+        tuple(
+            int(number) if number.isdigit() and len(number) < 10 else 0
+            for number in items(members(parts.get("rule", b"")).get("numbers", b""))
+        ),
         string(parts.get("unruled")) or "",
     )
-
-
-def _number(raw: bytes) -> int:
-    return int(raw) if raw.isdigit() and len(raw) < 10 else 0
 
 
 def rejecting_option(params: bytes) -> bytes | None:

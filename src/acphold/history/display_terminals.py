@@ -106,20 +106,18 @@ class TerminalDraft:
         elif name == EXIT:
             self.exit = value
         else:
-            parts = members(value)
             self._told_as = name
-            self._print(string(parts.get("data")) or "", is_cut=parts.get(CUT_MARK) == b"true")
-
-    def _print(self, text: str, *, is_cut: bool) -> None:
-        if is_cut:  # there is a gap between the text kept so far and this
-            text = text.removeprefix(CUT)
-            self._pieces.clear()
-            self._is_cut, self._size = True, 0
-        if text:
-            self._pieces.append(text)
-            self._size += len(text)
-            if self._size > self._limit:
-                self._join()
+            parts = members(value)
+            text = string(parts.get("data")) or ""
+            if parts.get(CUT_MARK) == b"true":  # a gap between the text kept so far and this
+                text = text.removeprefix(CUT)
+                self._pieces.clear()
+                self._is_cut, self._size = True, 0
+            if text:
+                self._pieces.append(text)
+                self._size += len(text)
+                if self._size > self._limit:
+                    self._join()
 
     def _join(self) -> str:
         joined = "".join(self._pieces)

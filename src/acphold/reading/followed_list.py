@@ -111,7 +111,11 @@ async def _followed(
                 await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
-                different = _different(before, live)
+                different = [
+                    session_id
+                    for session_id in before.keys() | live.keys()
+                    if _as_told(before, session_id) != _as_told(live, session_id)
+                ]
                 different += [
                     session_id
                     for session_id, told in asked_about.items()
@@ -188,12 +192,6 @@ async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | N
 
 def _is_running(live: Live, session_id: str) -> bool:
     return session_id in live and live[session_id][0].running
-
-
-def _different(before: Live, live: Live) -> list[str]:
-    """Return the sessions whose live state has changed."""
-    all_ = before.keys() | live.keys()
-    return [id_ for id_ in all_ if _as_told(before, id_) != _as_told(live, id_)]
 
 
 def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:

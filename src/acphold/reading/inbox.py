@@ -147,15 +147,11 @@ async def decisions(
         if len(shown) < len(found) or not is_all:
             following = last
         found = shown
-    return [await _titled(journal, each) for each in found], following
-
-
-async def _titled(journal: Entries, found: InboxQuestion) -> InboxQuestion:
-    """Return it with its call, if the request itself has no title."""
-    if found.question.untitled_call is None:
-        return found
-    call = await _call(journal, found.row.session_id, found.question, found.seq)
-    return replace(found, call=call)
+    for place, each in enumerate(found):
+        if each.question.untitled_call is not None:  # its call has the title
+            call = await _call(journal, each.row.session_id, each.question, each.seq)
+            found[place] = replace(each, call=call)
+    return found, following
 
 
 async def _rows(

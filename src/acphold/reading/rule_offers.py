@@ -275,33 +275,26 @@ async def add_rules(
 ) -> list[standing.StandingRule]:
     """Add rules of one person; return them with their numbers.
 
-    Raises AllowsRefusedError if they would have allowed something that the person refused, unless
-    `although` is set.
+    Raises AllowsRefusedError if they, beside those that there are, would have allowed something
+    that the person refused, unless `although` is set. Questions count, too, where rules rest now,
+    or somebody else may prompt.
     """
-    if not although and (refused := await _refused(journal, rules)):
-        raise AllowsRefusedError(refused)
+    if not although:
+        person = rules[0].person
+        found = await journal.access.rules(person)
+        known = [rule for rule in found if not (rule.watches or rule.is_rest)]
+        first = max((rule.number for rule in known), default=0) + 1
+        new = [replace(rule, number=first + at, expires_at=0) for at, rule in enumerate(rules)]
+        since = now_ms() - REFUSED_SINCE
+        refused = [
+            each
+            async for each in past_questions(journal, since, Whose(person), only_refused=True)
+            if (verdict := each.judged([*known, *new], guests=False)).allows
+            and any(rule.number >= first for rule in verdict.rules)  # by one of the new ones
+        ]
+        if refused:
+            raise AllowsRefusedError(refused)
     return [await journal.access.add_rule(rule) for rule in rules]
-
-
-async def _refused(journal: Journal, rules: Sequence[standing.StandingRule]) -> list[PastQuestion]:
-    """Return the questions that the rules would have allowed, beside those that there are, and
-    that their person refused; also where rules rest, or somebody else may prompt, now."""
-    person = rules[0].person
-    found = await journal.access.rules(person)
-    known = [rule for rule in found if not (rule.watches or rule.is_rest)]
-    first = max((rule.number for rule in known), default=0) + 1
-    new = [replace(rule, number=first + at, expires_at=0) for at, rule in enumerate(rules)]
-    since = now_ms() - REFUSED_SINCE
-    return [
-        each
-        async for each in past_questions(journal, since, Whose(person), only_refused=True)
-        if _uses(each.judged([*known, *new], guests=False), first)
-    ]
-
-
-def _uses(verdict: standing.RuleDecision, first: int) -> bool:
-    """True if it allows by a rule with this number or a higher one."""
-    return verdict.allows and any(rule.number >= first for rule in verdict.rules)
 
 
 def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.StandingRule, ...]]:

@@ -142,20 +142,17 @@ class SnapshotReader:
         where there is no file."""
         found: list[str | None] = []
         for begin in range(0, len(places), NAMES_AT_ONCE):
-            found += self._blobs(places[begin : begin + NAMES_AT_ONCE])
+            named = [f"{tree}:{path}" for tree, path in places[begin : begin + NAMES_AT_ONCE]]
+            said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
+            # A name that is not there is repeated, whatever is in it: only ids begin our lines.
+            lines = [it for it in said.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)]
+            if len(lines) != len(named):
+                raise GitError("git cannot read these names")
+            found += [
+                None if it.endswith(b" missing") or b" blob " not in it else it.split()[0].decode()
+                for it in lines
+            ]
         return found
-
-    def _blobs(self, places: Sequence[tuple[str, str]]) -> list[str | None]:
-        named = [f"{tree}:{path}" for tree, path in places]
-        said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
-        # A name that is not there is repeated, whatever is in it: only ids begin a line of ours.
-        lines = [it for it in said.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)]
-        if len(lines) != len(named):
-            raise GitError("git cannot read these names")
-        return [
-            None if it.endswith(b" missing") or b" blob " not in it else it.split()[0].decode()
-            for it in lines
-        ]
 
 
 @contextmanager

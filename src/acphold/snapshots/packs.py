@@ -117,34 +117,30 @@ def unpack(
             # Refuses names such as `..` and `.git`, in all their disguises, and broken objects.
             strict = ("--strict", f"--max-input-size={bounds.pack}")
             git.run("index-pack", "--stdin", *strict, stdin=pack)
-            _require_whole(git, tree, bounds)
+            # Every object has to be there, within the bounds.
+            names = _objects(git, tree)
+            if len(names) > bounds.files:
+                raise WorkspaceError(f"there are more than {bounds.files:,} files")
+            checked = git.run(
+                "cat-file",
+                "--batch-check=%(objecttype) %(objectsize)",
+                stdin="".join(f"{name}\n" for name in names).encode(),
+            )
+            for line in checked.splitlines():
+                if line.partition(b" ")[0] not in (b"blob", b"tree", b"commit"):
+                    raise WorkspaceError("some of the files are missing")
+            # One object may stand for many files.
+            listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
+            sizes = [line.split(None, 4)[3] for line in listed if line]
+            whole = sum(int(size) for size in sizes if size != b"-")
+            if len(sizes) > bounds.files or whole > bounds.size:
+                raise WorkspaceError(f"the files are more than {bounds.size >> 20:,} MB")
     except TimeoutError as error:
         raise WorkspaceError("reading the files took too long") from error
     except (GitError, BufferError, AgentStartError) as error:
         raise WorkspaceError(f"the files were refused: {error}") from error
     except OSError as error:
         raise WorkspaceError(f"the files cannot be kept: {error.strerror or error}") from error
-
-
-def _require_whole(git: Git, tree: str, bounds: PackBounds) -> None:
-    """Raise WorkspaceError unless every object of a tree is there, within the bounds."""
-    names = _objects(git, tree)
-    if len(names) > bounds.files:
-        raise WorkspaceError(f"there are more than {bounds.files:,} files")
-    checked = git.run(
-        "cat-file",
-        "--batch-check=%(objecttype) %(objectsize)",
-        stdin="".join(f"{name}\n" for name in names).encode(),
-    )
-    for line in checked.splitlines():
-        kind = line.partition(b" ")[0]
-        if kind not in (b"blob", b"tree", b"commit"):
-            raise WorkspaceError("some of the files are missing")
-    # One object may stand for many files.
-    listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
-    sizes = [line.split(None, 4)[3] for line in listed if line]
-    if len(sizes) > bounds.files or sum(int(size) for size in sizes if size != b"-") > bounds.size:
-        raise WorkspaceError(f"the files are more than {bounds.size >> 20:,} MB")
 
 
 def _objects(git: Git, tree: str) -> list[str]:

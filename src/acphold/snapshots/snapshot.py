@@ -272,12 +272,25 @@ class _Taking:
         removed, added, left_out, size = self._sifted(candidates, tracked, ours)
         self._remove(removed)
         if added:
-            self._add(added, size)
+            self._require_room(size)
+            # Blobs that count as big are streamed into one pack, which is three times as fast.
+            options = ("-c", "core.bigFileThreshold=1") if len(added) > MANY else ()
+            self._git.run(
+                *(*options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
+                stdin=b"".join(os.fsencode(name) + b"\0" for name in added),
+            )
         self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
         tree = self._git.run("write-tree").decode().strip()
-        beside = Staged(known.staged) if is_staged_so else self._staged(current.commit)
+        beside = Staged()
+        if is_staged_so:
+            beside = Staged(known.staged)
+        elif current.commit is not None and os.path.isfile(self._checkout.index):
+            beside = staged(
+                *(self._store, self._group, self._checkout, current.commit),
+                *(self._bounds.tracked_file, self._require_room),
+            )
         if beside.commit:
             tree = write_commit(self._git, tree, beside.commit)
         left_out += [LeftOut(_shown(path), why) for path, why in beside.left_out]
@@ -419,12 +432,6 @@ class _Taking:
 
     # -- what is written --------------------------------------------------------------------
 
-    def _staged(self, commit: str | None) -> Staged:
-        if commit is None or not os.path.isfile(self._checkout.index):
-            return Staged()
-        most = self._bounds.tracked_file
-        return staged(self._store, self._group, self._checkout, commit, most, self._require_room)
-
     def _require_room(self, size: int) -> None:
         free = shutil.disk_usage(self._store.path).free
         if free - size < self._bounds.free:
@@ -436,15 +443,6 @@ class _Taking:
         if names:
             lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in names)
             self._git.run("update-index", "-z", "--index-info", stdin=lines)
-
-    def _add(self, names: list[str], size: int) -> None:
-        self._require_room(size)
-        # Blobs that count as big are streamed into one pack, which is three times as fast.
-        options = ("-c", "core.bigFileThreshold=1") if len(names) > MANY else ()
-        lines = b"".join(os.fsencode(name) + b"\0" for name in names)
-        self._git.run(
-            *options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=lines
-        )
 
     def _absent(self, names: set[str]) -> list[str]:
         if len(names) > MOST_ABSENT:

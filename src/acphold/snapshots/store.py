@@ -150,7 +150,16 @@ class SnapshotStore:
                     path = os.path.join(self.path, entry)
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             kept = {*trees, *self._fresh(since)}
-            self._forget_others(kept)
+            # Forget the work trees whose index refers to what goes: they are read anew next time.
+            roots = os.path.join(self.path, "roots")
+            for key in os.listdir(roots) if os.path.isdir(roots) else ():
+                folder = os.path.join(roots, key)
+                is_kept = False
+                with suppress(OSError):
+                    is_kept = tree_of(folder) in kept
+                for name in () if is_kept else os.listdir(folder):
+                    if name != "lock":
+                        os.unlink(os.path.join(folder, name))
             git = self.git(group)
             there = git.run(
                 "cat-file",
@@ -189,20 +198,6 @@ class SnapshotStore:
                 if is_fresh:
                     found.add(entry.name.removesuffix(NAMED))
         return found
-
-    def _forget_others(self, kept: Collection[str]) -> None:
-        """Forget the work trees whose index refers to what goes: they are read anew next time."""
-        roots = os.path.join(self.path, "roots")
-        for key in os.listdir(roots) if os.path.isdir(roots) else ():
-            folder = os.path.join(roots, key)
-            try:
-                is_kept = tree_of(folder) in kept
-            except OSError:
-                is_kept = False
-            if not is_kept:
-                for name in os.listdir(folder):
-                    if name != "lock":
-                        os.unlink(os.path.join(folder, name))
 
 
 def tree_of(root: str) -> str:

@@ -84,7 +84,14 @@ def lay(
     """
     folder = os.path.abspath(folder)
     place = os.path.realpath(folder)
-    is_there = _require_empty(folder)
+    is_there = True
+    try:
+        if os.path.islink(folder) or os.listdir(folder):
+            raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
+    except FileNotFoundError:
+        is_there = False
+    except OSError as error:
+        raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
     if project and f"{place}/".startswith(f"{os.path.realpath(project)}/"):
         raise WorkspaceError(f"{folder!r} is inside the project; choose a folder beside it")
     if (around := checkout_of(os.path.dirname(place))) is not None:
@@ -156,18 +163,6 @@ def made_in(top: str, folder: str) -> str:
         return top
     os.makedirs(folder, exist_ok=True)
     return folder
-
-
-def _require_empty(folder: str) -> bool:
-    """Return True if there is an empty folder, False if there is nothing; WorkspaceError."""
-    try:
-        if os.path.islink(folder) or os.listdir(folder):
-            raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
-    return True
 
 
 def _added(

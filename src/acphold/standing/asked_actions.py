@@ -77,7 +77,12 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     action = reader(call, given, earlier)
     if isinstance(action, EditAction):
         action = _agreed(action, call)
-    return _ODD if "\0" in _places(action) else action
+    places: tuple[str, ...] = ()
+    if isinstance(action, RunAction) and action.cwd is not None:
+        places = (action.cwd,)
+    elif isinstance(action, EditAction):
+        places = action.paths
+    return _ODD if any("\0" in place for place in places) else action
 
 
 def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
@@ -138,16 +143,6 @@ def _decoded(raw: bytes) -> Json:
 
 def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _places(action: Action) -> str:
-    """The paths that the action names, in one text."""
-    match action:
-        case RunAction(cwd=str() as cwd):
-            return cwd
-        case EditAction(paths=paths):
-            return " ".join(paths)
-    return ""
 
 
 def _agreed(edit: EditAction, call: Json) -> Action:

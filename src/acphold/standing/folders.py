@@ -134,7 +134,9 @@ def no_edit(path: str, folder: str, below: str) -> str:
         return "the path of the file is not plain"
     if not is_in(found, below) or found == below:
         return f"{path} is outside of the folder"
-    if _is_of_settings(folder):
+    if any(part.startswith(".") for part in folder.split("/")) and (
+        os.path.basename(folder).startswith(".") or not os.path.lexists(f"{folder}/.git")
+    ):  # it lies in a folder that begins with a dot, and is no repository there
         return "the session's folder holds settings"
     if (name := next(_guarded(named, found, folder), "")) != "":
         return f"{name} decides what others run, or is an agent's own"
@@ -151,13 +153,6 @@ def no_edit(path: str, folder: str, below: str) -> str:
     if known.st_mode & 0o111:
         return f"{path} is a program"
     return ""
-
-
-def _is_of_settings(folder: str) -> bool:
-    """True if the folder lies in one that begins with a dot, and is no repository there."""
-    name = os.path.basename(folder)
-    is_hidden = any(part.startswith(".") for part in folder.split("/"))
-    return is_hidden and (name.startswith(".") or not os.path.lexists(f"{folder}/.git"))
 
 
 def _guarded(named: str, found: str, folder: str) -> Iterator[str]:

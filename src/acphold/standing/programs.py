@@ -457,7 +457,14 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     for word in arguments:
         if leads_out(word, cwd, folder):
             return f"{word} leads out of the folder"
-        if _is_of_its_own(row, word):
+        # Something other than a path or a name: arguments in a file, settings as JSON, or braces
+        # that the program expands itself, which could lead anywhere.
+        own = _OF_ITS_OWN.get(row.words[0])
+        if (
+            word.startswith("@")
+            or (row.means != "reads" and "{" in word)
+            or (own is not None and own.search(word) is not None)
+        ):
             return f"{word} has a meaning of its own for {row.words[0]}"
         if awaits:
             if word.startswith("-"):
@@ -487,17 +494,6 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     if operands > 1 and row.operands == "one":
         return f"{row.words[0]} writes into its second file"
     return ""
-
-
-def _is_of_its_own(row: ProgramRow, word: str) -> bool:
-    """True if the program may read the word as something other than a path or a name: arguments in
-    a file, settings as JSON, or braces that it expands itself, which could lead anywhere."""
-    found = _OF_ITS_OWN.get(row.words[0])
-    return (
-        word.startswith("@")
-        or (row.means != "reads" and "{" in word)
-        or (found is not None and found.search(word) is not None)
-    )
 
 
 def _option(row: ProgramRow, word: str) -> tuple[bool, bool]:
