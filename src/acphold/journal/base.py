@@ -217,7 +217,7 @@ class BaseJournal(StoredJournal):
         tail_bytes: int = 0,
     ) -> list[Segment]:
         return await self._written(
-            lambda draft: session_records.read(
+            lambda draft: session_records.reads.read(
                 draft, session_id, after, limit_bytes, tail_bytes=tail_bytes
             )
         )
@@ -232,13 +232,15 @@ class BaseJournal(StoredJournal):
         kinds: Sequence[str] = (),
     ) -> PageBack:
         return await self._written(
-            lambda draft: session_records.read_back(
+            lambda draft: session_records.reads.read_back(
                 draft, session_id, before, limit, limit_bytes, kinds=kinds
             )
         )
 
     async def is_exact(self, session_id: str, after: int) -> bool:
-        return await self._written(lambda draft: session_records.is_exact(draft, session_id, after))
+        return await self._written(
+            lambda draft: session_records.reads.is_exact(draft, session_id, after)
+        )
 
     async def summary(self, session_id: str) -> Summary:
         return await self._written(lambda draft: written_records.summary(draft, session_id))

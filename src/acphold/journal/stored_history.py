@@ -15,8 +15,8 @@ rows, once nobody has continued the session for a day.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +34,8 @@ from acphold.journal.journal import PageBack
 if TYPE_CHECKING:
     from acphold.journal.compression import zstd
 
+Kept = TypeVar("Kept")
+"""The tables, or the records, of a journal."""
 
 LEVEL: Final = 3
 """The level of compression, of 1 to 22; the next levels take two to six times as long for 1 % of
@@ -224,57 +226,92 @@ def tail(rows: StoredSegments, after: int, limit_bytes: int) -> list[Segment]:
     return found[::-1]
 
 
-def page(
-    rows: StoredSegments, after: int, limit_bytes: int, settled: int, tail_bytes: int
-) -> list[Segment]:
-    """Like `Journal.read`, for a session settled up to `settled`."""
-    if not tail_bytes:
-        found = rows.read(after, limit_bytes)
-    else:
-        # Pages of settled segments; the last one also has the unsettled end, which could change.
-        found = rows.read(after, limit_bytes, max(after, settled))
-        if not found or found[-1].last_seq >= settled:
-            found += rows.read(max(after, settled), tail_bytes)
-    if found:
-        found[0] = found[0].after(after)
-    return found
+class EntryReads(Generic[Kept]):
+    """The reads of a session's entries that every store makes in the same way.
 
+    `found` returns the rows of a session, and the number up to which it is settled; it raises
+    UnknownSessionError.
+    """
 
-def page_back(
-    rows: StoredSegments,
-    session_id: str,
-    settled: int,
-    before: int | None,
-    limit: int,
-    limit_bytes: int,
-    kinds: Sequence[str] = (),
-) -> PageBack:
-    """Like `Journal.read_back`, for a session settled up to `settled`."""
-    is_settled = before is not None and before <= settled
-    through = END if before is None else before - 1
-    found: list[Entry] = []
-    if before is not None:
-        cut = next(iter(rows.read(through, 1)), None)
-        if cut is not None and cut.first_seq < before:
-            if cut.is_merged:
-                raise RewrittenError(
-                    f"session {session_id!r} was put in order since that was read, or it is no "
-                    "`before` of a page; begin at the end of the session"
-                )
-            if not kinds or cut.kind in kinds:
-                found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
-            through = cut.first_seq - 1
-    for segment in backwards(rows, through, kinds):
-        if len(found) >= limit or (found and limit_bytes <= 0):
-            break
-        limit_bytes -= len(segment.raw)
-        found += _said_in(segment)
-        through = segment.first_seq - 1
-    else:
-        through = 0
-    if len(found) > limit:
-        return PageBack(found[:limit], found[limit - 1].seq, is_settled)
-    return PageBack(found, through + 1 if through else None, is_settled)
+    def __init__(self, found: Callable[[Kept, str], tuple[StoredSegments, int]]) -> None:
+        self._found = found
+
+    def read(
+        self,
+        kept: Kept,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
+    ) -> list[Segment]:
+        """Like `Entries.read`."""
+        rows, settled = self._found(kept, session_id)
+        if not tail_bytes:
+            found = rows.read(after, limit_bytes)
+        else:
+            # Pages of settled segments; the last one also has the unsettled end: it could change.
+            found = rows.read(after, limit_bytes, max(after, settled))
+            if not found or found[-1].last_seq >= settled:
+                found += rows.read(max(after, settled), tail_bytes)
+        if found:
+            found[0] = found[0].after(after)
+        return found
+
+    def read_back(
+        self,
+        kept: Kept,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
+    ) -> PageBack:
+        """Like `Entries.read_back`."""
+        rows, settled = self._found(kept, session_id)
+        is_settled = before is not None and before <= settled
+        through = END if before is None else before - 1
+        found: list[Entry] = []
+        if before is not None:
+            cut = next(iter(rows.read(through, 1)), None)
+            if cut is not None and cut.first_seq < before:
+                if cut.is_merged:
+                    raise RewrittenError(
+                        f"session {session_id!r} was put in order since that was read, or it is no "
+                        "`before` of a page; begin at the end of the session"
+                    )
+                if not kinds or cut.kind in kinds:
+                    found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
+                through = cut.first_seq - 1
+        for segment in backwards(rows, through, kinds):
+            if len(found) >= limit or (found and limit_bytes <= 0):
+                break
+            limit_bytes -= len(segment.raw)
+            found += _said_in(segment)
+            through = segment.first_seq - 1
+        else:
+            through = 0
+        if len(found) > limit:
+            return PageBack(found[:limit], found[limit - 1].seq, is_settled)
+        return PageBack(found, through + 1 if through else None, is_settled)
+
+    def is_exact(self, kept: Kept, session_id: str, after: int) -> bool:
+        """Like `Entries.is_exact`.
+
+        This holds if nothing above `after` was merged. It also holds if `after` lies between two
+        turns, because only entries of one turn are merged.
+        """
+        rows, settled = self._found(kept, session_id)
+        position = after
+        while after < settled:
+            found = rows.read(after, bounds.PIECE_BYTES, settled)
+            if any(segment.is_merged for segment in found):
+                return _is_between_turns(rows, position)
+            if not found:
+                return True
+            after = found[-1].last_seq
+        return True
 
 
 def _said_in(segment: Segment) -> list[Entry]:
@@ -304,23 +341,6 @@ def unsettled_messages(rows: StoredSegments, settled: int) -> int:
     before = late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, bounds.COUNTED_BYTES) for entry in one.entries())
     return messages(fold(entries, before)) - messages(before)
-
-
-def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:
-    """True if a client with all entries up to `after` can get the rest without gaps or repeats.
-
-    This holds if nothing above was merged. It also holds if `after` lies between two turns, because
-    only entries of one turn are merged.
-    """
-    position = after
-    while after < settled:
-        found = rows.read(after, bounds.PIECE_BYTES, settled)
-        if any(segment.is_merged for segment in found):
-            return _is_between_turns(rows, position)
-        if not found:
-            return True
-        after = found[-1].last_seq
-    return True
 
 
 def _is_between_turns(rows: StoredSegments, after: int) -> bool:

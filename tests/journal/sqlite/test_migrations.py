@@ -13,9 +13,9 @@ from acphold.errors import JournalUnavailableError
 from acphold.history import Entry
 from acphold.history.words import document
 from acphold.journal import ListFilter, state_of
+from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite.file import APPLICATION_ID
 from acphold.journal.sqlite.migrations import FIRST, MIGRATIONS, SEQ_BITS, VERSION
-from acphold.journal.sqlite.session_rows import CODES
 from acphold.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 

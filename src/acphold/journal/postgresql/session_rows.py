@@ -25,8 +25,8 @@ from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, Row
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import walks
 from acphold.journal.sql.session_tables import selected
-from acphold.journal.sql.tables import Found, LastOfTurns, Tables
-from acphold.journal.stored_history import END, Settled, encode_settled, packed, plain
+from acphold.journal.sql.tables import Found, LastOfTurns, Tables, segment_of_row
+from acphold.journal.stored_history import END, Settled, encode_settled, packed
 from acphold.journal.token_reports import SLOT_MS
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
@@ -164,11 +164,6 @@ class PostgresqlSegments:
             )
 
 
-def segment_of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
-    """The segment in the COLUMNS of a row."""
-    return Segment(first, last, kind, at, plain(raw))
-
-
 # -- appending --------------------------------------------------------------------------------
 
 
@@ -233,24 +228,6 @@ def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | N
     if [(one.first_seq, one.last_seq, one.kind, one.raw) for one in found] != wanted:
         return None
     return found[0].at
-
-
-LAST_SEQ_QUERY: Final = (
-    "(SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id"
-    " ORDER BY last_seq DESC LIMIT 1)"
-)
-
-ROW_QUERY: Final = session_tables.select(
-    "acphold.sessions",
-    {
-        "last_seq": f"coalesce({LAST_SEQ_QUERY}, 0)",
-        "downstream_id": "(SELECT downstream_id FROM acphold.links"
-        " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1)",
-        "shared_with": "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
-        " FROM acphold.shares WHERE shares.session_id = sessions.session_id)",
-        "lineage": ERA,
-    },
-)
 
 
 def create(line: Line, new: NewSession, number: int) -> None:
@@ -426,14 +403,27 @@ class PostgresqlTables(Tables):
     """See `Tables`. The time is that of the database."""
 
     KEY = OWN_KEY = "session_id"
-    SELECT_ROW = ROW_QUERY
+    LAST_SEQ = (
+        "coalesce((SELECT last_seq FROM acphold.segments"
+        " WHERE segments.session_id = sessions.session_id ORDER BY last_seq DESC LIMIT 1), 0)"
+    )
+    SELECT_ROW = session_tables.select(
+        "acphold.sessions",
+        {
+            "last_seq": LAST_SEQ,
+            "downstream_id": "(SELECT downstream_id FROM acphold.links"
+            " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1)",
+            "shared_with": "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
+            " FROM acphold.shares WHERE shares.session_id = sessions.session_id)",
+            "lineage": ERA,
+        },
+    )
     LAST_OF_LINK = (
         f"LEFT JOIN LATERAL (SELECT {COLUMNS} FROM acphold.segments"
         " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
         ") AS last ON true"
     )
     SEGMENT = COLUMNS
-    LAST_SEQ = f"coalesce({LAST_SEQ_QUERY}, 0)"
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
@@ -492,9 +482,6 @@ class PostgresqlTables(Tables):
 
     def segments(self, key: str) -> PostgresqlSegments:
         return PostgresqlSegments(self._line, key)
-
-    def segment(self, row: Sequence[Any]) -> Segment:
-        return segment_of_row(*row)
 
     def keep_settled_state(self, key: str, settled: Settled) -> None:
         self._line.execute(

@@ -16,7 +16,7 @@ from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
 from acphold.history.raw_update import storable
 from acphold.journal import bounds, list_places, stored_history
 from acphold.journal.access import Share
-from acphold.journal.journal import Identity, PageBack
+from acphold.journal.journal import Identity
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.location import is_same_folder
 from acphold.journal.records.draft import (
@@ -45,7 +45,7 @@ from acphold.journal.rows import (
     SessionRow,
 )
 from acphold.journal.seams import TurnSnapshot
-from acphold.journal.stored_history import END, StoredSegments, plain
+from acphold.journal.stored_history import END, EntryReads, StoredSegments, plain
 
 _decode_segment: Final = msgspec.msgpack.Decoder(tuple[int, int, str, int, bytes]).decode
 
@@ -254,39 +254,12 @@ def identity(draft: Draft) -> Identity:
 # -- entries ----------------------------------------------------------------------------------
 
 
-def read(
-    draft: Draft,
-    session_id: str,
-    after: int,
-    limit_bytes: int = bounds.READ_BYTES,
-    *,
-    tail_bytes: int = 0,
-) -> list[Segment]:
-    """Like `Entries.read`."""
+def _found(draft: Draft, session_id: str) -> tuple[SegmentRecords, int]:
     kept = find(draft, session_id)
-    return stored_history.page(kept.segments(draft), after, limit_bytes, kept.settled, tail_bytes)
+    return kept.segments(draft), kept.settled
 
 
-def read_back(
-    draft: Draft,
-    session_id: str,
-    before: int | None,
-    limit: int,
-    limit_bytes: int = bounds.READ_BYTES,
-    *,
-    kinds: Sequence[str] = (),
-) -> PageBack:
-    """Like `Entries.read_back`."""
-    kept = find(draft, session_id)
-    return stored_history.page_back(
-        kept.segments(draft), session_id, kept.settled, before, limit, limit_bytes, kinds
-    )
-
-
-def is_exact(draft: Draft, session_id: str, after: int) -> bool:
-    """Like `Entries.is_exact`."""
-    kept = find(draft, session_id)
-    return stored_history.is_exact(kept.segments(draft), kept.settled, after)
+reads: Final = EntryReads(_found)
 
 
 # -- the list ---------------------------------------------------------------------------------

@@ -9,17 +9,24 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from acphold.errors import UnknownSessionError
-from acphold.history.entries import PastEntry, Segment, in_segments
+from acphold.history.entries import PastEntry, in_segments
 from acphold.history.fold import SessionState, Summary
 from acphold.journal import bounds, stored_history
-from acphold.journal.journal import Lease, PageBack
+from acphold.journal.journal import Lease
 from acphold.journal.rows import RowChange
 from acphold.journal.sql import session_tables, usage_rows
-from acphold.journal.sql.tables import Key, Tables
-from acphold.journal.stored_history import Piece, Settled, decode_settled, packed, plain
+from acphold.journal.sql.tables import KeptSegments, Key, Tables
+from acphold.journal.stored_history import (
+    EntryReads,
+    Piece,
+    Settled,
+    decode_settled,
+    packed,
+    plain,
+)
 
 
 def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
@@ -143,38 +150,12 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     usage_rows.keep(tables, key, piece.usage)
 
 
-def read(
-    tables: Tables,
-    session_id: str,
-    after: int,
-    limit_bytes: int = bounds.READ_BYTES,
-    *,
-    tail_bytes: int = 0,
-) -> list[Segment]:
-    """Like `Journal.read`."""
+def _found(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
     key, settled = settled_through(tables, session_id)
-    return stored_history.page(tables.segments(key), after, limit_bytes, settled, tail_bytes)
+    return tables.segments(key), settled
 
 
-def read_back(
-    tables: Tables,
-    session_id: str,
-    before: int | None,
-    limit: int,
-    limit_bytes: int = bounds.READ_BYTES,
-    *,
-    kinds: Sequence[str] = (),
-) -> PageBack:
-    """Like `Journal.read_back`."""
-    key, settled = settled_through(tables, session_id)
-    rows = tables.segments(key)
-    return stored_history.page_back(rows, session_id, settled, before, limit, limit_bytes, kinds)
-
-
-def is_exact(tables: Tables, session_id: str, after: int) -> bool:
-    """Like `Journal.is_exact`."""
-    key, settled = settled_through(tables, session_id)
-    return stored_history.is_exact(tables.segments(key), settled, after)
+reads: Final = EntryReads(_found)
 
 
 def summary(tables: Tables, session_id: str) -> Summary:

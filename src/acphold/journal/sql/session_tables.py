@@ -25,7 +25,7 @@ from acphold.journal.lineage import lineage_of, why_lost
 from acphold.journal.location import resolved_folder
 from acphold.journal.rows import Listed, NewSession, RowChange, SessionRow
 from acphold.journal.seams import TurnSnapshot
-from acphold.journal.sql.tables import Key, Tables, batches
+from acphold.journal.sql.tables import Key, Tables, batches, segment_of_row
 from acphold.journal.stored_history import StoredSegments
 
 SegmentsOf: TypeAlias = Callable[[str, int], StoredSegments]
@@ -305,7 +305,7 @@ def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, 
         )
         for downstream_id, *row in rows.fetchall():
             is_empty = row[0] is None
-            found[downstream_id] = None if is_empty else tables.segment(row).entries()[-1]
+            found[downstream_id] = None if is_empty else segment_of_row(*row).entries()[-1]
     return found
 
 

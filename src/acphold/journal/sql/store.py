@@ -79,9 +79,9 @@ class SqlJournal(StoredJournal):
     outcomes = asked(entry_rows.outcomes)
     change = written(session_tables.change)
 
-    read = at_one_moment(entry_rows.read)
-    read_back = at_one_moment(entry_rows.read_back)
-    is_exact = at_one_moment(entry_rows.is_exact)
+    read = at_one_moment(entry_rows.reads.read)
+    read_back = at_one_moment(entry_rows.reads.read_back)
+    is_exact = at_one_moment(entry_rows.reads.is_exact)
     summary = at_one_moment(entry_rows.summary)
 
     async def page(

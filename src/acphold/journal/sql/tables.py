@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from acphold.errors import UnknownSessionError
-from acphold.history.entries import Segment
+from acphold.history.entries import KINDS, Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
-from acphold.journal.stored_history import Settled, StoredSegments
+from acphold.journal.stored_history import Settled, StoredSegments, plain
 
 Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
@@ -45,6 +45,19 @@ class Found(Protocol):
 
     def fetchall(self) -> list[Any]:
         """All other rows."""
+
+
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+"""The number of a kind in its row, for SQLite; 0, for updates, takes no byte at all, and nearly
+every row is one."""
+
+_NAMES: Final = dict(enumerate(KINDS))
+"""The reverse of CODES; a row of any other kind has its name instead of a number."""
+
+
+def segment_of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
+    """The segment in the columns `Tables.SEGMENT` of a row."""
+    return Segment(first, last, _NAMES.get(kind, kind), at, plain(raw))
 
 
 class KeptSegments(StoredSegments, Protocol):
@@ -96,7 +109,7 @@ class Tables(ABC):
     """Joins the last segment of the session of each link."""
 
     SEGMENT: ClassVar[str]
-    """The columns of a segment, for `segment`."""
+    """The columns of a segment, for `segment_of_row`."""
 
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
@@ -182,10 +195,6 @@ class Tables(ABC):
     def segments_of(self, session_id: str, number: int) -> KeptSegments:
         """The same, from its id and the journal's number of it."""
         return self.segments(self.own_key(session_id, number))
-
-    @abstractmethod
-    def segment(self, row: Sequence[Any]) -> Segment:
-        """The segment in a row of SEGMENT."""
 
     @abstractmethod
     def keep_settled_state(self, key: Any, settled: Settled) -> None:

@@ -10,25 +10,24 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Final
 
-from acphold.history.entries import Entry, Segment
+from acphold.history.entries import Entry
 from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.sql.tables import segment_of_row
 from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.session_rows import (
-    NAMES,
     OF_AGENTS,
     SHARED_WITH,
     THERE_FOR,
     SqliteTables,
     as_json,
 )
-from acphold.journal.stored_history import plain
 from acphold.journal.words_in_memory import query
 
 _WALK: Final = """
@@ -201,7 +200,7 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
     if row is None:
         return None
     session_id, agent, cwd, title, archived, last, first, at, kind, raw = row
-    segment = Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
+    segment = segment_of_row(last, first, at, kind, raw)
     seq = number & SEQ_MASK
     for entry in segment.entries():
         if entry.seq == seq:

@@ -16,27 +16,20 @@ from zlib import crc32
 import msgspec
 
 from acphold.errors import SessionExistsError
-from acphold.history.entries import KINDS, PROMPT, TURN_END, UPDATE, Segment, now_ms
+from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal import bounds
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import selected
-from acphold.journal.sql.tables import Found, LastOfTurns, Tables
+from acphold.journal.sql.tables import CODES, Found, LastOfTurns, Tables, segment_of_row
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.stored_history import Settled, encode_settled, plain
+from acphold.journal.stored_history import Settled, encode_settled
 from acphold.journal.token_reports import SLOT_MS
 
 # See docs/decisions.md, 10.
 
-
-CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
-"""The number of a kind in its row; 0, for updates, takes no byte at all, and nearly every row is
-one."""
-
-NAMES: Final = dict(enumerate(KINDS))
-"""The reverse of CODES; a row of any other kind has its name instead of a number."""
 
 COLUMNS: Final = "key & 4294967295, first_seq, at, kind, raw"
 
@@ -140,11 +133,6 @@ class SqliteSegments:
         )
 
 
-def segment_of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
-    """The segment in the COLUMNS of a row."""
-    return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
-
-
 def extent(
     connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
 ) -> tuple[int, int]:
@@ -178,21 +166,6 @@ LAST_KEY: Final = (
     " AND ({0} << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
 )
 """The last segment of a session; format it with the SQL of the session's number."""
-
-LAST_SEQ_QUERY: Final = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
-
-ROW_QUERY: Final = session_tables.select(
-    "sessions",
-    {
-        "last_seq": LAST_SEQ_QUERY,
-        "downstream_id": "(SELECT downstream_id FROM links WHERE session = sessions.number"
-        " ORDER BY links.number DESC LIMIT 1)",
-        "shared_with": "(SELECT json_group_object(tenant, prompts) FROM shares"
-        " WHERE shares.session_id = sessions.session_id)",
-        "lineage": "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')",
-    },
-)
-
 
 OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))"
 """True for sessions of the agents that `as_json` encoded."""
@@ -298,14 +271,25 @@ class SqliteTables(Tables):
 
     KEY = "session"
     OWN_KEY = "number"
-    SELECT_ROW = ROW_QUERY
+    LAST_SEQ = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
+    SELECT_ROW = session_tables.select(
+        "sessions",
+        {
+            "last_seq": LAST_SEQ,
+            "downstream_id": "(SELECT downstream_id FROM links WHERE session = sessions.number"
+            " ORDER BY links.number DESC LIMIT 1)",
+            "shared_with": "(SELECT json_group_object(tenant, prompts) FROM shares"
+            " WHERE shares.session_id = sessions.session_id)",
+            "lineage": "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta"
+            " WHERE name = 'era')",
+        },
+    )
     LAST_OF_LINK = f"LEFT JOIN segments ON segments.key = {LAST_KEY.format('links.session')}"
     SEGMENT = COLUMNS
     TOLD = (
         "INSERT OR REPLACE INTO changes SELECT session_id,"
         f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
     )
-    LAST_SEQ = LAST_SEQ_QUERY
     DELETED = "changes"
 
     def __init__(self, connection: Connection) -> None:
@@ -341,9 +325,6 @@ class SqliteTables(Tables):
 
     def segments(self, key: int) -> SqliteSegments:
         return SqliteSegments(self._connection, key)
-
-    def segment(self, row: Sequence[Any]) -> Segment:
-        return segment_of_row(*row)
 
     def keep_settled_state(self, key: int, settled: Settled) -> None:
         summary = encode_settled(settled)

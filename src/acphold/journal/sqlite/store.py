@@ -26,9 +26,9 @@ from acphold.journal.owners import Here, Owner, Whose
 from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.entry_rows import read, settled_through, summary
+from acphold.journal.sql.entry_rows import reads, settled_through, summary
 from acphold.journal.sql.store import SqlIndex, SqlJournal
-from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.tables import CODES, Tables
 from acphold.journal.sqlite import (
     deletion,
     file_system,
@@ -85,7 +85,7 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
         key,
         one.first_seq,
         one.at,
-        session_rows.CODES.get(one.kind, one.kind),
+        CODES.get(one.kind, one.kind),
         bytearray(one.raw),
     )
 
@@ -364,7 +364,8 @@ class SqliteJournal(SqlJournal):
         def page(db: Connection) -> list[Segment]:
             # Without a tail one statement reads the entries, and needs no transaction.
             with reading(db) if tail_bytes else nullcontext():
-                return read(SqliteTables(db), session_id, after, limit_bytes, tail_bytes=tail_bytes)
+                tables = SqliteTables(db)
+                return reads.read(tables, session_id, after, limit_bytes, tail_bytes=tail_bytes)
 
         if (
             tail_bytes > bounds.READ_BYTES
