@@ -24,6 +24,7 @@ from acphold.journal import (
     SessionRow,
     Sought,
     history,
+    list_places,
 )
 from acphold.journal.access import Deed
 from acphold.journal.owners import is_owned
@@ -90,8 +91,6 @@ class LocalReader:
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
     ) -> SessionPage:
-        from acphold.journal import list_places  # late: to show a session needs none
-
         filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
         wanted = replace(wanted, filter=filter)
         live = await self.live() if cursor is None or self._live is None else self._live
