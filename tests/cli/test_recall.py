@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from acphold.cli import bounds
-from acphold.cli.journals import exists
 from acphold.cli.mcp_command import (
     RECORD,
     made_server,
     recall_server,
 )
-from acphold.journal import NewSession, RowChange
+from acphold.journal import NewSession, RowChange, stores
 from acphold.journal.stores import open_journal
 from acphold.schema import encode
 from mcp import Client, StdioServerParameters, stdio_client
@@ -283,7 +282,7 @@ async def test_what_cannot_be_answered_says_why(
 async def test_without_a_journal_there_is_nothing_and_none_is_made(journal: Path) -> None:
     async with recalling(journal) as client:
         assert await error(client, "search", query="x") == "there are no sessions yet"
-    assert not exists(str(journal))
+    assert not stores.exists(str(journal))
 
 
 async def test_a_client_over_stdio_searches_and_reads(journal: Path) -> None:

@@ -20,7 +20,7 @@ from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.continuation import settled_in
-from acphold.cli.journals import opened, path_of
+from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import NamedAgent
@@ -30,6 +30,7 @@ from acphold.client.answers import Answers, left_to_others, rule_for
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.errors import AcpholdError, AuthRequiredError, UnknownSessionError
+from acphold.journal import stores
 from acphold.reading.local_reader import LocalReader
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
@@ -282,7 +283,7 @@ class AskingTurn:
         if not question.agent:
             return None
         if question.start.verb == "run-agent":
-            served = question.start.served(path_of(question.journal))
+            served = question.start.served(stores.named(question.journal))
             start = ProgramStart(command=served, cwd=question.folder)
             return ProgramEndpoint(start, called=question.agent[0], is_acphold=True)
         return DurableEndpoint(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from acphold.agents.identity import spoken_name
 from acphold.cli import continuation
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import opened, path_of
+from acphold.cli.journals import opened
 from acphold.cli.list import short_id
 from acphold.cli.screen_session import LeftSession, Seat, WantedConversation, join
 from acphold.cli.servers import server_of
@@ -28,7 +28,7 @@ from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.history.prompt_queue import wait
-from acphold.journal import SessionRow
+from acphold.journal import SessionRow, stores
 from acphold.journal.location import is_same_folder
 from acphold.journal.moves import refuse_moved
 from acphold.reading.neighbours import live_at_nodes, live_sessions
@@ -209,7 +209,7 @@ async def _chat_with(
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     wrap = ProgramEndpoint(
-        ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
+        ProgramStart(command=start.served(stores.named(journal)), cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command),
         is_acphold=True,
     )

@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeVar
 
 from acphold.cli import bounds
 from acphold.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
-from acphold.cli.journals import exists, opened, sessions
+from acphold.cli.journals import opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.settings import agent_name, agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import Journal, ListFilter, SessionRow, stores
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.reading.local_reader import rows_of
 
@@ -192,7 +192,7 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
             return await look(journal)
 
     try:
-        return asyncio.run(found()) if exists(None) else []
+        return asyncio.run(found()) if stores.exists(None) else []
     except AcpholdError:
         return []  # nobody to tell here; the command itself will report it
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from acphold import errors
 from acphold.cli import bounds
-from acphold.cli.journals import file_of, opened, opened_if_any, path_of, sessions, unread_remark
+from acphold.cli.journals import file_of, opened, opened_if_any, sessions, unread_remark
 from acphold.cli.settings import agent_keys, snapshot_settings
 from acphold.cli.terminal_text import (
     age,
@@ -99,12 +99,12 @@ def checked_journal(location: str | None) -> list[Diagnosis]:
         inside, path = asyncio.run(_looked_inside(location))
     except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session makes it")
-        is_file = scheme_of(path_of(location)) is None
+        is_file = scheme_of(stores.named(location)) is None
         return [finding, *(_room(Path(none.place)) if is_file else ())]
     except errors.AcpholdError as error:
         return [_problem(error)]
     if path is None:
-        return [Diagnosis(path_of(location).partition("?")[0]), *inside]
+        return [Diagnosis(stores.named(location).partition("?")[0]), *inside]
     log = path.with_name(f"{path.name}-wal")
     waiting = size(log.stat().st_size if log.exists() else 0)
     sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"

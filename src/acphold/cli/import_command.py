@@ -26,7 +26,7 @@ from acphold.cli.command_line import (
     a_name,
 )
 from acphold.cli.index_beside import Indexing, finished
-from acphold.cli.journals import opened, opened_if_any, path_of, unread_remark
+from acphold.cli.journals import opened, opened_if_any, unread_remark
 from acphold.cli.terminal_text import (
     counted,
     on_one_line,
@@ -37,6 +37,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import AcpholdError, IllegibleNameError, TranscriptError
 from acphold.imports import OUTCOMES, Source, TakenSource
+from acphold.journal import stores
 from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
 
@@ -128,16 +129,18 @@ def import_conversations(
     )
     with _ctrl_c_at_any_time():
         if session is not None:
-            return asyncio.run(_read_listed(path_of(journal), session, redact=redact))
+            return asyncio.run(_read_listed(stores.named(journal), session, redact=redact))
         if dry_run:
-            asyncio.run(run.dry(path_of(journal)))
+            asyncio.run(run.dry(stores.named(journal)))
             run.report(as_json=as_json, dry=True)
         else:
             try:
-                asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch, wait=wait))
+                asyncio.run(
+                    run.real(stores.named(journal), as_json=as_json, watch=watch, wait=wait)
+                )
             except KeyboardInterrupt:
                 if not watch:
-                    asyncio.run(run.say_what_is_left(path_of(journal)))
+                    asyncio.run(run.say_what_is_left(stores.named(journal)))
                 raise
     return Exit.OK
 

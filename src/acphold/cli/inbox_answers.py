@@ -18,10 +18,10 @@ from acphold.cli import bounds
 from acphold.cli.ask_person import TerminalPerson
 from acphold.cli.command_line import Exit
 from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
-from acphold.cli.journals import path_of
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
+from acphold.journal import stores
 from acphold.reading.session_reader import held_sessions
 from acphold.rpc import MAX_MESSAGE
 from acphold.screen.answers import PersonAnswers
@@ -187,7 +187,7 @@ class InboxVisit:
         if self._server is None:
             from acphold.client import connect
 
-            journal = path_of(self._journal)
+            journal = stores.named(self._journal)
             async with connect(session=self._session_id, journal=journal, **options) as agent:
                 yield agent
             return

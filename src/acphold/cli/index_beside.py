@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Self
 
 from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
-from acphold.cli.journals import UNREAD, opened, path_of, unread_remark
+from acphold.cli.journals import UNREAD, opened, unread_remark
 from acphold.errors import AcpholdError, RuntimeFolderError
-from acphold.journal import Index, Journal
+from acphold.journal import Index, Journal, stores
 from acphold.processes.own_program import own_command, start_detached
 from acphold.transports.runtime_folder import lock, runtime_folder
 
@@ -138,7 +138,7 @@ async def index_beside(*, journal: str | None) -> int:
 
     Internal: `import` and `search` start it. A journal has at most one.
     """
-    path = path_of(journal)
+    path = stores.named(journal)
     with suppress(TimeoutError):
         async with opened(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
@@ -187,7 +187,7 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
     """Start reading sessions that an import has only listed; return a remark about them."""
     if not await journal.page(UNREAD, limit=1):
         return ""
-    path = path_of(location)
+    path = stores.named(location)
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
     if (held := alone(path)) is not None:

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from acphold.reading.session_reader import SessionReader
 
 
-def path_of(journal: str | None) -> str:
-    """Return the file that `--journal` names, or the default one; JournalUnavailableError."""
-    return stores.named(journal)
-
-
-def exists(journal: str | None) -> bool:
-    """Return False if there is no journal; of a database, only opening it tells."""
-    return stores.exists(journal)
-
-
 @asynccontextmanager
 async def opened(journal: str | None) -> AsyncIterator[Journal]:
     """Open the journal for the block; NoJournalError if there is none: none is created."""
@@ -52,7 +42,7 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
 
         await read_beside(path, session_id)
 
-    found = open_journal(path_of(journal), create=False, read_transcript=read_transcript)
+    found = open_journal(stores.named(journal), create=False, read_transcript=read_transcript)
     try:
         if found.file is None:  # its store has not looked yet
             await found.identity()

@@ -190,10 +190,10 @@ def _run(arguments: Sequence[str]) -> int:
     arguments = behind_command(arguments)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
-        from acphold.cli.journals import exists
+        from acphold.journal import stores
 
         # A person is there: they want to find a session, or do not know yet how to begin.
-        if os.environ.get(SERVER_VARIABLE) or exists(None):
+        if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
             arguments = ["resume"]
         else:
             from acphold.cli.first_look import chosen

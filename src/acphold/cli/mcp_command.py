@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment
-from acphold.cli.journals import opened_if_any, path_of
+from acphold.cli.journals import opened_if_any
 from acphold.cli.places import place
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import iso, on_one_line, visible
@@ -35,7 +35,7 @@ from acphold.errors import AcpholdError
 from acphold.extras import require
 from acphold.history import Entry
 from acphold.history.words import document
-from acphold.journal import Journal, Part, Readable, SearchHit, SessionRow, Sought, history
+from acphold.journal import Journal, Part, Readable, SearchHit, SessionRow, Sought, history, stores
 from acphold.journal.hits import speaker, terms
 from acphold.presentation.json_facts import place_name
 from acphold.processes.own_program import own_command
@@ -75,7 +75,9 @@ async def mcp(*, cwd: str | None, journal: str | None) -> int:
     from acphold.mcp.messages import serve
     from acphold.transports.stdio import stdio_transport
 
-    serving = asyncio.ensure_future(serve(made_server(path_of(journal), cwd), stdio_transport()))
+    serving = asyncio.ensure_future(
+        serve(made_server(stores.named(journal), cwd), stdio_transport())
+    )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait([serving])
@@ -255,7 +257,7 @@ async def _entries_from(
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     """Return this command as an entry of `mcpServers`, for the journal at this path or URL."""
     bounds = () if cwd is None else ("--cwd", cwd)
-    program, *words = own_command("mcp", "--journal", path_of(journal), *bounds)
+    program, *words = own_command("mcp", "--journal", stores.named(journal), *bounds)
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 

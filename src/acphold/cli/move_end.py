@@ -15,11 +15,7 @@ from urllib.parse import quote
 
 from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser
-from acphold.cli.journals import (
-    opened,
-    path_of,
-    reading,  # late: these bring HTTP and TLS
-)
+from acphold.cli.journals import opened, reading
 from acphold.cli.places import NEWEST, named
 from acphold.cli.servers import FarServer
 from acphold.cli.settings import folder_map
@@ -30,6 +26,7 @@ from acphold.hub import bounds as hub_bounds
 from acphold.hub.move_giver import give
 from acphold.hub.move_taker import WantedPlace, require_wanted, take
 from acphold.hub.moves import MovedSession, MoveLine
+from acphold.journal import stores
 from acphold.journal.stores import open_journal
 from acphold.processes.program import launch
 from acphold.reading.local_reader import LocalReader
@@ -138,7 +135,7 @@ async def taken(
 ) -> MovedSession:
     """Take a session into the journal here, which is made if there is none; its id begins with
     `text`, unless that stands for the newest one there."""
-    kept = open_journal(path_of(journal))
+    kept = open_journal(stores.named(journal))
     try:
         return await take(kept, transport, place, "" if text in NEWEST else text)
     finally:

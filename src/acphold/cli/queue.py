@@ -17,7 +17,7 @@ from acphold.cli import bounds
 from acphold.cli.ask_streams import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
 from acphold.cli.continuation import fetched, meant, settled_in, start_of, told
-from acphold.cli.journals import opened, opened_if_any, path_of
+from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
 from acphold.client.advertised import content_blocks
@@ -32,7 +32,7 @@ from acphold.history.prompt_queue import (
     rules,
     wait,
 )
-from acphold.journal import ListFilter, SessionRow
+from acphold.journal import ListFilter, SessionRow, stores
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import NAME, QueueAnswer, ask_queue, asked_over
 from acphold.reading.session_reader import Wanted
@@ -241,7 +241,7 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
             + there
         )
     cwd = await settled_in(location, row, None)
-    command = start.served(path_of(location), "--background")
+    command = start.served(stores.named(location), "--background")
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:

@@ -6,7 +6,6 @@ import asyncio
 import os
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import path_of
 from acphold.cli.stop import stop_all_of
 from acphold.cli.terminal_text import folder, visible
 from acphold.journal import stores
@@ -30,7 +29,7 @@ def restore(*, path: str, stop: bool, journal: str | None) -> int:
     the place of the journal when it is whole. The former journal is kept beside it, under another
     name.
     """
-    if scheme_of(path_of(journal)) is not None:
+    if scheme_of(stores.named(journal)) is not None:
         raise UsageError(
             "restore is for a journal in a file, and this one is in none: restore it as your other "
             "databases, or bring a file into it with `acphold copy-journal`"

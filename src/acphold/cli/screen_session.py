@@ -20,7 +20,6 @@ from acphold.agents.capabilities import WATCHES
 from acphold.cli import bounds
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit
-from acphold.cli.journals import path_of
 from acphold.cli.log import with_log
 from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import (
@@ -32,6 +31,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import AcpholdError, AuthRequiredError, ConnectionLostError
+from acphold.journal import stores
 from acphold.processes.own_program import own_command, start_own
 from acphold.schema import ClientCapabilities
 from acphold.schema.initialize import AuthCapabilities
@@ -347,7 +347,7 @@ async def join(
     seat = Seat(permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal)
     options = seat.options
     try:
-        async with connect(session=session_id, journal=path_of(journal), **options) as agent:
+        async with connect(session=session_id, journal=stores.named(journal), **options) as agent:
             session = await agent.load_session(session_id)
             await setup.apply(session)
             code = await seat.sit(agent, session)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json as json_text
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name
-from acphold.cli.journals import opened, opened_if_any, path_of
+from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import visible
 from acphold.errors import NoJournalError
 from acphold.history.entries import now_ms
+from acphold.journal import stores
 from acphold.journal.access import Deed, Share
 from acphold.reading.local_reader import LocalReader
 
@@ -73,7 +74,7 @@ async def _list(location: str | None, given: str | None, *, json: bool) -> int:
         if journal is None:
             if given is None:
                 return Exit.OK
-            raise NoJournalError(path_of(location))
+            raise NoJournalError(stores.named(location))
         only = (
             None
             if given is None

@@ -15,11 +15,12 @@ from acphold.cli.command_line import (
     a_name,
     above_zero,
 )
-from acphold.cli.journals import opened, opened_if_any, path_of
+from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.terminal_text import age, visible
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import DAY_MS
 from acphold.hub.annotations import iso_time
+from acphold.journal import stores
 from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
@@ -121,7 +122,7 @@ async def _create(
 ) -> int:
     if session is not None and "manage" in scopes:
         raise UsageError("a token for one session cannot manage; give its --scope")
-    journal = open_journal(path_of(location))
+    journal = open_journal(stores.named(location))
     try:
         session_id = None if session is None else (await journal.resolve(session)).session_id
         now = now_ms()
