@@ -26,6 +26,7 @@ ROWS = {
     "version": 1,
     "known_agents": 1,
     "tasks": 1,
+    "newest": 1,
     "extras": 2,
     "schema": 2,
     "rpc": 3,

@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.history.raw_update import encode_object, encode_text, members, string
+from acphold.newest import Newest
 from acphold.schema.splice import splice
 
 INFO: Final = "terminal_info"
@@ -171,7 +172,9 @@ class DisplayTerminals:
     """The terminals of one tool call."""
 
     def __init__(self, known: Mapping[str, DisplayTerminal] | None = None) -> None:
-        self._drafts = {id_: TerminalDraft(each) for id_, each in (known or {}).items()}
+        self._drafts: Newest[str, TerminalDraft] = Newest(MOST)
+        for id_, each in (known or {}).items():
+            self._drafts[id_] = TerminalDraft(each)
 
     def __bool__(self) -> bool:
         return bool(self._drafts)
@@ -195,8 +198,6 @@ class DisplayTerminals:
         for name, (id_, value) in told.items():
             if id_ not in self._drafts:
                 self._drafts[id_] = TerminalDraft()
-                if len(self._drafts) > MOST:
-                    del self._drafts[next(iter(self._drafts))]
             self._drafts[id_].take(name, value)
         return rest
 

@@ -29,6 +29,7 @@ from acphold.hub import bounds
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import AttachedSession, Attachment, Client
 from acphold.hub.publication import Publication
+from acphold.newest import Newest
 from acphold.schema import encode
 from acphold.schema.updates import CHILD
 
@@ -221,7 +222,7 @@ class Attachments:
     def __init__(self, source: AttachedSession) -> None:
         self._source = source
         self._all: list[Attachment] = []
-        self._terminals: dict[str, Client | None] = {}
+        self._terminals: Newest[str, Client | None] = Newest(bounds.TERMINAL_OWNERS)
         self._untold: list[tuple[str, bytes]] = []
 
     def __iter__(self) -> Iterator[Attachment]:
@@ -361,8 +362,6 @@ class Attachments:
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""
         self._terminals[terminal] = owner
-        if len(self._terminals) > bounds.TERMINAL_OWNERS:
-            del self._terminals[next(iter(self._terminals))]
 
     def tell_deleted(self, but: Client | None = None) -> None:
         """Tell all clients but one that the session is gone for good."""

@@ -79,6 +79,7 @@ from acphold.history.timeline import FINAL_STATUSES, without_terminals
 from acphold.hub import bounds
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
+from acphold.newest import Newest
 from acphold.schema import UPDATE
 from acphold.schema.splice import splice
 from acphold.schema.updates import CHILD as CHILD_KIND
@@ -238,8 +239,8 @@ class ShownTerminals:
         self._name = name
         self._owners = owners
         self._client = client
-        self._announced: dict[str, None] = {}
-        self._calls: dict[tuple[str, str], _Call] = {}
+        self._announced: Newest[str, None] = Newest(bounds.ANNOUNCED_TERMINALS)
+        self._calls: Newest[tuple[str, str], _Call] = Newest(bounds.AGENT_TERMINAL_CALLS)
 
     def told(self, raw: bytes, child: str = "", *, is_past: bool) -> list[bytes]:
         """Return an update of a tool call, in this sub-agent's session, as updates for the
@@ -254,8 +255,6 @@ class ShownTerminals:
             if tells and may_tell(meta):
                 for id_, _ in parted(meta)[1].values():
                     self._announced[id_] = None
-                while len(self._announced) > bounds.ANNOUNCED_TERMINALS:
-                    del self._announced[next(iter(self._announced))]
             changes: dict[str, bytes | None] = {}
             if names_one and content.startswith(b"["):
                 stays = self._announced.__contains__ if is_past else self._stays_live
@@ -303,8 +302,6 @@ class ShownTerminals:
         if may_tell(meta):
             if call is None:
                 self._calls[key] = call = _Call()
-                if len(self._calls) > bounds.AGENT_TERMINAL_CALLS:
-                    del self._calls[next(iter(self._calls))]
             changes["_meta"] = call.terminals.take(meta) or None
         if content.startswith(b"["):
             stays = _nowhere if is_past else self._owns

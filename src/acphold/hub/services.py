@@ -30,6 +30,7 @@ from acphold.hub import bounds
 from acphold.hub.attachment import Client
 from acphold.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
 from acphold.hub.session import HubSession
+from acphold.newest import Newest
 
 if TYPE_CHECKING:
     from acphold.workspace.workspace import Workspace
@@ -57,7 +58,7 @@ class TerminalTexts:
 
     def __init__(self, session: HubSession) -> None:
         self._session = session
-        self._terminals: dict[str, TerminalText] = {}
+        self._terminals: Newest[str, TerminalText] = Newest(bounds.SESSION_TERMINALS)
         self._contents: dict[str, bytes] = {}
         self._unwritten: set[str] = set()
 
@@ -91,8 +92,6 @@ class TerminalTexts:
         answer = await ask(asked.method, asked.params)
         if asked.method == schema.CREATE_TERMINAL.name and (made := terminal_id(answer)):
             self._terminals[made] = TerminalText(client)
-            if len(self._terminals) > bounds.SESSION_TERMINALS:
-                del self._terminals[next(iter(self._terminals))]
         elif asked.method == schema.TERMINAL_OUTPUT.name and terminal is not None:
             self._showed(terminal_id(asked.params), terminal, answer)
         return answer

@@ -57,6 +57,7 @@ from acphold.journal import (
 )
 from acphold.journal.copies import TITLE
 from acphold.journal.location import is_same_folder, resolved_folder
+from acphold.newest import Newest
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acphold.schema.splice import array, splice
 from acphold.transports.addresses import is_node
@@ -109,7 +110,7 @@ class SessionList:
         self._journal = journal
         self._agent = agent
         self._all_agents = all_agents
-        self._agents_own: dict[str | None, dict[str, ListLine]] = {}
+        self._agents_own: Newest[str | None, dict[str, ListLine]] = Newest(bounds.AGENT_LISTS)
         self._asked = 0.0
 
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
@@ -195,8 +196,6 @@ class SessionList:
         """Fetch the agent's list; if that fails, ours goes without."""
         found: dict[str, ListLine] = {}
         self._agents_own.pop(cwd, None)
-        while len(self._agents_own) >= bounds.AGENT_LISTS:
-            del self._agents_own[next(iter(self._agents_own))]
         self._agents_own[cwd] = {}
         self._asked = monotonic()
         if not self._agent.alive or self._agent.capabilities.session_capabilities.list is None:

@@ -47,6 +47,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from acphold.newest import Newest
 from acphold.schema import INITIALIZE, LOAD_SESSION, PROMPT
 from acphold.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
 from acphold.schema.splice import session_id_in
@@ -211,7 +212,7 @@ class LastingLine(Generic[R]):
         self.knows_positions = False
         self.sessions: OpenSessions[bytes] = OpenSessions()
         self.pending: list[Pending[R]] = []
-        self._answers: dict[str, bytes] = {}
+        self._answers: Newest[str, bytes] = Newest(ANSWERS)
 
     # -- what the client asks ---------------------------------------------------------------
 
@@ -307,6 +308,4 @@ class LastingLine(Generic[R]):
     def give(self, question: str, answer: bytes) -> None:
         """Keep the client's answer; "" is a question that is never asked again."""
         if question:
-            while len(self._answers) >= ANSWERS:
-                del self._answers[next(iter(self._answers))]
             self._answers[question] = answer

@@ -22,6 +22,7 @@ from acphold.agents.extensions import FORK_METHOD
 from acphold.hub import Hub
 from acphold.hub.questions import DECISIONS
 from acphold.mcp.servers import MCP_MESSAGE, ProvidedServers
+from acphold.newest import Newest
 from acphold.reading import neighbours
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -404,19 +405,17 @@ class OpenPages:
     """
 
     def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
+        self._ids: Newest[str, None] = Newest(bounds.OPEN_PAGES)
 
     def see(self, params: bytes) -> None:
         """Remember the page in this request to the client."""
         if (page := _page(params)) is not None:
             self._ids[page] = None
-            if len(self._ids) > bounds.OPEN_PAGES:
-                del self._ids[next(iter(self._ids))]
 
     def is_done(self, params: bytes) -> bool:
         """Forget a page that is done with; return True if this client was asked to open it."""
         page = _page(params)
-        if page not in self._ids:
+        if page is None or page not in self._ids:
             return False
         del self._ids[page]
         return True

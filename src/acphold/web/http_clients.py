@@ -48,6 +48,7 @@ from msgspec.json import Decoder
 from acphold.agents.capabilities import asking_for_positions
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.hub.frames import PARENT
+from acphold.newest import Newest
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE, RESUME_SESSION, encode
@@ -137,7 +138,7 @@ class HttpTransport:
         self._has_one_stream = has_one_stream
         self._sessions: dict[str, EventStream] = {}
         self._begun: dict[str, asyncio.TimerHandle] = {}
-        self._beside: dict[str, float] = {}
+        self._beside: Newest[str, float] = Newest(bounds.SESSIONS_BESIDE)
         """Sessions on the connection's stream, and the time of their last message."""
         self._asked_in: dict[bytes, str] = {}
         self._openings: dict[str, bytes] = {}
@@ -288,8 +289,6 @@ class HttpTransport:
             return stream
         self._beside.pop(session_id, None)  # moves it to the end: the dict is ordered by last use
         self._beside[session_id] = asyncio.get_running_loop().time()
-        if len(self._beside) > bounds.SESSIONS_BESIDE:
-            del self._beside[next(iter(self._beside))]
         return self._connection
 
     def _await_no_more(self, session_id: str) -> None:
