@@ -378,40 +378,37 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
 
     Raises SettingsError.
     """
-    path = settings_path()
-    words = (
-        _argument(key, value, parser, f"{path}: [{agent.place_of(key)}]")
-        for key, value in agent.options.items()
-    )
-    return [word for word in words if word is not None]
-
-
-def _argument(key: str, value: object, parser: Parser, place: str) -> str | None:
-    """Return one word of a command line; None for an option that is switched off."""
     from acphold.cli.command_line import UsageError
 
-    flag = f"--{key.replace('_', '-')}"
+    path = settings_path()
     flags = {name: action for action in parser.actions for name in action.option_strings}
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
     keys = [name for name in keys if name != "help"]
-    if key not in keys:
-        raise SettingsError(f"{place} has an unknown key {key!r}{near_to(key, [*keys, *OWN_KEYS])}")
-    if flags[flag].nargs == 0:
-        if not isinstance(value, bool):
-            raise SettingsError(f"{place} {key}: true or false is required")
-        no = f"--no-{flag[2:]}"
-        return flag if value else no if no in flags else None
-    if isinstance(value, bool) and str(flags[flag].metavar).startswith("true|"):
-        value = str(value).lower()
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise SettingsError(f"{place} {key}: a text or a number is required")
-    word = f"{flag}={value}"
-    try:
-        parser.read([word])
-    except UsageError as error:
-        told = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
-        raise SettingsError(f"{place} {key}: {told}") from None
-    return word
+    words: list[str] = []
+    for key, value in agent.options.items():
+        place, flag = f"{path}: [{agent.place_of(key)}]", f"--{key.replace('_', '-')}"
+        if key not in keys:
+            near = near_to(key, [*keys, *OWN_KEYS])
+            raise SettingsError(f"{place} has an unknown key {key!r}{near}")
+        if flags[flag].nargs == 0:
+            if not isinstance(value, bool):
+                raise SettingsError(f"{place} {key}: true or false is required")
+            no = f"--no-{flag[2:]}"
+            if value or no in flags:  # otherwise it is off anyway
+                words.append(flag if value else no)
+            continue
+        if isinstance(value, bool) and str(flags[flag].metavar).startswith("true|"):
+            value = str(value).lower()
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise SettingsError(f"{place} {key}: a text or a number is required")
+        word = f"{flag}={value}"
+        try:
+            parser.read([word])
+        except UsageError as error:
+            told = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
+            raise SettingsError(f"{place} {key}: {told}") from None
+        words.append(word)
+    return words
 
 
 def folder_map() -> dict[str, str]:

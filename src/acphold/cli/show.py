@@ -286,7 +286,6 @@ class _PrintedSession:
             Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
         )
         self._questions: dict[str, tuple[AskedQuestion, str]] = {}
-        self._answered: set[str] = set()
 
     def put(self, fresh: list[Entry] | None) -> None:
         """Print what these entries finish; None stands for the end of all of them.
@@ -297,37 +296,34 @@ class _PrintedSession:
             self._flow.turn_over()
             self._print()
             return
-        self._answered = {closed_question(it.raw).question for it in fresh if it.kind == ANSWER}
+        answered = {closed_question(it.raw).question for it in fresh if it.kind == ANSWER}
         for entry in fresh:
-            self._hear(entry)
+            if entry.kind in (UPDATE, PARAMS):
+                self._flow.hear(entry.update)
+            elif entry.kind == CHILD:
+                self._flow.hear_child(entry.raw)
+            elif entry.kind == PROMPT:
+                self._flow.prompted(entry.raw)
+            elif entry.kind == TURN_END:
+                self._flow.turn_over(turn_end(entry.raw, entry.at))
+            elif entry.kind == QUESTION:
+                question = asked_question(entry.raw)
+                title = self._flow.tool_title(question.untitled_call or "") or question.title
+                self._questions[question.id] = question, title
+                if question.id not in answered:
+                    self._decided(DecidedQuestion(title))
+            elif entry.kind == ANSWER:
+                closed = closed_question(entry.raw)
+                if closed.question in self._questions:
+                    question, title = self._questions[closed.question]
+                    came, by_rule = closed.came(question), bool(closed.rules)
+                    self._decided(DecidedQuestion(title, came, closed.client, by_rule))
             self._print()
 
     def _print(self) -> None:
         for passage in self._flow.take():
             self._layout.put(passage)
         sys.stdout.flush()
-
-    def _hear(self, entry: Entry) -> None:
-        if entry.kind in (UPDATE, PARAMS):
-            self._flow.hear(entry.update)
-        elif entry.kind == CHILD:
-            self._flow.hear_child(entry.raw)
-        elif entry.kind == PROMPT:
-            self._flow.prompted(entry.raw)
-        elif entry.kind == TURN_END:
-            self._flow.turn_over(turn_end(entry.raw, entry.at))
-        elif entry.kind == QUESTION:
-            question = asked_question(entry.raw)
-            title = self._flow.tool_title(question.untitled_call or "") or question.title
-            self._questions[question.id] = question, title
-            if question.id not in self._answered:
-                self._decided(DecidedQuestion(title))
-        elif entry.kind == ANSWER:
-            closed = closed_question(entry.raw)
-            if closed.question in self._questions:
-                question, title = self._questions[closed.question]
-                came, by_rule = closed.came(question), bool(closed.rules)
-                self._decided(DecidedQuestion(title, came, closed.client, by_rule))
 
     def _decided(self, decision: DecidedQuestion) -> None:
         from acphold.screen.layout import passage
