@@ -13,6 +13,7 @@ import msgspec
 
 from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
+from acphold.cli.main import exit_code
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.answers import chosen
 from acphold.client.remote_turn import typed
@@ -214,8 +215,6 @@ class JsonOutput:
         self._say("end", stopReason=stop_reason, exitCode=int(code))
 
     def failed(self, error: AcpholdError) -> None:
-        from acphold.cli.main import exit_code
-
         code = int(exit_code(error))
         self._say("error", message=str(error), code=error.code, exitCode=code)
 

@@ -25,6 +25,7 @@ from acphold.cli.places import named
 from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import NamedAgent
 from acphold.cli.starts import Start
+from acphold.cli.wrap import options_of
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.answers import Answers, left_to_others, rule_for
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -106,7 +107,7 @@ class _OfAgent(Struct):
 
     name: str | None = None
     journal: str | None = None
-    start_timeout: float = 60.0
+    start_timeout: float = bounds.AGENT_START_SECONDS
     max_message: int = MAX_MESSAGE
     snapshots: bool | Literal["all"] = True
 
@@ -120,8 +121,6 @@ def question_of(
 ) -> Inquiry:
     """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
     TimeoutError."""
-    from acphold.cli.wrap import options_of
-
     given = convert(arguments, _Arguments)
     deadline = None if given.timeout is None else started + given.timeout
     own = convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)

@@ -5,297 +5,303 @@ Those of the thin process of `wrap` stand in `cli/thin_wrap.py`, whose start is 
 
 from __future__ import annotations
 
+from typing import Final
+
 # -- waits for agents, servers and other programs --
 
-AGENT_START_SECONDS = 60.0
+AGENT_START_SECONDS: Final = 60.0
 """An agent may take this long to answer `initialize`, if the settings say nothing else."""
 
-AGENT_OPEN_SECONDS = 120.0
+AGENT_OPEN_SECONDS: Final = 120.0
 """An agent has this long to start for a queued prompt, and again to open the session."""
 
-AGENT_VERSION_SECONDS = 3.0
+AGENT_VERSION_SECONDS: Final = 3.0
 """Time for an agent to print its version; several are asked at once."""
 
-CANCEL_SECONDS = 5.0
+CANCEL_SECONDS: Final = 5.0
 """An agent gets this long to end a cancelled turn: somebody waits for us to end."""
 
-CHECK_ANSWER_SECONDS = 10.0
+LINGER_SECONDS: Final = 600.0
+"""An idle agent in the background, or of `serve`, keeps running this long, if the settings say
+nothing else."""
+
+CHECK_ANSWER_SECONDS: Final = 10.0
 """Default of `check` for how long each answer may take."""
 
-SERVER_SECONDS = 15.0
+SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""
 
-MOVE_END_SECONDS = 10.0
+MOVE_END_SECONDS: Final = 10.0
 """The end there of a move has this long for its last words."""
 
-TAILNET_SECONDS = 10.0
+TAILNET_SECONDS: Final = 10.0
 """Longest wait for Tailscale's report of its state."""
 
-TUNNEL_SECONDS = 45.0
+TUNNEL_SECONDS: Final = 45.0
 """Longest wait for the address of a tunnel."""
 
-COMMIT_SECONDS = 60.0
+COMMIT_SECONDS: Final = 60.0
 """Reading a commit may take this long."""
 
-STOP_SECONDS = 20.0
+STOP_SECONDS: Final = 20.0
 """Time for a process to end: its turns get their grace, and its agent some seconds."""
 
-STOP_LOOK_SECONDS = 0.02
+STOP_LOOK_SECONDS: Final = 0.02
 """Pause between two checks if it has ended."""
 
-SETUP_LOCK_SECONDS = 30.0
+SETUP_LOCK_SECONDS: Final = 30.0
 """Longest wait for another `setup` that writes."""
 
-SETUP_LOCK_LOOK_SECONDS = 0.05
+SETUP_LOCK_LOOK_SECONDS: Final = 0.05
 """Pause between two attempts to be the one that writes."""
 
-FILES_GONE_SECONDS = 20.0
+FILES_GONE_SECONDS: Final = 20.0
 """A command waits this long for files to be removed from the disk."""
 
-FIRST_BYTE_SECONDS = 5.0
+FIRST_BYTE_SECONDS: Final = 5.0
 """A pipe on stdin has this long to deliver something or to end: some programs pass on a pipe that
 stays open for ever. A prompt of `-` waits."""
 
-DEMO_SECONDS = 120.0
+DEMO_SECONDS: Final = 120.0
 """Longest time for the whole demo; on an idle machine it takes some seconds."""
 
 # -- pauses between two looks --
 
-ALERT_RULES_SECONDS = 1.0
+ALERT_RULES_SECONDS: Final = 1.0
 """The rules of alerts may be this old: a look at the file at the end of each turn took 1/30 of its
 time."""
 
-INBOX_LOOK_SECONDS = 1.0
+INBOX_LOOK_SECONDS: Final = 1.0
 """Pause between two looks for new questions."""
 
-TRANSCRIPT_LOOK_SECONDS = 0.2
+TRANSCRIPT_LOOK_SECONDS: Final = 0.2
 """Pause between two looks of `show --follow` into the journal: short enough to read along, and
 hardly any work."""
 
-FAR_LOOK_SECONDS = 1.0
+FAR_LOOK_SECONDS: Final = 1.0
 """The same for a server far away."""
 
-READER_LOOK_SECONDS = 1.0
+READER_LOOK_SECONDS: Final = 1.0
 """Pause between two checks that somebody still reads a list that is followed."""
 
-IMPORT_LOOK_SECONDS = 5.0
+IMPORT_LOOK_SECONDS: Final = 5.0
 """Pause between two looks of `import --watch`: agents write several times a second, people read
 slower."""
 
-LOG_LOOK_SECONDS = 1.0
+LOG_LOOK_SECONDS: Final = 1.0
 """Pause between two checks of a log's length: an agent can write 100 MB to stderr in this time."""
 
-DEMO_WORD_SECONDS = 0.02
+DEMO_WORD_SECONDS: Final = 0.02
 """Pause between two words of the demo's agent: quick to watch, slow enough to be killed in
 between."""
 
 # -- work that is done on the side --
 
-INDEX_STEP_SECONDS = 0.5
+INDEX_STEP_SECONDS: Final = 0.5
 """Longest piece of indexing and of packing: others write in between."""
 
-INDEX_LOOK_SECONDS = 0.1
+INDEX_LOOK_SECONDS: Final = 0.1
 """Pause between two looks for something to index, while an import goes on."""
 
-INDEX_AT_ONCE_SECONDS = 2.0
+INDEX_AT_ONCE_SECONDS: Final = 2.0
 """Indexing is waited for this long; the rest is left to another process."""
 
-INDEX_BESIDE_SECONDS = 900.0
+INDEX_BESIDE_SECONDS: Final = 900.0
 """A bound for that process, because nobody watches: several times what a gigabyte takes."""
 
-IMPORT_BESIDE_SECONDS = 600.0
+IMPORT_BESIDE_SECONDS: Final = 600.0
 """A bound for the import beside `wrap`, because nobody watches; the first import of 30 days takes a
 minute."""
 
-NICENESS = 10
+NICENESS: Final = 10
 """The priority beside other work: only time that nobody else wants."""
 
-SEARCH_CATCH_UP_SECONDS = 1.0
+SEARCH_CATCH_UP_SECONDS: Final = 1.0
 """A search first spends at most this long on making everything searchable."""
 
-USAGE_CATCH_UP_SECONDS = 3.0
+USAGE_CATCH_UP_SECONDS: Final = 3.0
 """Imported sessions that were not looked through yet are read for at most this long before usage is
 shown."""
 
-FIRST_LOOK_SECONDS = 2.0
+FIRST_LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; what was found by then is offered."""
 
-REMEMBER_START_SECONDS = 2.0
+REMEMBER_START_SECONDS: Final = 2.0
 """Delay before a start is remembered: first the agent and its first prompt have the machine."""
 
 # -- bytes that are read and kept --
 
-STDIN_BYTES = 16 << 20
+STDIN_BYTES: Final = 16 << 20
 """At most this much of stdin is sent; a model reads a fraction of it."""
 
-SETTINGS_BYTES = 1 << 20
+SETTINGS_BYTES: Final = 1 << 20
 """Largest settings file; a real one has a few thousand bytes."""
 
-EDITOR_SETTINGS_BYTES = 16 << 20
+EDITOR_SETTINGS_BYTES: Final = 16 << 20
 """Largest settings file of an editor; real ones have some ten thousand bytes."""
 
-MCP_SERVERS_BYTES = 1 << 20
+MCP_SERVERS_BYTES: Final = 1 << 20
 """Largest file of MCP servers."""
 
-START_BYTES = 1 << 20
+START_BYTES: Final = 1 << 20
 """Largest remembered start."""
 
-LOG_BYTES = 1 << 20
+LOG_BYTES: Final = 1 << 20
 """A longer log is started anew, with the old one kept beside it."""
 
-TUNNEL_OUTPUT_BYTES = 1 << 20
+TUNNEL_OUTPUT_BYTES: Final = 1 << 20
 """At most this much of a tunnel's output is searched."""
 
-COMMIT_FILES = 500
+COMMIT_FILES: Final = 500
 """Files of a commit that are looked at."""
 
-COMMIT_FILE_BYTES = 16 << 20
+COMMIT_FILE_BYTES: Final = 16 << 20
 """Bytes of a file of a commit that are looked at."""
 
 # -- what is read of sessions at once --
 
-SESSIONS_AT_ONCE = 200
+SESSIONS_AT_ONCE: Final = 200
 """Sessions read from the journal at once."""
 
-QUEUES_AT_ONCE = 1000
+QUEUES_AT_ONCE: Final = 1000
 """Sessions with prompts that wait, in one list."""
 
-ENTRIES_AT_ONCE = 50
+ENTRIES_AT_ONCE: Final = 50
 """Entries read at once, from the end of the session."""
 
-PREVIEW_ENTRIES = 200
+PREVIEW_ENTRIES: Final = 200
 """Entries at the end of a session that are read for a preview."""
 
-ANSWERED_ENTRIES = 200
+ANSWERED_ENTRIES: Final = 200
 """Entries at the end of a session in which a question that was just answered is looked for."""
 
-DOCTOR_TRANSCRIPTS = 100
+DOCTOR_TRANSCRIPTS: Final = 100
 """Most transcripts that `doctor` reads: of more than that, some certainly hold a conversation."""
 
-TOKEN_DEEDS = 100_000
+TOKEN_DEEDS: Final = 100_000
 """More deeds than a journal keeps of one token; of even more, the oldest are not shown."""
 
 # -- what a list or a screen shows --
 
-LISTED_SESSIONS = 30
+LISTED_SESSIONS: Final = 30
 """Sessions shown on a terminal by default: people mostly look for the newest."""
 
-FOLLOWED_SESSIONS = 200
+FOLLOWED_SESSIONS: Final = 200
 """Sessions of a followed list shown at the beginning, unless `--limit` says otherwise."""
 
-SEARCH_HITS = 20
+SEARCH_HITS: Final = 20
 """Hits of a search shown by default."""
 
-PICKER_HITS = 20
+PICKER_HITS: Final = 20
 """Most places with the words that are shown below the list."""
 
-CANDIDATES = 200
+CANDIDATES: Final = 200
 """Most candidates for completion among sessions or programs: nobody reads more."""
 
-DECISIONS = 50
+DECISIONS: Final = 50
 """Decisions that `inbox --history` shows by default."""
 
-SCENES_AROUND = 4
+SCENES_AROUND: Final = 4
 """Scenes shown on either side of the requested one, within its turn."""
 
-HISTORY_PASSAGES = 100
+HISTORY_PASSAGES: Final = 100
 """Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
-PROMPT_CHARACTERS = 200
+PROMPT_CHARACTERS: Final = 200
 """Characters of a prompt that `why` prints."""
 
-TURNS_OF_LINE = 5
+TURNS_OF_LINE: Final = 5
 """Turns that are named of a line that may have come from several."""
 
-UNCOPIED_SESSIONS = 20
+UNCOPIED_SESSIONS: Final = 20
 """Most sessions that are named because they were not copied to their end; others are counted."""
 
-PRUNED_SESSIONS = 20
+PRUNED_SESSIONS: Final = 20
 """Sessions named before `prune` asks; `--dry-run` names all."""
 
-REMOVED_TEXTS = 40
+REMOVED_TEXTS: Final = 40
 """Lines printed about removed text; a file gets all of them."""
 
-OFFERED_NAMES = 3
+OFFERED_NAMES: Final = 3
 """Names of agents in one line of the first offer."""
 
-OFTEN_ALLOWED = 3
+OFTEN_ALLOWED: Final = 3
 """A command that was allowed so often, and never refused, is suggested for a rule."""
 
 # -- what `doctor` finds worth telling --
 
-LITTLE_SPACE_BYTES = 64 << 20
+LITTLE_SPACE_BYTES: Final = 64 << 20
 """With fewer bytes free on the journal's disk, it is time to make room."""
 
-MUCH_FREE_BYTES = 64 << 20
+MUCH_FREE_BYTES: Final = 64 << 20
 """With more bytes free inside the file, a command to return them is worth it."""
 
-NAMED_SESSIONS = 3
+NAMED_SESSIONS: Final = 3
 """At most this many sessions are named: damaged ones, and the largest."""
 
-LARGE_SESSION_BYTES = 1 << 20
+LARGE_SESSION_BYTES: Final = 1 << 20
 """Sessions with fewer bytes are not named for their size."""
 
-BROKEN_HISTORIES = 20
+BROKEN_HISTORIES: Final = 20
 """At most this many breaks of histories are reported."""
 
-REFUSALS = 3
+REFUSALS: Final = 3
 """Reasons for missing snapshots that are named."""
 
 # -- what a report of `check` shows of the wire --
 
-EXCERPT_LINES = 40
+EXCERPT_LINES: Final = 40
 """Lines of the wire that a failure shows: the first and the last."""
 
-EXCERPT_CHARACTERS = 4000
+EXCERPT_CHARACTERS: Final = 4000
 """Characters of each."""
 
-LINES_AROUND = 6
+LINES_AROUND: Final = 6
 """Lines of the wire before and behind each that shows a failure."""
 
-WIRE_LINES = 600
+WIRE_LINES: Final = 600
 """Lines of the wire beside one failure."""
 
-LINE_CHARACTERS = 20_000
+LINE_CHARACTERS: Final = 20_000
 """Characters of a line that shows a failure."""
 
-CONTEXT_CHARACTERS = 240
+CONTEXT_CHARACTERS: Final = 240
 """Characters of a line around it."""
 
-PAGE_WIRE_CHARACTERS = 12 << 20
+PAGE_WIRE_CHARACTERS: Final = 12 << 20
 """Characters of the wire on a page; after these, lines are cut short."""
 
-COMMENT_CHARACTERS = 60_000
+COMMENT_CHARACTERS: Final = 60_000
 """Characters of a report: GitHub takes comments of 65,536."""
 
-COMMENT_FAILURE_CHARACTERS = 6_000
+COMMENT_FAILURE_CHARACTERS: Final = 6_000
 """Characters of the lines of one failure in it."""
 
-COMMENT_LINE_CHARACTERS = 1000
+COMMENT_LINE_CHARACTERS: Final = 1000
 """Characters of one line in it."""
 
-SARIF_CHARACTERS = 1000
+SARIF_CHARACTERS: Final = 1000
 """Characters of a result's message: forges show its beginning."""
 
 # -- what `mcp` tells a model --
 
-RECALLED_HITS = 30
+RECALLED_HITS: Final = 30
 """Most hits of one search."""
 
-RECALL_CHARACTERS = 8_000
+RECALL_CHARACTERS: Final = 8_000
 """Longest answer: about two thousand tokens."""
 
-RECALLED_ENTRY_CHARACTERS = 1_200
+RECALLED_ENTRY_CHARACTERS: Final = 1_200
 """At most this much of an entry is quoted."""
 
-REQUESTED_ENTRY_CHARACTERS = 5_000
+REQUESTED_ENTRY_CHARACTERS: Final = 5_000
 """At most this much of the requested entry is quoted."""
 
-RECALL_QUERY_CHARACTERS = 1_000
+RECALL_QUERY_CHARACTERS: Final = 1_000
 """Longest query."""
 
-RECALL_NAME_CHARACTERS = 500
+RECALL_NAME_CHARACTERS: Final = 500
 """Longest name of a place or an agent."""
 
-RECALL_LOOK_BACK = 500
+RECALL_LOOK_BACK: Final = 500
 """The entries before a place are searched this far back for some that have text."""

@@ -103,7 +103,8 @@ def parser() -> Parser:
     made.add_value(
         "--timeout",
         "SECONDS",
-        "how long each answer may take; turns and the start get three times as long [default: 10]",
+        "how long each answer may take; turns and the start get three times as long "
+        f"[default: {bounds.CHECK_ANSWER_SECONDS:g}]",
         type=seconds_above_zero,
         default=bounds.CHECK_ANSWER_SECONDS,
     )

@@ -118,9 +118,9 @@ def settings_parser() -> Parser:
         "--linger",
         "SECONDS",
         "how long an idle agent in the background, or of `serve`, keeps running with no "
-        "client, turn or question [default: 600]",
+        f"client, turn or question [default: {bounds.LINGER_SECONDS:g}]",
         type=seconds_above_zero,
-        default=600.0,
+        default=bounds.LINGER_SECONDS,
     )
     made.add_value(
         "--start-timeout",
