@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -138,14 +137,19 @@ async def _loaded(
     except errors.RemoteError as error:
         if error.code != errors.OTHER_AGENT:
             raise
-        if named is None and (named := await _continuing(info, server, _served(error))) is None:
+        if named is None and (named := await _continuing(info, server, error)) is None:
             return None
     return await load(agent=named)
 
 
-async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str]) -> str | None:
+async def _continuing(
+    info: SessionInfo, server: FarServer, refusal: errors.RemoteError
+) -> str | None:
     """Ask the person which agent continues a session whose own is not served; None for none.
     UsageError if nobody can be asked."""
+    served: tuple[str, ...] = ()
+    with suppress(msgspec.MsgspecError):  # the server names them in its refusal
+        served = msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
     held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
     why = f"this session was held with {held_with}, which {origin_of(server.url)} does not serve"
     names = [on_one_line(name) for name in served]
@@ -164,13 +168,6 @@ async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str
     ]
     choice = Choice("Which agent continues it?", (*keys, Key("n", "none", "")))
     return await person.choose(choice) or None
-
-
-def _served(refusal: errors.RemoteError) -> tuple[str, ...]:
-    """Return the agents that a server names in its refusal."""
-    with suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
-    return ()
 
 
 class _Data(Struct):

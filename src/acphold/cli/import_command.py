@@ -115,14 +115,13 @@ def import_conversations(
         raise UsageError("--wait goes without --watch, --dry-run and --session")
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
+    if home is not None and not os.path.isdir(home):
+        raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
+    there = None if home is None else imports.Home(Path(home).resolve())
     run = _ImportRun(
         [name for name in imports.NAMES if name in (agents or imports.NAMES)],
-        _home(home),
-        imports.ImportSelection(
-            cwd,
-            whole_turns=watch,
-            redact=redact,
-        ),
+        there or imports.Home(Path.home(), dict(os.environ)),
+        imports.ImportSelection(cwd, whole_turns=watch, redact=redact),
         name=name,
         since=since,
         branches=branches,
@@ -178,15 +177,6 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
     async with opened(location) as journal:
         await imports.read_listed(journal, session_id, redact=redact)
     return Exit.OK
-
-
-def _home(given: str | None) -> imports.Home:
-    """Return the folder given as home folder, or the user's own; UsageError."""
-    if given is None:
-        return imports.Home(Path.home(), dict(os.environ))
-    if not os.path.isdir(given):
-        raise UsageError(f"--from {given}: there is no such folder; see `acphold import --help`")
-    return imports.Home(Path(given).resolve())
 
 
 class _ImportRun:

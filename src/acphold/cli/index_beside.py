@@ -146,7 +146,8 @@ async def index_beside(*, journal: str | None) -> int:
                 try:
                     is_left, step = False, bounds.INDEX_STEP_SECONDS
                     while (lagging := await found.index.catch_up(step)) or not is_left:
-                        if not is_left and (is_left := _has_ended()):
+                        # Nothing is ever written to stdin: its end says that we are let go.
+                        if not is_left and (is_left := bool(select.select([0], [], [], 0)[0])):
                             os.nice(bounds.NICENESS)
                             async for _ in reading_on(found):
                                 pass
@@ -194,11 +195,6 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
         os.close(held)
         IndexBeside(path).let_go()
     return await unread_remark(journal, "they are being read in the background")
-
-
-def _has_ended() -> bool:
-    """Return True if our parent has let us go: nothing is ever written to our stdin."""
-    return bool(select.select([0], [], [], 0)[0])
 
 
 def _obstacle() -> RuntimeFolderError | None:
