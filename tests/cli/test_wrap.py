@@ -44,7 +44,7 @@ HEAVY = {
 """What an editor does not wait for."""
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`acphold` with these arguments and nothing to read."""
     return subprocess.run(
         [sys.executable, "-m", "acphold", *arguments],
@@ -52,34 +52,33 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         timeout=30,
-        env={**os.environ, **environment},
     )
 
 
 # -- options ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--unstable"], ["unrecognized arguments: --unstable"]),
-        (["--name", " "], ["--name", "a name is required"]),
-        (["--log-level", "loud"], ["--log-level", "'loud'", "warning"]),
-        (["--no-such"], ["--no-such", "--help"]),
-        (["--journal"], ["--journal", "--help"]),
-        (["-x"], ["-x", "--help"]),
-        (["gemini"], ["gemini and the command behind `--` are two agents", "name one"]),
-    ],
+UNUSABLE = (
+    (["--unstable"], ["unrecognized arguments: --unstable"]),
+    (["--name", " "], ["--name", "a name is required"]),
+    (["--log-level", "loud"], ["--log-level", "'loud'", "warning"]),
+    (["--no-such"], ["--no-such", "--help"]),
+    (["--journal"], ["--journal", "--help"]),
+    (["-x"], ["-x", "--help"]),
+    (["gemini"], ["gemini and the command behind `--` are two agents", "name one"]),
 )
+
+
 def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
-    options: list[str], words: list[str]
+    acphold: CommandLine,
 ) -> None:
-    done = run("wrap", *options, "--", sys.executable, "-c", "")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (sentence,) = done.stderr.splitlines()
-    assert sentence.startswith("acphold wrap: ")
-    assert all(word in sentence for word in words), sentence
+    for place, (options, words) in enumerate(UNUSABLE):
+        start = acphold.run if place else acphold.run_as_process
+        done = start("wrap", *options, "--", sys.executable, "-c", "")
+        assert (done.code, done.out) == (2, ""), options
+        (sentence,) = done.err.splitlines()
+        assert sentence.startswith("acphold wrap: ")
+        assert all(word in sentence for word in words), sentence
 
 
 @pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "mine", "--acp"]])
@@ -129,7 +128,11 @@ async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_p
     [((), r"/agent-\xff.py"), (("--name", os.fsdecode(b"mine \xff")), "mine \ufffd")],
 )
 async def test_an_agent_whose_command_line_is_no_text_has_sessions_like_any_other(
-    journal: Path, tmp_path: Path, options: tuple[str, ...], name: str
+    journal: Path,
+    tmp_path: Path,
+    acphold: CommandLine,
+    options: tuple[str, ...],
+    name: str,
 ) -> None:
     program = os.fsdecode(os.fsencode(tmp_path) + b"/agent-\xff.py")
     os.symlink(SCRIPTED, program)
@@ -140,19 +143,15 @@ async def test_an_agent_whose_command_line_is_no_text_has_sessions_like_any_othe
             before = await client.sessions()
             session = await client.talk("Hello")
             assert len(await client.sessions()) == len(before) + 1
-    listed = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "acphold", "list", "--json", "--journal", str(journal)],
-        capture_output=True,
-        check=True,
-    )
-    infos = [json.loads(line) for line in listed.stdout.splitlines()]
+    infos = [json.loads(line) for line in acphold.run("list", "--json").out.splitlines()]
     assert len(infos) == 2
     assert session in {info["sessionId"] for info in infos}
     assert {info["agent"].endswith(name) for info in infos} == {True}
 
 
-async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path) -> None:
+async def test_the_name_option_is_what_the_sessions_are_kept_under(
+    journal: Path, acphold: CommandLine
+) -> None:
     ids = []
     for name in ("mine", "mine", "other"):
         command = wrap_command(scripted_agent(), "--name", name)
@@ -162,8 +161,8 @@ async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path
             listed = [session["sessionId"] for session in await client.sessions()]
             assert await client.leave() == 0
     assert listed == [ids[2]]
-    done = run("list", "--json", "--agent", "mine", ACPHOLD_JOURNAL=str(journal))
-    assert {json.loads(line)["sessionId"] for line in done.stdout.splitlines()} == {*ids[:2]}
+    done = acphold.run("list", "--json", "--agent", "mine")
+    assert {json.loads(line)["sessionId"] for line in done.out.splitlines()} == {*ids[:2]}
 
 
 async def said_outside(journal: Path, home: Path, name: str, *, until_said: str = "") -> list[str]:

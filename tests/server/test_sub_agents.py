@@ -14,7 +14,7 @@ import pytest
 from acphold.history.children import MOST_CHILDREN
 from acphold.journal.stores import open_journal
 from tests.editor import Talker, say, update_line
-from tests.editor import wrapped as own_process
+from tests.editor import wrapped as program
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
 from tests.served import wrapped
@@ -134,11 +134,11 @@ async def test_what_a_sub_agent_says_reaches_who_shows_them_in_order_and_as_it_c
 async def test_a_client_that_does_not_show_sub_agents_is_told_of_the_session_alone(
     tmp_path: Path,
 ) -> None:
-    async with own_process(tmp_path / "j.db", client=SHOWS) as editor:
+    async with program(tmp_path / "j.db", client=SHOWS) as editor:
         session = await editor.talk(*BEGIN, *END)
         async with (
-            own_process(tmp_path / "j.db") as plain,
-            own_process(tmp_path / "j.db", client=SHOWS) as second,
+            program(tmp_path / "j.db") as plain,
+            program(tmp_path / "j.db", client=SHOWS) as second,
         ):
             await plain.load(session)
             await second.load(session)
@@ -158,7 +158,7 @@ async def test_a_client_that_does_not_show_sub_agents_is_told_of_the_session_alo
 @pytest.mark.parametrize("how", ["kill", "leave"])
 async def test_a_load_replays_them_at_their_place(tmp_path: Path, how: str) -> None:
     journal = tmp_path / "j.db"
-    async with own_process(journal, client=SHOWS) as editor:
+    async with program(journal, client=SHOWS) as editor:
         session = await editor.talk(*BEGIN, *END)
         await (editor.kill() if how == "kill" else editor.leave())
     async with wrapped(journal, client=SHOWS) as later:
@@ -174,7 +174,7 @@ async def test_what_a_crash_cut_off_in_a_sub_agent_is_closed_there(tmp_path: Pat
     journal = tmp_path / "j.db"
     inner = announced("inner", title="Helper", **RUNS)
     steps = (*BEGIN, in_child(inner), in_child(say("deep"), "inner"), {"until": "cancel"})
-    async with own_process(journal, client=SHOWS) as editor:
+    async with program(journal, client=SHOWS) as editor:
         session = await editor.new()
         editor.begin_prompt(session, *steps)
         await editor.until(lambda: ("inner", "deep") in told(editor))
@@ -206,7 +206,7 @@ async def test_a_sub_agent_that_went_on_behind_its_turn_is_closed_when_acphold_w
     tmp_path: Path,
 ) -> None:
     journal = tmp_path / "j.db"
-    async with own_process(journal, client=AIR) as editor:
+    async with program(journal, client=AIR) as editor:
         spawned = {"sessionUpdate": "subagent_spawned", "subagentSessionId": "kid", "name": "E"}
         session = await editor.talk({"update": spawned}, in_child(say("on and on")))
         await editor.kill()
@@ -249,7 +249,7 @@ async def test_a_cancelled_turn_ends_its_sub_agents(tmp_path: Path) -> None:
 
 async def test_a_sub_agents_question_is_asked_of_everybody_and_kept(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    async with own_process(journal, client=SHOWS) as editor, own_process(journal) as plain:
+    async with program(journal, client=SHOWS) as editor, program(journal) as plain:
         never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         editor.answers[PERMISSION] = lambda _: never
         asked: list[str] = []
@@ -402,7 +402,7 @@ def childs(client: Talker) -> list[dict[str, Any]]:
 
 async def test_what_opencode_tells_of_sub_agents_is_kept_and_replayed(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    async with own_process(journal, client=OPENCODE) as editor, own_process(journal) as plain:
+    async with program(journal, client=OPENCODE) as editor, program(journal) as plain:
         session = await editor.talk("hello")
         await plain.load(session)
         await editor.prompt(
