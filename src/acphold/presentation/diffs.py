@@ -87,14 +87,15 @@ def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, i
     room = CLOSE_WORK
     for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
         one, other = old[i:i_next], new[j:j_next]
-        # The most work difflib can have with them: it looks at all pairs of equal lines, once for
-        # each block of lines that it finds.
-        counts = Counter(other)
-        work = min(len(one), len(other)) * sum(counts[line] for line in one)
-        if one and other and work <= room:
-            room -= work
-            for block in SequenceMatcher(None, one, other).get_matching_blocks():
-                yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
+        if one and other:
+            # The most work difflib can have with them: it looks at all pairs of equal lines, once
+            # for each block of lines that it finds.
+            counts = Counter(other)
+            work = min(len(one), len(other)) * sum(counts[line] for line in one)
+            if work <= room:
+                room -= work
+                for block in SequenceMatcher(None, one, other).get_matching_blocks():
+                    yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
         if (i_next, j_next) != last:
             yield i_next, j_next
         i, j = i_next + 1, j_next + 1
