@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from typing import Protocol
 
 from acphold.agents.capabilities import ClientOffer
@@ -291,11 +290,17 @@ class Attachment:
 
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification on, behind the updates that came before it."""
-        if self.has_room:
-            self._due_bytes += len(params)
-            self.when_reached(self._source.last_seq, partial(self._tell, method, params))
-        else:
+        if not self.has_room:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
+            return
+
+        def pass_on() -> None:
+            self._due_bytes -= len(params)
+            if self._last.state is not CLOSED:
+                self.client.tell(method, params)
+
+        self._due_bytes += len(params)
+        self.when_reached(self._source.last_seq, pass_on)
 
     def tell_newest(self, method: str, newest: Callable[[], bytes]) -> None:
         """Pass on a state of which only the newest counts, behind the updates that came before it;
@@ -332,11 +337,6 @@ class Attachment:
     def tell_last(self, update: bytes) -> None:
         """Send an update that is not journalled."""
         self.client.send(self._frames.aside(update))
-
-    def _tell(self, method: str, params: bytes) -> None:
-        self._due_bytes -= len(params)
-        if self._last.state is not CLOSED:
-            self.client.tell(method, params)
 
     # -- reading --------------------------------------------------------------------------
 

@@ -62,11 +62,6 @@ def is_boolean(options: list[bytes], option_id: str) -> bool:
     )
 
 
-def with_mode(modes: bytes, mode_id: str) -> bytes:
-    """Return a `modes` object with this mode current."""
-    return splice(modes, {"currentModeId": msgspec.json.encode(mode_id)})
-
-
 def takes(options: list[bytes], option_id: str, value: bytes) -> bool:
     """Return True if `value` is among the values of this option, also in nested groups."""
     found = next((item for item in options if _option(item).id == option_id), b"{}")

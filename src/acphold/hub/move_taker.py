@@ -30,7 +30,6 @@ from acphold.errors import (
 from acphold.history.entries import (
     MOVED,
     SETTINGS,
-    Entry,
     PastEntry,
 )
 from acphold.history.raw_update import members, string
@@ -299,7 +298,8 @@ class _TakenSession:
                 raise MoveRefusedError("prompts wait in this session")
             await self._line.send(TakerReady())
             entry = (await self._line.receive(Marked)).entry
-            if move_of(entry) != taking or entry.seq != offer.last + 1:
+            its_move = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
+            if its_move != taking or entry.seq != offer.last + 1:
                 raise MoveRefusedError("the other machine sent the mark of another move")
             await self._finish(lease, entry, row)
         finally:
@@ -525,8 +525,3 @@ def _require_fit(offer: SessionOffer) -> None:
         or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
     ):
         raise MoveRefusedError("the other machine offers an invalid session")
-
-
-def move_of(entry: SentEntry | Entry) -> str:
-    """The id of the move that an entry is the mark of; "" for other entries."""
-    return string(members(entry.raw).get("id")) or "" if entry.kind == MOVED else ""

@@ -213,7 +213,10 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
         asked.append(queue.begun.id)
     if sum(id_.startswith(GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:
         return []
-    until = int(limit.resets_at * 1000) + some_minutes()
+    import random  # late: it takes long, and few turns end at a limit
+
+    first, last = bounds.EARLIEST_AFTER_RESET_SECONDS, bounds.LATEST_AFTER_RESET_SECONDS
+    until = int(limit.resets_at * 1000) + int(random.uniform(first, last) * 1000)
     held = encode(QueueChange("hold", why=LIMITED, until=until))
     if any(it.id.startswith(GOING_ON) for it in queue.waiting):
         return [held]  # a prompt waits for this limit already
@@ -227,13 +230,3 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
         guest=guest,
     )
     return [encode(add), held]
-
-
-def some_minutes() -> int:
-    """Return milliseconds at random between the two."""
-    import random  # late: it takes long, and few turns end at a limit
-
-    return int(
-        random.uniform(bounds.EARLIEST_AFTER_RESET_SECONDS, bounds.LATEST_AFTER_RESET_SECONDS)
-        * 1000
-    )

@@ -50,7 +50,7 @@ from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub import bounds
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
-from acphold.hub.choices import current_values, is_boolean, option_list, settings_in, with_mode
+from acphold.hub.choices import current_values, is_boolean, option_list, settings_in
 from acphold.hub.handover import cut_off_turn, earlier_conversation, missing_turns
 from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import close_children
@@ -388,7 +388,7 @@ class Restoration:
             if not is_told or members(modes).get("currentModeId") != schema.encode(mode):
                 answer = await self._set(schema.SET_SESSION_MODE.name, {"modeId": mode})
                 if is_told and answer is not None:
-                    modes = with_mode(modes, mode)
+                    modes = splice(modes, {"currentModeId": schema.encode(mode)})
         remembered = option_list(wanted.config_options or b"[]")
         # An agent that reports no options here may have them all the same.
         options = option_list(parts.get("configOptions", b"null")) or remembered
