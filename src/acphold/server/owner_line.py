@@ -132,10 +132,9 @@ class OwnerLine:
     def is_overdue(self) -> bool:
         """True if an answer has been due for so long that the owner may be stopped, or hang."""
         since = next(iter(self._due.values()), None)  # in the order of their times
-        return (
-            since is not None
-            and asyncio.get_running_loop().time() - since > bounds.OWNER_ANSWER_SECONDS
-        )
+        if since is None:
+            return False
+        return asyncio.get_running_loop().time() - since > bounds.OWNER_ANSWER_SECONDS
 
     def withdraw(self, id_: int) -> None:
         """Drop a request: no answer is taken, and the owner is told."""

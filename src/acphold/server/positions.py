@@ -193,9 +193,8 @@ def ids_in(params: bytes, key: str) -> list[str]:
     """Return the ids that a resuming client names: with SENT, of the prompts that it has sent and
     has no answer to; with ANSWERED, of its answers whose fate it does not know."""
     try:
-        return msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])[
-            : bounds.SENT_PROMPTS
-        ]
+        ids = msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])
+        return ids[: bounds.SENT_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 

@@ -413,7 +413,15 @@ class Mounted:
     # -- requests -----------------------------------------------------------------------------
 
     async def _answer(self, exchange: HttpExchange) -> None:
-        gate, clients = await self._opened()
+        async with self._opening:  # by the first request
+            if (tokens := self._served.tokens) is None:
+                raise RefusedError(503, "this server is not open")
+            if self._open is None:
+                gate: Gate = _MountedGate(tokens, self._origins)
+                clients = HttpClients(self, gate)
+                await self._served.keep(self._running(gate, clients))
+                self._open = gate, clients
+            gate, clients = self._open
         gate.check_place(exchange.headers)
         match exchange.method, exchange.path:
             case "GET", "/health":
@@ -452,18 +460,6 @@ class Mounted:
             sorted(principal.scopes),
         )
         return Admitted(replace(principal, is_here=False), encode(who).decode())
-
-    async def _opened(self) -> tuple[Gate, HttpClients]:
-        """Return the gate and clients, opened by the first request; raises RefusedError."""
-        async with self._opening:
-            if (tokens := self._served.tokens) is None:
-                raise RefusedError(503, "this server is not open")
-            if self._open is None:
-                gate = _MountedGate(tokens, self._origins)
-                clients = HttpClients(self, gate)
-                await self._served.keep(self._running(gate, clients))
-                self._open = gate, clients
-            return self._open
 
     @asynccontextmanager
     async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:

@@ -232,10 +232,8 @@ class ServedConnection:
             self._closing_since = self._closing_since or now
             return now > self._closing_since + bounds.CLOSING_SECONDS
         if self._receiving_since is not None:
-            return (
-                now
-                > self._receiving_since + bounds.PATIENCE_SECONDS + self._held / bounds.LEAST_RATE
-            )
+            patience = bounds.PATIENCE_SECONDS + self._held / bounds.LEAST_RATE
+            return now > self._receiving_since + patience
         if self._sending_since is None:
             return False
         left = self.transport.get_write_buffer_size()

@@ -150,9 +150,8 @@ class Devices:
         if worth is None or (worth.asker is not None and asker is None):
             told = "this code is wrong, used or expired; `acphold pair` prints a new one"
             raise RefusedError(403, told, attempt="a wrong code")
-        name = "".join(each for each in asked.name if each.isprintable())[
-            : bounds.DEVICE_NAME_CHARACTERS
-        ]
+        printable = "".join(each for each in asked.name if each.isprintable())
+        name = printable[: bounds.DEVICE_NAME_CHARACTERS]
         # A token lasts no longer than the one that asked for its code.
         return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
 

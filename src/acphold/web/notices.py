@@ -180,27 +180,26 @@ class Notices:
                     raise RefusedError(503, told) from None
                 await exchange.answer(200, {"key": key, "isOn": is_on})
             case "POST", _:
-                await self._subscribe(exchange, admitted.token)
+                wanted = "expected a subscription as the browser returns it"
+                limit = bounds.NOTICE_REQUEST_BYTES
+                asked = await exchange.said(_SentSubscription, limit, wanted)
+                keys = asked.keys
+                try:
+                    found = checked(Subscription(asked.endpoint, keys.p256dh, keys.auth))
+                except WrongSubscriptionError as exc:
+                    raise RefusedError(400, str(exc)) from None
+                try:
+                    self._kept.put(admitted.token, found)
+                except OSError as exc:
+                    raise RefusedError(503, f"the subscription cannot be kept: {exc}") from None
+                self._told.pop(admitted.token, None)
+                self._subscribed.set()
+                await exchange.answer(200, {})
             case "DELETE", _:
                 self._forget(admitted.token)
                 await exchange.answer(200, {})
             case _:
                 raise RefusedError(405, "use GET, POST or DELETE")
-
-    async def _subscribe(self, exchange: HttpExchange, token: str) -> None:
-        wanted = "expected a subscription as the browser returns it"
-        asked = await exchange.said(_SentSubscription, bounds.NOTICE_REQUEST_BYTES, wanted)
-        try:
-            found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
-        except WrongSubscriptionError as exc:
-            raise RefusedError(400, str(exc)) from None
-        try:
-            self._kept.put(token, found)
-        except OSError as exc:
-            raise RefusedError(503, f"the subscription cannot be kept: {exc}") from None
-        self._told.pop(token, None)
-        self._subscribed.set()
-        await exchange.answer(200, {})
 
     def _forget(self, token: str) -> None:
         self._told.pop(token, None)
