@@ -113,8 +113,8 @@ async def test_the_list_has_the_sessions_in_which_prompts_wait(web: Site) -> Non
 async def test_words_are_looked_for_in_bounded_steps_that_find_all(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.local_reader.LOOKED_THROUGH", 4)
-    monkeypatch.setattr("acphold.reading.local_reader.AT_ONCE", 2)
+    monkeypatch.setattr("acphold.reading.bounds.SEARCHED_SESSIONS", 4)
+    monkeypatch.setattr("acphold.reading.bounds.PAGE", 2)
     for number in range(9):
         await web.remember(f"s{number}", said(number), at=1000 + number, title=f"t{number % 8}")
     found, cursor, pages = list[str](), "", 0

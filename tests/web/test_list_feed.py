@@ -262,8 +262,8 @@ def short_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("acphold.reading.followed_list.LIVE_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.reading.bounds.PROCESSES_LOOK_SECONDS", 3600.0)
 
     async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
@@ -386,7 +386,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.5)
-    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
     for session_id in ("s1", "s2"):
         await web.remember(session_id, said(1))
     token = await web.new_token("watch", session_id="s1")
@@ -404,8 +404,8 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
 async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.followed_list.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("acphold.reading.followed_list.LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.reading.bounds.PROCESSES_LOOK_SECONDS", 0.0)
     loop, looked = asyncio.get_running_loop(), asyncio.Event()
     looks = 0
 

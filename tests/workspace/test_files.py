@@ -26,7 +26,7 @@ from acphold.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from acphold.workspace import files
+from acphold.workspace import bounds, files
 from acphold.workspace.files import Files, LineWindow, decoded, has_crlf, refuse_binary, with_crlf
 from acphold.workspace.roots import Roots
 from tests.workspace.conftest import Until
@@ -171,9 +171,9 @@ async def test_a_text_of_gigabytes_can_only_be_read_in_parts(tool: Files, projec
 
 
 async def test_the_most_that_is_read_at_once_can_be_read(tool: Files, project: Path) -> None:
-    (project / "big").write_bytes(b"x" * files.MAX_READ)
-    assert len(await tool.read("big")) == files.MAX_READ
-    (project / "big").write_bytes(b"x" * files.MAX_READ + b"\ny")
+    (project / "big").write_bytes(b"x" * bounds.MAX_READ)
+    assert len(await tool.read("big")) == bounds.MAX_READ
+    (project / "big").write_bytes(b"x" * bounds.MAX_READ + b"\ny")
     with pytest.raises(FileTooLargeError):
         await tool.read("big")
     assert await tool.read("big", line=2) == "y"

@@ -21,7 +21,7 @@ from acphold.errors import (
     UnknownTerminalError,
 )
 from acphold.schema import TerminalExitStatus
-from acphold.workspace import terminals as terminals_module
+from acphold.workspace import bounds
 from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import OutputTail, TerminalCommand, Terminals
 from acphold.workspace.workspace import Workspace
@@ -352,7 +352,7 @@ async def test_a_release_that_is_cancelled_goes_on(
 async def test_closing_does_not_wait_for_a_start_that_hangs(
     project: Path, pid_file: Path, until: Until, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminals_module, "START_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "START_SECONDS", 0.05)
     roots = SlowRoots(str(project))
     terminals = Terminals(roots)
     script = f"echo $$ > {pid_file}; exec sleep 60"
@@ -453,8 +453,8 @@ async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
 async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
     terminals: Terminals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminals_module, "SHOWN_BYTES", 12)
-    monkeypatch.setattr(terminals_module, "SHOWN_TERMINALS", 2)
+    monkeypatch.setattr(bounds, "SHOWN_BYTES", 12)
+    monkeypatch.setattr(bounds, "SHOWN_TERMINALS", 2)
     running, *others = [
         await terminals.create("sh", ["-c", f"echo start; echo {n}"]) for n in "abc"
     ]
@@ -499,7 +499,7 @@ async def test_many_terminals_run_at_once(terminals: Terminals) -> None:
 async def test_only_so_many_terminals_are_kept(
     terminals: Terminals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminals_module, "MAX_TERMINALS", 2)
+    monkeypatch.setattr(bounds, "MAX_TERMINALS", 2)
     first = await terminals.create("true")
     await terminals.create("true")
     with pytest.raises(TerminalStartError, match="2 terminals are kept already; release some"):

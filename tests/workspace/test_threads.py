@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from acphold.workspace import threads
+from acphold.workspace import bounds
 from acphold.workspace.threads import Checkpoint, Threads
 
 
@@ -45,7 +45,7 @@ async def test_work_that_is_cancelled_is_told_and_given_time_to_clean_up() -> No
 async def test_work_that_hangs_keeps_its_slot_but_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "ABANDON_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "ABANDON_SECONDS", 0.01)
     pool, release = Threads(2), threading.Event()
     hung = asyncio.create_task(pool.run(lambda _: release.wait(20)))
     assert await pool.run(lambda _: "served") == "served"

@@ -14,23 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal import ListFilter, Owners, SessionRow, Sessions
+from acphold.reading import bounds
 from acphold.reading.neighbours import Live, LiveSession, live_anywhere
 from acphold.tasks import end
-
-LOOK_SECONDS: Final = 0.25
-"""Seconds between looks at the journal; one takes some microseconds if nothing was written."""
-
-LIVE_SECONDS: Final = 1.0
-"""Seconds between looks at the processes."""
-
-APART_SECONDS: Final = 0.05
-"""Fewest seconds between looks, however much happens."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -87,13 +79,13 @@ async def _followed(
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
     asked = loop.time()
-    looked, is_more = asked - LOOK_SECONDS, False
+    looked, is_more = asked - bounds.JOURNAL_LOOK_SECONDS, False
     begun, asked_about = _begun(snapshot), dict[str, SessionRow]()
     try:
         while True:
             now = loop.time()
             written: Sequence[str] = ()
-            if is_more or now >= looked + LOOK_SECONDS:
+            if is_more or now >= looked + bounds.JOURNAL_LOOK_SECONDS:
                 looked = now
                 changes = await journal.changes(last)
                 last, written, is_more = changes.last, changes.session_ids, changes.more
@@ -102,13 +94,15 @@ async def _followed(
                 begun |= _begun(changed)
                 if changed.rows or changed.gone:
                     yield changed
-            if asking is None and (written or activity.is_set() or now >= asked + LIVE_SECONDS):
+            if asking is None and (
+                written or activity.is_set() or now >= asked + bounds.PROCESSES_LOOK_SECONDS
+            ):
                 activity.clear()
                 asked, begun, asked_about = now, {}, begun
                 asking = asyncio.create_task(live_anywhere(journal), name="ask who is live")
             if asking is not None:
                 # A process's answer is used at once: a person may be waited for.
-                await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
+                await asyncio.wait([asking], timeout=0 if is_more else bounds.JOURNAL_LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
                 different = [
@@ -129,9 +123,9 @@ async def _followed(
                         yield changed
             if not is_more:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(looked + LOOK_SECONDS):
+                    async with asyncio.timeout_at(looked + bounds.JOURNAL_LOOK_SECONDS):
                         await activity.wait()
-                await asyncio.sleep(now + APART_SECONDS - loop.time())
+                await asyncio.sleep(now + bounds.LOOKS_APART_SECONDS - loop.time())
     finally:
         await end(asking)
 

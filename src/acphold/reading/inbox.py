@@ -30,16 +30,8 @@ from acphold.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Ent
 from acphold.history.raw_update import members, string, tool_id, update_kind
 from acphold.history.timeline import ToolDraft
 from acphold.journal import Entries, ListFilter, SessionRow, Sessions
+from acphold.reading import bounds
 from acphold.reading.neighbours import Live
-
-AT_ONCE: Final = 200
-"""Entries of a session read at once."""
-
-CALL_ENTRIES: Final = 4000
-"""Entries before a question that are searched for updates of its call."""
-
-SESSIONS: Final = 500
-"""Most sessions that are searched for decisions: the last active ones."""
 
 
 class InboxJournal(Entries, Sessions, Protocol):
@@ -128,7 +120,7 @@ async def decisions(
     continue before, None at the end. Decisions of one time stay together, so there may be more than
     `limit`.
 
-    Searches the SESSIONS active last, or the selected one; raises UnknownSessionError.
+    Searches the `INBOX_SESSIONS` active last, or the selected one; raises UnknownSessionError.
     """
     found: list[InboxQuestion] = []
     is_all = True
@@ -169,7 +161,7 @@ async def _rows(
             if whose.has(row := await journal.session(session_id)):
                 yield row, True
     wanted = ListFilter(archived="include", tenant=whose.tenant)
-    for row in await journal.page(wanted, None, SESSIONS):
+    for row in await journal.page(wanted, None, bounds.INBOX_SESSIONS):
         if row.session_id not in live:
             yield row, False
 
@@ -244,7 +236,7 @@ async def call_entries(journal: Entries, session_id: str, call: str, seq: int) -
             found.append(entry)
             if update_kind(update) == "tool_call":
                 break
-        if looked_at >= CALL_ENTRIES:
+        if looked_at >= bounds.CALL_ENTRIES:
             break
     return found
 
@@ -272,9 +264,9 @@ async def _back(
     seen = before
     while True:
         try:
-            page = await journal.read_back(session_id, before, AT_ONCE, kinds=kinds)
+            page = await journal.read_back(session_id, before, bounds.INBOX_ENTRIES, kinds=kinds)
         except RewrittenError:
-            page = await journal.read_back(session_id, None, AT_ONCE, kinds=kinds)
+            page = await journal.read_back(session_id, None, bounds.INBOX_ENTRIES, kinds=kinds)
         for entry in page.entries:
             if seen is None or entry.seq < seen:
                 seen = entry.seq

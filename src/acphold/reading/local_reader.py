@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -28,8 +28,8 @@ from acphold.journal import (
 )
 from acphold.journal.access import Deed
 from acphold.journal.owners import is_owned
+from acphold.reading import bounds
 from acphold.reading.session_reader import (
-    AT_ONCE,
     SHORT_ID,
     Described,
     FilesOfSession,
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from acphold.reading.followed_list import Changed, Snapshot
     from acphold.reading.inbox import InboxQuestion, Whose
     from acphold.reading.neighbours import Live
-
-LOOKED_THROUGH: Final = 5000
-"""Most sessions searched for the words of one page; the next page goes on there."""
 
 
 class LocalReader:
@@ -89,7 +86,7 @@ class LocalReader:
         return self._live
 
     async def page(
-        self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
     ) -> SessionPage:
         filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
         wanted = replace(wanted, filter=filter)
@@ -119,7 +116,7 @@ class LocalReader:
         looked_through = 0
         while True:
             # One more than shown, to tell whether more follow.
-            at_once = AT_ONCE if wanted.words else limit + 1
+            at_once = bounds.PAGE if wanted.words else limit + 1
             rows = await self.journal.page(wanted.filter, after, at_once)
             for row in rows:
                 if row.updated_at < wanted.since:
@@ -130,7 +127,7 @@ class LocalReader:
                 if wanted.has(row, self._said):
                     found.append(row)
             looked_through += len(rows)
-            if len(rows) < at_once or looked_through >= LOOKED_THROUGH:
+            if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
                 return found, after if len(rows) == at_once else None
 
     async def listed(

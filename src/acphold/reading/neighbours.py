@@ -22,6 +22,7 @@ from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, con
 from acphold.journal import Journal, Owner, Owners, Whose
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.owners import is_free, other_owner
+from acphold.reading import bounds
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Request
 from acphold.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
@@ -35,13 +36,6 @@ CHANGED = "_acphold/changed"
 SIGNED_IN = "_acphold/signedIn"
 """A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
 "Terminal authentication": the agent is then restarted."""
-
-ANSWER_SECONDS = 2.0
-"""Seconds for all processes together to answer: a stopped one is not waited for longer."""
-
-
-CLIENT_SECONDS = 20.0
-"""Seconds for each answer to a client: its change is committed first."""
 
 
 class LiveSession(Struct, frozen=True, rename="camel"):
@@ -84,7 +78,7 @@ def answer(agent: str, sessions: list[LiveSession]) -> bytes:
     return encode(Process(os.getpid(), agent, sessions))
 
 
-async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
+async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:
     """Return all processes of this user that answer within `seconds`."""
     try:
         paths = sockets()
@@ -140,7 +134,7 @@ async def live_at_nodes(journal: Owners) -> Live:
 
 
 async def _presence_at(owner: Owner) -> Process | None:
-    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", ANSWER_SECONDS)
+    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", bounds.ANSWER_SECONDS)
     with suppress(msgspec.MsgspecError):
         if raw is not None:
             return msgspec.json.decode(raw, type=Process)
@@ -202,7 +196,7 @@ async def tell_owner(whose: Whose, session_id: str) -> bool:
     if (owner := other_owner(whose)) is None:
         return False
     params = encode({"sessionId": session_id})
-    return await _answer_of(owner.addresses, CHANGED, params, ANSWER_SECONDS) is not None
+    return await _answer_of(owner.addresses, CHANGED, params, bounds.ANSWER_SECONDS) is not None
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
@@ -241,8 +235,8 @@ async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: fl
 async def asked_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
     """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
     RemoteError."""
-    transport = await connect(addresses, ANSWER_SECONDS)
-    return await asked_over(transport, name, method, params, CLIENT_SECONDS)
+    transport = await connect(addresses, bounds.ANSWER_SECONDS)
+    return await asked_over(transport, name, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 
 async def let_go(journal: Owners, session_id: str) -> None:

@@ -22,6 +22,7 @@ from acphold.history.raw_update import members, string, update_kind
 from acphold.history.timeline import ToolDraft
 from acphold.journal import Entries, Journal, SessionRow
 from acphold.known_agents import short_name
+from acphold.reading import bounds
 from acphold.reading.inbox import (
     Decided,
     InboxQuestion,
@@ -33,9 +34,6 @@ from acphold.reading.inbox import (
 from acphold.standing.decision import DAY
 from acphold.standing.folders import kept_from_rules, real
 from acphold.standing.programs import row_of
-
-AT_ONCE: Final = 500
-"""Decisions read at once."""
 
 
 class PastQuestion(Struct, frozen=True):
@@ -91,7 +89,7 @@ async def past_questions(
     """Yield the decided permission questions since then (ms since the epoch), newest first."""
     before: int | None = None
     while True:
-        found, before = await decisions(journal, {}, AT_ONCE, before, whose)
+        found, before = await decisions(journal, {}, bounds.DECISIONS_AT_ONCE, before, whose)
         for each in found:
             if each.answered_at < since:
                 return

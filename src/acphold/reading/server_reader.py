@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
@@ -23,6 +23,7 @@ from acphold.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought,
 from acphold.journal.access import token_id
 from acphold.journal.seams import Grouping, UsageSum, UsageSums
 from acphold.lines.line import FIRST_PAUSE, LONGEST_PAUSE
+from acphold.reading import bounds
 from acphold.reading.inbox import InboxQuestion
 from acphold.reading.requests import (
     DECISIONS,
@@ -66,7 +67,6 @@ from acphold.reading.server_answers import (
     session_row,
 )
 from acphold.reading.session_reader import (
-    AT_ONCE,
     SHORT_ID,
     News,
     OfferedRule,
@@ -82,16 +82,6 @@ from acphold.transports.known_servers import ca_for, origin_of, token_for
 from acphold.transports.route import Route, said_in, why
 
 T = TypeVar("T")
-
-SILENCE_SECONDS: Final = 40.0
-"""Seconds without data after which the connection is lost: an idle server sends something every
-15."""
-
-LONGEST_WORK: Final = 30.0
-"""Seconds that an answer to a POST may take: a server gives up its work after 20."""
-
-LARGEST: Final = 16 << 20
-"""Most bytes of an event: a snapshot has some hundred sessions."""
 
 OnAway = Callable[[errors.ConnectionLostError | None], object]
 
@@ -131,7 +121,7 @@ class ServerReader:
         await self._http.aclose()
 
     async def page(
-        self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
     ) -> SessionPage:
         filter = wanted.filter
         asked = ListQuery(
@@ -208,7 +198,7 @@ class ServerReader:
         )
         found: list[SearchHit] = []
         while len(found) < sought.limit:
-            asked.limit = min(sought.limit - len(found), AT_ONCE)
+            asked.limit = min(sought.limit - len(found), bounds.PAGE)
             page = await self.get(SEARCH, asked, RemoteHits)
             found += map(hit_of, page.hits)
             if page.next_cursor is None:
@@ -248,7 +238,7 @@ class ServerReader:
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
-        asked = DecisionsQuery(limit=min(limit, AT_ONCE), cursor=before)
+        asked = DecisionsQuery(limit=min(limit, bounds.PAGE), cursor=before)
         page = await self.get(DECISIONS, asked, RemoteDecisions)
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [question_of(it) for it in page.decisions], following
@@ -329,16 +319,16 @@ class ServerReader:
     @asynccontextmanager
     async def _events(self, after: str) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
         """Yield the events of the feed behind the one with this id, for the block. They end, or the
-        connection is lost, also after SILENCE_SECONDS."""
+        connection is lost, also after `FEED_SILENCE_SECONDS`."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
-        timeout = httpx2.Timeout(self._route.seconds, read=SILENCE_SECONDS, pool=None)
+        timeout = httpx2.Timeout(self._route.seconds, read=bounds.FEED_SILENCE_SECONDS, pool=None)
         url = f"{self.origin}{FEED}"
         with self._reached():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
                     head, said = answer.headers, await beginning(answer)
                     raise self._route.refused(answer.status_code, head, said, url)
-                yield aiter(httpx2.EventSource(answer, max_event_size=LARGEST))
+                yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -357,7 +347,7 @@ class ServerReader:
         existing rule, and the errors of SessionReader."""
         where = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
-        timeout = httpx2.Timeout(self._route.seconds, read=LONGEST_WORK)
+        timeout = httpx2.Timeout(self._route.seconds, read=bounds.POST_SECONDS)
         with self._reached():
             answer = await self._http.post(
                 where, content=json.encode(said), headers=head, timeout=timeout

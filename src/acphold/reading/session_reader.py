@@ -16,6 +16,7 @@ from acphold.errors import JournalBusyError, RewrittenError
 from acphold.history.prompt_queue import BY_PERSON
 from acphold.journal import ListFilter
 from acphold.known_agents import short_name
+from acphold.reading import bounds
 
 if TYPE_CHECKING:
     from acphold.history import Entry
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.reading.inbox import InboxQuestion
     from acphold.reading.neighbours import LiveSession
-
-AT_ONCE: Final = 500
-"""Sessions or entries of one page."""
-
-READINGS: Final = 5
-"""Times the end of a session is read again because a turn was settled meanwhile."""
 
 
 class FilesOfSession(Struct, frozen=True):
@@ -146,7 +141,7 @@ class SessionReader(Protocol):
         """The server's address, without a path; "" for a journal of this machine."""
 
     async def page(
-        self, wanted: Wanted, cursor: str | None = None, limit: int = AT_ONCE
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
     ) -> SessionPage:
         """Return the next `limit` wanted sessions, or fewer; CursorError."""
 
@@ -215,7 +210,9 @@ async def session_pages(
     """Yield the wanted sessions in pages, newest first, at most `limit`."""
     cursor, left = None, limit
     while left is None or left > 0:
-        page = await reader.page(wanted, cursor, AT_ONCE if left is None else min(AT_ONCE, left))
+        page = await reader.page(
+            wanted, cursor, bounds.PAGE if left is None else min(bounds.PAGE, left)
+        )
         if page.sessions:
             yield page.sessions
         left = None if left is None else left - len(page.sessions)
@@ -229,7 +226,7 @@ async def held_sessions(reader: SessionReader) -> list[ListedSession]:
 
 
 async def newest_first(
-    reader: SessionReader, session_id: str, at_once: int = AT_ONCE
+    reader: SessionReader, session_id: str, at_once: int = bounds.PAGE
 ) -> AsyncIterator[Entry]:
     """Yield the entries of a session, from its end to its beginning; RewrittenError if a turn is
     settled meanwhile."""
@@ -246,10 +243,12 @@ async def last_entries(
     reader: SessionReader, session_id: str, at_most: int | None = None
 ) -> list[Entry]:
     """Return the entries of a session, or so many at its end, in order; JournalBusyError."""
-    for _ in range(READINGS):
+    for _ in range(bounds.READINGS):
         found: list[Entry] = []
         with suppress(RewrittenError):
-            async for entry in newest_first(reader, session_id, min(at_most or AT_ONCE, AT_ONCE)):
+            async for entry in newest_first(
+                reader, session_id, min(at_most or bounds.PAGE, bounds.PAGE)
+            ):
                 found.append(entry)
                 if len(found) == at_most:
                     break

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from acphold import errors
+from acphold.workspace import bounds
 from acphold.workspace.regular_files import KINDS
 from acphold.workspace.threads import Threads
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from acphold.workspace.roots import Roots, Walk
     from acphold.workspace.threads import Checkpoint
 
-
-WRITTEN_BYTES = 1024 * 1024
-"""Bytes written between two checkpoints."""
 
 SELF = "/proc/self/fd"
 """Linux's folder of paths for open files, by which they can be given a name."""
@@ -101,7 +99,7 @@ def _write(fd: int, data: bytes, checkpoint: Checkpoint) -> None:
     left = memoryview(data)
     while left:
         checkpoint()
-        left = left[os.write(fd, left[:WRITTEN_BYTES]) :]
+        left = left[os.write(fd, left[: bounds.WRITTEN_BYTES]) :]
 
 
 def _make_alike(new: int, old: int) -> None:
@@ -156,15 +154,6 @@ def _in_place(folder: int, name: str, data: bytes, old: int) -> None:
         os.close(fd)
 
 
-MAX_READ = 10 * 1024 * 1024
-"""Bytes of text returned at once: as JSON, whatever they contain, they fit one message."""
-
-PIECE_BYTES = 256 * 1024
-"""Bytes read between two checkpoints."""
-
-AT_ONCE = 8
-"""Files of one session that are read or written at the same time."""
-
 PROBE_BYTES = 8000
 """Bytes at the start of a file in which a NUL makes it a binary one; git checks as many."""
 
@@ -179,7 +168,7 @@ class Files:
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
-        self._threads = Threads(AT_ONCE)
+        self._threads = Threads(bounds.FILES_AT_ONCE)
 
     async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
         """Return `limit` lines from `line`, which counts from 1, with their original endings.
@@ -195,16 +184,20 @@ class Files:
 
         def read(checkpoint: Checkpoint) -> str:
             with _explained("read", path), self.roots.walk(path) as way, _opened(way, path) as fd:
-                if first == 1 and limit is None and (size := os.fstat(fd).st_size) > MAX_READ:
+                if (
+                    first == 1
+                    and limit is None
+                    and (size := os.fstat(fd).st_size) > bounds.MAX_READ
+                ):
                     raise _too_large(path, f"has {size} bytes")
                 window = LineWindow(first, limit)
                 is_beginning = True
-                while not window.complete and (data := os.read(fd, PIECE_BYTES)):
+                while not window.complete and (data := os.read(fd, bounds.PIECE_BYTES)):
                     if is_beginning:
                         refuse_binary(data, path)
                         is_beginning = False
                     window.feed(data)
-                    if window.size > MAX_READ:
+                    if window.size > bounds.MAX_READ:
                         raise _too_large(path, "has more in these lines" if limit else "has more")
                     checkpoint()
                 return decoded(window.lines(), first, path)
@@ -236,7 +229,7 @@ class Files:
                     if old is not None and b"\n" in contents:
                         # If it may be written, but not read, its line ends are unknown.
                         with suppress(PermissionError), _opened(way, path) as fd:
-                            if has_crlf(os.read(fd, MAX_READ)):
+                            if has_crlf(os.read(fd, bounds.MAX_READ)):
                                 contents = with_crlf(contents)
                     replace(way.fd, way.rest[0], contents, old, checkpoint)
 
@@ -245,7 +238,7 @@ class Files:
 
 def _too_large(path: str, fact: str) -> errors.FileTooLargeError:
     return errors.FileTooLargeError(
-        f"{path!r} {fact}, and at most {MAX_READ} bytes are read at once: "
+        f"{path!r} {fact}, and at most {bounds.MAX_READ} bytes are read at once: "
         "ask for fewer lines with line and limit"
     )
 

@@ -17,6 +17,7 @@ from acphold.processes.output import OutputReader
 from acphold.processes.program import GRACE_SECONDS, Program, launch
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse
 from acphold.tasks import TaskSet
+from acphold.workspace import bounds
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
@@ -25,28 +26,6 @@ if TYPE_CHECKING:
     from acphold.workspace.roots import Roots
 
 log = logging.getLogger(__name__)
-
-DEFAULT_OUTPUT = 1024 * 1024
-"""Bytes of output kept if the request sets no limit."""
-
-MAX_OUTPUT = 10 * 1024 * 1024
-"""Bytes kept at most: as JSON, whatever they contain, they fit one message."""
-
-SHOWN_BYTES = 64 * 1024
-SHOWN_TERMINALS = 64
-"""Released terminals whose output is remembered, SHOWN_BYTES each."""
-
-MAX_TERMINALS = 256
-"""Unreleased terminals of one session."""
-
-AT_ONCE = 64
-"""Terminals that are started or ended at the same time."""
-
-START_SECONDS = 2.0
-"""Seconds that closing waits for a start in progress, which a disk may block for ever."""
-
-SLACK_BYTES = 64 * 1024
-"""Bytes kept beyond an output's limit, so that not every new piece moves all of the rest."""
 
 SHELL_CHARACTERS = frozenset(" \t\n|&;<>()$`\"'*?[#~")
 """Characters that only a shell interprets; source: POSIX, shell command language, 2.2."""
@@ -60,7 +39,7 @@ class Terminals:
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
-        self._threads = Threads(AT_ONCE)
+        self._threads = Threads(bounds.TERMINALS_AT_ONCE)
         self._kept: dict[str, TerminalCommand] = {}
         self._shown: dict[str, TerminalOutputResponse] = {}
         self._starting = TaskSet()
@@ -92,13 +71,13 @@ class Terminals:
         Raises TerminalStartError, OutsideRootsError, MissingFileError, InvalidParamsError.
         """
         _check(command, args, env or {})
-        if self._closed or len(self._kept) + len(self._starting) >= MAX_TERMINALS:
+        if self._closed or len(self._kept) + len(self._starting) >= bounds.MAX_TERMINALS:
             raise errors.TerminalStartError(
                 "the session is closed"
                 if self._closed
-                else f"{MAX_TERMINALS} terminals are kept already; release some"
+                else f"{bounds.MAX_TERMINALS} terminals are kept already; release some"
             )
-        limit = DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
+        limit = bounds.DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
         asked_for = self.roots.cwd if cwd is None else cwd
 
         def launched(_: object) -> Program:
@@ -117,7 +96,7 @@ class Terminals:
             if self._closed:
                 await self._threads.run(lambda _: program.abandon())
                 raise errors.TerminalStartError("the session is closed")
-            terminal = TerminalCommand(program, min(limit, MAX_OUTPUT), self._threads)
+            terminal = TerminalCommand(program, min(limit, bounds.MAX_OUTPUT), self._threads)
             self._kept[terminal.id] = terminal
             return terminal
 
@@ -143,25 +122,27 @@ class Terminals:
         callers that store a tool call's terminal as text.
         """
         terminal = self._kept.get(terminal_id)
-        return self._shown.get(terminal_id) if terminal is None else terminal.shown(SHOWN_BYTES)
+        return (
+            self._shown.get(terminal_id) if terminal is None else terminal.shown(bounds.SHOWN_BYTES)
+        )
 
     async def release(self, terminal_id: str) -> None:
         """End it with its children, and keep only its shown output; raises UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
-        self._shown[terminal_id] = terminal.shown(SHOWN_BYTES)
+        self._shown[terminal_id] = terminal.shown(bounds.SHOWN_BYTES)
         try:
             await terminal.release()
         finally:
-            self._shown[terminal_id] = terminal.shown(SHOWN_BYTES)
-            while len(self._shown) > SHOWN_TERMINALS:
+            self._shown[terminal_id] = terminal.shown(bounds.SHOWN_BYTES)
+            while len(self._shown) > bounds.SHOWN_TERMINALS:
                 del self._shown[next(iter(self._shown))]
 
     async def aclose(self) -> None:
         """End all of them and start no more; may be called again."""
         self._closed = True
         if self._starting:
-            await asyncio.wait(self._starting, timeout=START_SECONDS)
+            await asyncio.wait(self._starting, timeout=bounds.START_SECONDS)
         left = [self.release(terminal_id) for terminal_id in self._kept]
         await asyncio.gather(*left, *self._releasing)
 
@@ -304,7 +285,7 @@ class OutputTail:
     def feed(self, data: bytes, *, final: bool = False) -> None:
         """Take the next piece; an incomplete character waits for the following one."""
         self._kept += self._decoder.decode(data, final).encode()
-        if len(self._kept) > 2 * self._limit + SLACK_BYTES:
+        if len(self._kept) > 2 * self._limit + bounds.SLACK_BYTES:
             surplus = self._surplus(self._limit)
             del self._kept[:surplus]
             self._dropped += surplus

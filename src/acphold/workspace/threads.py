@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from acphold.workspace import bounds
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
@@ -20,9 +22,6 @@ T = TypeVar("T")
 
 Checkpoint: TypeAlias = "Callable[[], None]"
 """Called by the work between its steps; raises AbandonedError if nobody wants it any more."""
-
-ABANDON_SECONDS = 1.0
-"""Seconds that a cancelled call waits for its thread to notice."""
 
 
 class AbandonedError(Exception):
@@ -73,6 +72,6 @@ class Threads:
             await asyncio.wait([result])
         except asyncio.CancelledError:
             abandoned.set()
-            await asyncio.wait([result], timeout=ABANDON_SECONDS)
+            await asyncio.wait([result], timeout=bounds.ABANDON_SECONDS)
             raise
         return result.result()

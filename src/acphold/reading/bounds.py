@@ -1,0 +1,61 @@
+"""The bounds of reading that somebody might tune: times, sizes and counts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- processes ------------------------------------------------------------------------------------
+
+ANSWER_SECONDS: Final = 2.0
+"""Seconds for all processes together to answer: a stopped one is not waited for longer."""
+
+CLIENT_ANSWER_SECONDS: Final = 20.0
+"""Seconds for each answer to a client: its change is committed first."""
+
+# -- pages ----------------------------------------------------------------------------------------
+
+PAGE: Final = 500
+"""Sessions or entries of one page."""
+
+SEARCHED_SESSIONS: Final = 5000
+"""Most sessions searched for the words of one page; the next page goes on there."""
+
+READINGS: Final = 5
+"""Times the end of a session is read again because a turn was settled meanwhile."""
+
+# -- the list as it changes -----------------------------------------------------------------------
+
+JOURNAL_LOOK_SECONDS: Final = 0.25
+"""Seconds between looks at the journal; one takes some microseconds if nothing was written."""
+
+PROCESSES_LOOK_SECONDS: Final = 1.0
+"""Seconds between looks at the processes."""
+
+LOOKS_APART_SECONDS: Final = 0.05
+"""Fewest seconds between looks, however much happens."""
+
+# -- questions and rules --------------------------------------------------------------------------
+
+INBOX_ENTRIES: Final = 200
+"""Entries of a session read at once for its questions."""
+
+CALL_ENTRIES: Final = 4000
+"""Entries before a question that are searched for updates of its call."""
+
+INBOX_SESSIONS: Final = 500
+"""Most sessions that are searched for decisions: the last active ones."""
+
+DECISIONS_AT_ONCE: Final = 500
+"""Decisions read at once."""
+
+# -- a server far away ----------------------------------------------------------------------------
+
+FEED_SILENCE_SECONDS: Final = 40.0
+"""Seconds without data after which the connection is lost: an idle server sends something every
+15."""
+
+POST_SECONDS: Final = 30.0
+"""Seconds that an answer to a POST may take: a server gives up its work after 20."""
+
+EVENT_BYTES: Final = 16 << 20
+"""Most bytes of an event: a snapshot has some hundred sessions."""
