@@ -145,7 +145,30 @@ class Picker:
             multiline=False,
             on_text_changed=lambda _: self._filter(),
         )
-        self._app: Application[Picked | None] = self._application()
+        typed = VSplit(
+            [
+                Window(FormattedTextControl([("class:mark", f"{MARK} ")]), width=2, height=1),
+                Window(BufferControl(self._words), height=1),
+                Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
+            ]
+        )
+        listed = Window(FormattedTextControl(self._listed), dont_extend_height=True)
+        preview = ConditionalContainer(
+            Window(
+                FormattedTextControl(self._previewed),
+                height=Dimension(max=PREVIEW_HEIGHT),
+                dont_extend_height=True,
+            ),
+            Condition(lambda: self._preview is not None),
+        )
+        hints = Window(FormattedTextControl(self._hints), height=1)
+        self._app: Application[Picked | None] = Application(
+            Layout(HSplit([typed, listed, preview, hints])),
+            key_bindings=self._keys(),
+            style=STYLE,
+            erase_when_done=True,
+            output=create_output(sys.__stdout__),  # even if stdout is paged
+        )
 
     async def run(self) -> Picked | None:
         """Return the person's choice, or None. Never raises KeyboardInterrupt or EOFError."""
@@ -284,32 +307,6 @@ class Picker:
         return keys
 
     # -- the screen -----------------------------------------------------------------------
-
-    def _application(self) -> Application[Picked | None]:
-        words = VSplit(
-            [
-                Window(FormattedTextControl([("class:mark", f"{MARK} ")]), width=2, height=1),
-                Window(BufferControl(self._words), height=1),
-                Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
-            ]
-        )
-        preview = ConditionalContainer(
-            Window(
-                FormattedTextControl(self._previewed),
-                height=Dimension(max=PREVIEW_HEIGHT),
-                dont_extend_height=True,
-            ),
-            Condition(lambda: self._preview is not None),
-        )
-        listed = Window(FormattedTextControl(self._listed), dont_extend_height=True)
-        hints = Window(FormattedTextControl(self._hints), height=1)
-        return Application(
-            Layout(HSplit([words, listed, preview, hints])),
-            key_bindings=self._keys(),
-            style=STYLE,
-            erase_when_done=True,
-            output=create_output(sys.__stdout__),  # even if stdout is paged
-        )
 
     @property
     def _height(self) -> int:
