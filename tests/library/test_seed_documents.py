@@ -436,10 +436,10 @@ async def test_a_title_is_told_and_listed_and_null_clears_it(journal: Path) -> N
 
 
 async def test_listing_changes_nothing(journal: Path) -> None:
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         session_id = await client.talk("work")
         before = await client.sessions()
-    async with talking(journal) as client:
+    async with as_program(journal) as client:
         assert await client.sessions() == before
         refused = await client.refused("session/prompt", prompt_params(session_id, "work"))
         assert "session/load" in refused.message
