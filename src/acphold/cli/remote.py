@@ -51,9 +51,8 @@ def serve_editor(server: FarServer) -> int:
 
 
 async def _pair_person(server: FarServer) -> None:
-    token = await paired(server)
     # Check that we are let in before reporting success.
-    dial = Dial(server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+    dial = await _dial_to(server)
     await (await dial()).aclose()
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
@@ -65,10 +64,7 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
     editor = PipeTransport(*streams)
     stop = stop_at_signals()
     try:
-        token = await paired(server)
-        dial = Dial(
-            server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
-        )
+        dial = await _dial_to(server)
         line = FarLine(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
     except AcpholdError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
@@ -80,6 +76,11 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
     if not serving.cancelled():
         serving.result()
     return Exit.OK
+
+
+async def _dial_to(server: FarServer) -> Dial:
+    token = await paired(server)
+    return Dial(server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca)
 
 
 async def paired(server: FarServer) -> str | None:
