@@ -280,17 +280,7 @@ class _TakenSession:
                 await journal.delete(lease)  # a part that nobody has continued
                 lease = await self._created()
                 await journal.change(lease, RowChange(moved=mark_text(self._note)))
-            store = await self._store() if wants_files else None
-            with ExitStack() as open_files:
-                pack = None
-                if store is not None:
-                    pack = open_files.enter_context(_pack_file(store))
-                behind = await self._receive_pack(first, pack)
-                if mark.to:  # not before: one that is refused can still go on to where it went
-                    await journal.change(lease, RowChange(moved=mark_text(self._note)))
-                await self._append(lease, behind, last)
-                if store is not None and pack is not None:
-                    await self._lay(lease, store, pack)
+            await self._receive(lease, first, last, wants_files=wants_files, is_back=bool(mark.to))
             if self._kept is not None:
                 await journal.snapshots.keep(self._id, [self._kept])
             if (await journal.summary(self._id)).queue.waiting:
@@ -369,19 +359,33 @@ class _TakenSession:
 
     # -- what comes -------------------------------------------------------------------------
 
-    async def _receive_pack(self, frame: _Sent, pack: BinaryIO | None) -> _Sent:
-        """Write the files that come into `pack`; return the frame behind them."""
-        size = 0
-        while isinstance(frame, PackPiece):
-            size += len(frame.data)
-            if pack is None or size > PACK_BOUNDS.pack:
-                raise MoveRefusedError("the files are too large")
-            try:
-                pack.write(frame.data)
-            except OSError as error:
-                raise _not_kept(error) from error
-            frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
-        return frame
+    async def _receive(
+        self, lease: Lease, frame: _Sent, last: int, *, wants_files: bool, is_back: bool
+    ) -> None:
+        """Keep the files that come, append the entries behind them, and lay the files out."""
+        store = await self._store() if wants_files else None
+        with ExitStack() as open_files:
+            pack = None
+            if store is not None:
+                try:
+                    pack = open_files.enter_context(pack_file(store))
+                except OSError as error:
+                    raise _not_kept(error) from error
+            size = 0
+            while isinstance(frame, PackPiece):
+                size += len(frame.data)
+                if pack is None or size > PACK_BOUNDS.pack:
+                    raise MoveRefusedError("the files are too large")
+                try:
+                    pack.write(frame.data)
+                except OSError as error:
+                    raise _not_kept(error) from error
+                frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+            if is_back:  # not before: one that is refused can still go on to where it went
+                await self._journal.change(lease, RowChange(moved=mark_text(self._note)))
+            await self._append(lease, frame, last)
+            if store is not None and pack is not None:
+                await self._lay(lease, store, pack)
 
     async def _append(self, lease: Lease, first: _Sent, last: int) -> None:
         """Append the entries that come, and compare them with the giver's."""
@@ -472,13 +476,6 @@ class _TakenSession:
         # The modes there may allow more than the person allows here.
         own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
         await self._journal.take_in(lease, [_past(entry), own], change)
-
-
-def _pack_file(store: SnapshotStore) -> BinaryIO:
-    try:
-        return pack_file(store)
-    except OSError as error:
-        raise _not_kept(error) from error
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:
