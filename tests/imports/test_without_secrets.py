@@ -12,11 +12,13 @@ from acphold.history import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source, TakenSource
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
+from acphold.imports.codex import READER as CODEX
 from acphold.imports.crew import each
 from acphold.journal import state_of
 from acphold.journal.stores import open_journal
 from acphold.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
+from tests.imports.codex_home import Rollout
 from tests.imports.told import write_lines
 
 KEY = "sk-ant-api03-abCD12efGH34ijKL56mnOP78"
@@ -77,6 +79,21 @@ async def test_a_conversation_without_secrets_is_taken_in_as_without_redact(tmp_
     for name, selection in (("plain.db", ImportSelection()), ("redacted.db", REDACT)):
         assert await outcomes(tmp_path / name, tmp_path, selection) == ["new"]
     assert await said(tmp_path / "plain.db") == await said(tmp_path / "redacted.db")
+
+
+async def test_a_rollout_of_codex_without_turns_is_taken_in_with_its_compaction(
+    tmp_path: Path,
+) -> None:
+    old = Rollout()
+    old.event("user_message", message=f"My key is {KEY}.", images=[])
+    old.add("compacted", message="The sum of it.")
+    old.agent("Hello.")
+    old.write(tmp_path)
+    journal = open_journal(tmp_path / "j.db")
+    (source,) = CODEX.find(Home(tmp_path))
+    taken = await Intake(journal, REDACT).take(source, CODEX)
+    await journal.aclose()
+    assert (taken.outcome, taken.removed) == ("new", {"API key": 1})
 
 
 async def test_a_second_import_finds_nothing_new_and_a_third_what_came_to_it(

@@ -326,6 +326,7 @@ class _SourceEntries:
 
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self._digest = 0, blake2b(digest_size=16)
+        self._facts.updated_at = None  # some ids are made of the time so far
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
         writer = EntryWriter(self._facts)
