@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import (
     Exit,
@@ -20,9 +19,6 @@ from acphold.cli.settings import chosen_agent, startable
 from acphold.cli.starts import made_here, remembered
 from acphold.errors import AgentStartError
 from acphold.processes.program import launch
-
-if TYPE_CHECKING:
-    pass
 
 
 def parser() -> Parser:

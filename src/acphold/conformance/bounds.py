@@ -94,6 +94,9 @@ CANCEL_LOOK_SECONDS = 0.03
 COUNT_SECONDS = 0.03
 """Seconds between two counted numbers: makes a turn long enough to cancel."""
 
+MODEL_COUNT_SECONDS = 0.02
+"""The same where the stand-in for a model counts."""
+
 # -- what is kept, and what is shown of it ------------------------------------------------------
 
 LINE_BYTES = 64 << 20

@@ -450,7 +450,7 @@ def _reported(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
         case "count":
             for number in range(1, 301):
                 yield f"{number}\n"
-                time.sleep(bounds.COUNT_SECONDS)
+                time.sleep(bounds.MODEL_COUNT_SECONDS)
         case "remember":
             yield "OK"
         case "recall":

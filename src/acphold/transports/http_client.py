@@ -20,6 +20,7 @@ order.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from contextlib import suppress
 from typing import Final
@@ -75,7 +76,8 @@ def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
-        verify=route.context() or True,
+        # Without TLS no certificate of the machine is read, and none would do.
+        verify=route.context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         http2=http2,
         proxy=route.proxy(),
         trust_env=False,  # the route has its values; a netrc of the user is for others

@@ -14,20 +14,6 @@ if TYPE_CHECKING:
 
     from acphold.workspace.roots import Roots
 
-SERVED = frozenset(
-    method.name
-    for method in (
-        schema.READ_TEXT_FILE,
-        schema.WRITE_TEXT_FILE,
-        schema.CREATE_TERMINAL,
-        schema.TERMINAL_OUTPUT,
-        schema.WAIT_FOR_TERMINAL_EXIT,
-        schema.KILL_TERMINAL,
-        schema.RELEASE_TERMINAL,
-    )
-)
-"""The methods that `Workspace.answer` supports."""
-
 
 class Workspace:
     """Files and terminals of one session, inside its roots; close it at the end.
@@ -39,10 +25,6 @@ class Workspace:
         self.roots = roots
         self.files: Files = Files(roots)
         self.terminals: Terminals = Terminals(roots)
-
-    def serves(self, method: str) -> bool:
-        """Return True if `answer` supports `method`."""
-        return method in SERVED
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """Return the result of an ACP client method as JSON; raises AcpholdError with the code for
