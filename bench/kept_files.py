@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import Checkout, checkout_of
-from acphold.snapshots.snapshot import SnapshotBounds, Taken, take
+from acphold.snapshots.snapshot import Taken, take
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import lay
 from bench.programs import scripted_agent, wrap
@@ -31,7 +32,7 @@ DAYS, TURNS, CHANGED = 22, 60, 4
 FIRST_SECONDS = 120.0
 """Seconds that the first snapshot may take."""
 
-BOUNDS = SnapshotBounds(free=0)
+BOUNDS = SnapshotLimits(free=0)
 
 
 def figures(run: Run) -> Iterator[Figure]:
@@ -96,7 +97,7 @@ def _text(words: random.Random) -> bytes:
 
 
 def _taken(stores: Stores, checkout: Checkout) -> Taken:
-    taken = take(stores, checkout, bounds=BOUNDS)
+    taken = take(stores, checkout, limits=BOUNDS)
     assert isinstance(taken, Taken), taken
     return taken
 

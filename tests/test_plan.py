@@ -136,6 +136,15 @@ def test_no_modules_of_a_room_import_each_other_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
+def test_the_bounds_of_a_room_that_has_a_module_for_them_stand_there() -> None:
+    """A time that somebody might tune is found beside the others; `wrap` starts without them."""
+    for bounds in SOURCE.glob("*/bounds.py"):
+        for path in bounds.parent.rglob("*.py"):
+            times = re.findall(r"^[A-Z_]*SECONDS\b.* = [\d.]+$", path.read_text("utf-8"), re.M)
+            if path not in (bounds, bounds.parent / "thin_wrap.py"):
+                assert not times, f"{path} has {times}: bounds stand in {bounds}"
+
+
 def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
     """Those of `modules` that a file imports: `from a import b` imports `a.b` if that is one."""
     for node in _nodes(path):

@@ -21,10 +21,12 @@ from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.seams import TurnSnapshot
 from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
+from acphold.snapshots import bounds as snapshot_bounds
 from acphold.snapshots import checkouts, comparison, snapshot
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import Checkout
 from acphold.snapshots.git import GitError
-from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
+from acphold.snapshots.snapshot import NotTaken, Taken, take
 from acphold.snapshots.store import SnapshotStore
 from acphold.snapshots.worktree import Included, included
 from tests.editor import DEADLINE
@@ -249,7 +251,7 @@ async def test_a_folder_in_which_git_hangs_costs_one_deadline(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(project.top / ".gitignore")
-    monkeypatch.setattr(snapshot, "SECONDS", 0.5)
+    monkeypatch.setattr(snapshot_bounds, "SNAPSHOT_SECONDS", 0.5)
     tried = []
 
     def counted(*given: Any, **named: Any) -> Taken | NotTaken:
@@ -578,15 +580,15 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
         client = await house.client()
         session = await client.new(project.top)
         folder = Path((await stores_of(house.journal)).folder)
-        for bounds in (SnapshotBounds(store=0, free=0), SnapshotBounds(free=0)):
-            monkeypatch.setattr(snapshot, "take", partial(take, bounds=bounds))
+        for limits in (SnapshotLimits(store=0, free=0), SnapshotLimits(free=0)):
+            monkeypatch.setattr(snapshot, "take", partial(take, limits=limits))
             turn = await house.begun(client, session, "go")
             async with asyncio.timeout(DEADLINE):
-                while bounds.store == 0 and not (folder / ".tidied").exists():  # noqa: ASYNC110 - no event
+                while limits.store == 0 and not (folder / ".tidied").exists():  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
             await house.agent.end(session)
             await turn
-            rows = await kept(house, session, 2 if bounds.store == 0 else 4)
+            rows = await kept(house, session, 2 if limits.store == 0 else 4)
         assert [row.state for row in rows] == ["refused"] * 2 + ["whole"] * 2
         assert "full" in rows[0].reason
 

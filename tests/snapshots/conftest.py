@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.snapshots import comparison
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
+from acphold.snapshots.snapshot import NotTaken, Taken, take
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import Laid, lay
 
@@ -80,7 +81,7 @@ class Project:
         return path
 
     def attempt(
-        self, bounds: SnapshotBounds | None = None, seconds: float = 30.0
+        self, limits: SnapshotLimits | None = None, seconds: float = 30.0
     ) -> Taken | NotTaken:
         """Take a snapshot, with no bound on the free space of the disk."""
         checkout = checkout_of(str(self.top))
@@ -88,17 +89,17 @@ class Project:
         return take(
             self.stores,
             checkout,
-            bounds=bounds or SnapshotBounds(free=0),
+            limits=limits or SnapshotLimits(free=0),
             deadline=time.monotonic() + seconds,
         )
 
-    def take(self, bounds: SnapshotBounds | None = None) -> Taken:
-        taken = self.attempt(bounds)
+    def take(self, limits: SnapshotLimits | None = None) -> Taken:
+        taken = self.attempt(limits)
         assert isinstance(taken, Taken), taken
         return taken
 
-    def refused(self, bounds: SnapshotBounds | None = None, seconds: float = 30.0) -> str:
-        refused = self.attempt(bounds, seconds)
+    def refused(self, limits: SnapshotLimits | None = None, seconds: float = 30.0) -> str:
+        refused = self.attempt(limits, seconds)
         assert isinstance(refused, NotTaken), refused
         return refused.reason
 

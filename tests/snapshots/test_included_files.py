@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.snapshots import worktree
+from acphold.snapshots import bounds
 from acphold.snapshots.worktree import Included, included
 from acphold.workspace.threads import AbandonedError
 
@@ -108,7 +108,7 @@ def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
 def test_there_are_bounds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         project.write(f"{number}.local", "x" * 1000)
-    monkeypatch.setattr(worktree, "MOST_FILES", 3)
+    monkeypatch.setattr(bounds, "INCLUDED_FILES", 3)
     assert copied(project) == Included(("0.local", "1.local", "2.local"), 3, "more than 3 files")
 
 

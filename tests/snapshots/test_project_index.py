@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import WorkspaceError
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.packs import packed, unpack
 from acphold.snapshots.project_index import COMMIT
-from acphold.snapshots.snapshot import NotTaken, SnapshotBounds
+from acphold.snapshots.snapshot import NotTaken
 from acphold.snapshots.store import Stores
 from acphold.snapshots.worktree import lay
 
@@ -108,7 +109,7 @@ def test_what_is_too_large_or_missing_is_not_staged_and_is_named(project: Projec
     lost = project.blob("lost\n")
     (project.top / f".git/objects/{lost[:2]}/{lost[2:]}").unlink()
     for _ in range(2):
-        taken = project.take(SnapshotBounds(free=0, tracked_file=500))
+        taken = project.take(SnapshotLimits(free=0, tracked_file=500))
         assert [(it.path, it.why) for it in taken.left_out] == [
             ("large", "what is staged of it is 0 MB"),
             ("lost", "what is staged of it is missing"),

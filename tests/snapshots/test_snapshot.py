@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
-from acphold.snapshots.snapshot import NotTaken, SnapshotBounds, Taken, take
+from acphold.snapshots.snapshot import NotTaken, Taken, take
 
 from .conftest import Project, digest, files, patch
 
@@ -23,9 +24,10 @@ import sys, time
 import msgspec
 from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.store import Stores
-from acphold.snapshots.snapshot import SnapshotBounds, take
+from acphold.snapshots.bounds import SnapshotLimits
+from acphold.snapshots.snapshot import take
 stores, top = sys.argv[1:]
-taken = take(Stores(stores), checkout_of(top), bounds=SnapshotBounds(free=0),
+taken = take(Stores(stores), checkout_of(top), limits=SnapshotLimits(free=0),
              deadline=time.monotonic() + 30)
 sys.stdout.buffer.write(msgspec.json.encode(taken))
 """
@@ -210,29 +212,29 @@ def test_untracked_files_that_may_hold_a_secret_are_left_out_and_named(project: 
 
 
 def test_large_untracked_files_are_left_out_and_larger_tracked_ones_too(project: Project) -> None:
-    bounds = SnapshotBounds(untracked_file=1000, tracked_file=2000, free=0)
+    limits = SnapshotLimits(untracked_file=1000, tracked_file=2000, free=0)
     project.write("large.bin", b"x" * 1001)
     project.write("a.txt", b"x" * 1999)
-    taken = project.take(bounds)
+    taken = project.take(limits)
     assert project.names(taken) == {"a.txt", "folder/b.txt"}
     assert [one.path for one in taken.left_out] == ["large.bin"]
     project.write("a.txt", b"x" * 2001)
-    taken = project.take(bounds)
+    taken = project.take(limits)
     assert project.names(taken) == {"folder/b.txt"}
     assert taken.left_out_count == 2
     project.write("a.txt", b"small")
-    assert project.names(project.take(bounds)) == {"a.txt", "folder/b.txt"}
+    assert project.names(project.take(limits)) == {"a.txt", "folder/b.txt"}
 
 
 def test_bounds_on_new_files_bytes_store_and_free_space_refuse(project: Project) -> None:
     for number in range(30):
         project.write(f"new/{number}", b"x" * 100)
-    assert "30 new files" in project.refused(SnapshotBounds(new_files=29, free=0))
-    assert "are new" in project.refused(SnapshotBounds(new_bytes=2000, free=0))
-    assert "free on the disk" in project.refused(SnapshotBounds(free=1 << 60))
+    assert "30 new files" in project.refused(SnapshotLimits(new_files=29, free=0))
+    assert "are new" in project.refused(SnapshotLimits(new_bytes=2000, free=0))
+    assert "free on the disk" in project.refused(SnapshotLimits(free=1 << 60))
     project.take()
     project.write("new/more")
-    assert "store is full" in project.refused(SnapshotBounds(store=1, free=0))
+    assert "store is full" in project.refused(SnapshotLimits(store=1, free=0))
 
 
 def test_the_home_folder_and_all_above_it_are_refused(
@@ -533,7 +535,7 @@ def test_a_folder_without_a_repository_is_kept_by_itself(folder: Project) -> Non
     folder.write("one.txt")
     folder.write(".gitignore", "*.log\n")
     folder.write("x.log")
-    taken = take(folder.stores, Checkout(str(folder.top)), bounds=SnapshotBounds(free=0))
+    taken = take(folder.stores, Checkout(str(folder.top)), limits=SnapshotLimits(free=0))
     assert not isinstance(taken, NotTaken)
     assert folder.names(taken) == {"one.txt", ".gitignore"}
 
@@ -563,7 +565,7 @@ def test_work_trees_of_one_repository_share_a_store(project: Project) -> None:
     checkout = checkout_of(str(other / "folder"))
     assert checkout is not None
     assert checkout.top == str(other)
-    beside = take(project.stores, checkout, bounds=SnapshotBounds(free=0))
+    beside = take(project.stores, checkout, limits=SnapshotLimits(free=0))
     assert not isinstance(beside, NotTaken)
     assert (beside.store, beside.tree) == (taken.store, taken.tree)
     assert beside.head.branch == "other"
@@ -607,7 +609,7 @@ def test_our_own_files_in_a_project_are_not_in_its_snapshots(tmp_path: Path) -> 
         taken = take(
             made.stores,
             checkout,
-            bounds=SnapshotBounds(free=0),
+            limits=SnapshotLimits(free=0),
             spared=[str(made.top / "journal.db")],
         )
         assert not isinstance(taken, NotTaken)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.comparison import reading
-from acphold.snapshots.snapshot import SnapshotBounds
 from acphold.snapshots.store import SnapshotStore, Stores
 
 from .conftest import Project, changes, files, is_there, patch
@@ -123,11 +123,11 @@ def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:
 
 
 def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:
-    bounds = SnapshotBounds(store=200_000, free=0)
+    limits = SnapshotLimits(store=200_000, free=0)
     sizes = []
     for _ in range(10):
         project.write("noise", os.urandom(100_000))
-        project.attempt(bounds)
+        project.attempt(limits)
         sizes.append(sum(store.size() for store in project.stores))
     assert 200_000 < max(sizes) < 200_000 + 150_000
 

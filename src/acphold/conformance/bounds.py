@@ -88,6 +88,13 @@ FENCE_SECONDS = 15.0
 ANSWER_DELAY_SECONDS = 0.2
 """Seconds before an answer: who does not wait for it is found."""
 
+LATE_COMMAND_SECONDS = 1
+"""Seconds after which a command leaves a trace."""
+
+TRACE_SECONDS = 2.0
+"""Seconds behind the release of its terminal after which a command has left its trace, if it ran
+on."""
+
 CANCEL_LOOK_SECONDS = 0.03
 """Seconds between two looks whether the turn of a running command was cancelled."""
 

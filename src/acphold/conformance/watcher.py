@@ -54,11 +54,7 @@ LONG = "é" * 20 + "END"
 PRINTS_LONG = "printf '" + "\\303\\251" * 20 + "END'"
 
 RUNS_ON = "echo started; exec sleep 20"
-LATE = "sleep 1; echo alive > "
-LATE_SECONDS = 1.0
-TRACE_SECONDS = 2.0
-"""Seconds behind the release of its terminal after which a command has left its trace, if it ran
-on."""
+LATE = f"sleep {bounds.LATE_COMMAND_SECONDS}; echo alive > "
 LOOKS = f"cat {FILE}"
 
 FORM: Json = {
@@ -221,7 +217,9 @@ class Tour(Script):
         """Look for a trace of the command whose terminal was released while it ran."""
         if not self._trace:
             return
-        await asyncio.sleep(self._released_at + TRACE_SECONDS - asyncio.get_running_loop().time())
+        await asyncio.sleep(
+            self._released_at + bounds.TRACE_SECONDS - asyncio.get_running_loop().time()
+        )
         looking = await self.terminal(f"cat {self._trace}; rm -f {self._trace}")
         await self._use(looking, "wait_for_exit", "output", "release")
         self._shown.add(LATE)

@@ -76,8 +76,9 @@ from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text
 from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
+from acphold.snapshots.bounds import PACK_LIMITS
 from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
-from acphold.snapshots.packs import PACK_BOUNDS, has_base, pack_file, unpack
+from acphold.snapshots.packs import has_base, pack_file, unpack
 from acphold.snapshots.snapshot import NotTaken
 from acphold.snapshots.snapshot import take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
@@ -374,7 +375,7 @@ class _TakenSession:
             size = 0
             while isinstance(frame, PackPiece):
                 size += len(frame.data)
-                if pack is None or size > PACK_BOUNDS.pack:
+                if pack is None or size > PACK_LIMITS.pack:
                     raise MoveRefusedError("the files are too large")
                 try:
                     pack.write(frame.data)

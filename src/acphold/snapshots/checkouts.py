@@ -18,14 +18,9 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.git import HARMLESS, Git, GitError, program
 from acphold.workspace.regular_files import contents
-
-MOST = 16 << 20
-"""Largest file that is read of a repository: a list of its references."""
-
-LONGEST_PATH = 8 << 10
-"""Largest file that is read for the path of a folder."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -76,14 +71,14 @@ def checkout_at(top: str) -> Checkout | None:
     """Return the checkout whose top folder this is; None if it is none."""
     place = os.path.join(top, ".git")
     if not os.path.isdir(place):
-        said = _text(place, LONGEST_PATH)
+        said = _text(place, bounds.PATH_BYTES)
         if not said.startswith("gitdir:"):
             return None
         place = os.path.join(top, said.removeprefix("gitdir:").strip())
     if not os.path.lexists(os.path.join(place, "HEAD")):
         return None
     git_folder = os.path.realpath(place)
-    shared = _text(os.path.join(git_folder, "commondir"), LONGEST_PATH).strip()
+    shared = _text(os.path.join(git_folder, "commondir"), bounds.PATH_BYTES).strip()
     if "\0" in shared:
         return None
     return Checkout(top, git_folder, os.path.realpath(os.path.join(git_folder, shared)))
@@ -130,21 +125,12 @@ def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:
     return "sha256" if SHA256.search(config) is not None else "sha1"
 
 
-def _text(path: str, most: int = MOST) -> str:
+def _text(path: str, most: int = bounds.REFERENCES_BYTES) -> str:
     """The content of a regular file; "" if it cannot be read, or has more than `most` bytes."""
     with suppress(OSError, ValueError):
         return os.fsdecode(contents(path, most))
     return ""
 
-
-SECONDS = 20.0
-"""Seconds that looking at repositories may take."""
-
-MOST_PROJECTS = 50
-"""Repositories that are looked at."""
-
-MOST_MARKS = 20
-"""First commits and remotes of one project that are told."""
 
 USER = re.compile(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", re.IGNORECASE)
 
@@ -164,31 +150,33 @@ def marks(checkout: Checkout) -> ProjectMarks:
     if program() is None or not checkout.is_repository:
         return ProjectMarks()
     try:
-        with ProgramGroup(time.monotonic() + SECONDS) as group:
+        with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
             git = Git(group, None, home=os.devnull)
             remotes = _remotes(git, checkout.top)
             found = git.run("-C", checkout.top, *HARMLESS, "rev-list", "--max-parents=0", "HEAD")
             roots = found.decode().split()
     except (GitError, TimeoutError, BufferError, AgentStartError):
         pass  # no commit yet, or too many
-    return ProjectMarks(tuple(roots[:MOST_MARKS]), tuple(remotes[:MOST_MARKS]))
+    return ProjectMarks(
+        tuple(roots[: bounds.PROJECT_MARKS]), tuple(remotes[: bounds.PROJECT_MARKS])
+    )
 
 
 def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | None) -> str:
     """Return the top folder of the first of these that is a clone of the project, preferably one
     that has the commit; "" if none is. Blocks."""
-    roots = [root for root in wanted.roots[:MOST_MARKS] if COMMIT.fullmatch(root)]
-    remotes = {*wanted.remotes[:MOST_MARKS]}
+    roots = [root for root in wanted.roots[: bounds.PROJECT_MARKS] if COMMIT.fullmatch(root)]
+    remotes = {*wanted.remotes[: bounds.PROJECT_MARKS]}
     if program() is None or not (roots or remotes):
         return ""
     clones: dict[str, str] = {}
     for folder in folders:
         checkout = checkout_of(folder)
-        if checkout is not None and len(clones) < MOST_PROJECTS:
+        if checkout is not None and len(clones) < bounds.PROJECTS:
             clones.setdefault(checkout.common, main_top(checkout))
     second = ""
     try:
-        with ProgramGroup(time.monotonic() + SECONDS) as group:
+        with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
             git = Git(group, None, home=os.devnull)
             for top in clones.values():
                 is_same = any(_has(git, top, root) for root in roots)

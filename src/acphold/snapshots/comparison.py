@@ -16,18 +16,10 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import Checkout, commit_at, head, object_format
 from acphold.snapshots.git import Git, GitError
 from acphold.snapshots.store import SnapshotStore
-
-SECONDS = 60.0
-"""Seconds that a comparison, or reading a file, may take."""
-
-MOST_BYTES = 16 << 20
-"""Longer files are not read as text."""
-
-NAMES_AT_ONCE = 10_000
-"""Names that git is asked for at once, each of which may be long."""
 
 _FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
 _COMMIT_NAME = re.compile(r"([^~^@{}:\s-][^~^@{}:\s]*|@)([~^][0-9]*)*", re.ASCII)
@@ -122,7 +114,7 @@ class SnapshotReader:
         lines = [line.split() for line in said.decode().splitlines()]
         return {it[0]: int(it[2]) for it in lines if it[1:2] == ["blob"]}
 
-    def contents(self, blobs: Iterable[str], most: int = MOST_BYTES) -> dict[str, bytes]:
+    def contents(self, blobs: Iterable[str], most: int = bounds.TEXT_BYTES) -> dict[str, bytes]:
         """Return files by the ids of their contents; without those that have more than `most`
         bytes, or are not there."""
         kept = [blob for blob, size in self.sizes(blobs).items() if size <= most]
@@ -141,8 +133,10 @@ class SnapshotReader:
         """Return the ids of the contents of files, each named by a tree and its path there; None
         where there is no file."""
         found: list[str | None] = []
-        for begin in range(0, len(places), NAMES_AT_ONCE):
-            named = [f"{tree}:{path}" for tree, path in places[begin : begin + NAMES_AT_ONCE]]
+        for begin in range(0, len(places), bounds.NAMES_AT_ONCE):
+            named = [
+                f"{tree}:{path}" for tree, path in places[begin : begin + bounds.NAMES_AT_ONCE]
+            ]
             said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
             # A name that is not there is repeated, whatever is in it: only ids begin our lines.
             lines = [it for it in said.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)]
@@ -156,7 +150,9 @@ class SnapshotReader:
 
 
 @contextmanager
-def reading(store: SnapshotStore, seconds: float = SECONDS) -> Iterator[SnapshotReader]:
+def reading(
+    store: SnapshotStore, seconds: float = bounds.COMPARISON_SECONDS
+) -> Iterator[SnapshotReader]:
     """Read snapshots of a store for a block, which may last so many seconds."""
     deadline = time.monotonic() + seconds
     with store.used(deadline), ProgramGroup(deadline) as group:

@@ -14,29 +14,13 @@ import time
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
-from msgspec import Struct
-
 from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.git import HARMLESS, Git, GitError
-from acphold.snapshots.snapshot import BOUNDS
 from acphold.snapshots.store import SnapshotStore
 
-SECONDS = 300.0
-"""Seconds that making or reading a pack may take."""
-
 OBJECT = re.compile(r"[0-9a-f]{40}")
-
-
-class PackBounds(Struct, frozen=True):
-    """Limits of a stranger's pack: its own bytes, and the files and bytes of its snapshot."""
-
-    pack: int = 256 << 20
-    files: int = 200_000
-    size: int = 2 << 30
-
-
-PACK_BOUNDS = PackBounds()
 
 
 def pack_file(store: SnapshotStore) -> BinaryIO:
@@ -50,7 +34,7 @@ def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = ""
     With `base`, a commit of the repository in `project`, the pack leaves out that commit's objects.
     Raises WorkspaceError if the snapshot is gone or too large.
     """
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + bounds.PACK_SECONDS
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
@@ -76,7 +60,7 @@ def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = ""
 def has_base(store: SnapshotStore, project: str, base: str) -> bool:
     """Read the files of a commit from a clone of the project into the store, so that a pack may
     leave them out; False if they are not all there. Blocks."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + bounds.PACK_SECONDS
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             known = _objects_of_commit(group, store, project, base)
@@ -94,33 +78,33 @@ def has_base(store: SnapshotStore, project: str, base: str) -> bool:
 
 
 def unpack(
-    store: SnapshotStore, tree: str, pack: BinaryIO, bounds: PackBounds = PACK_BOUNDS
+    store: SnapshotStore, tree: str, pack: BinaryIO, limits: bounds.PackLimits = bounds.PACK_LIMITS
 ) -> None:
     """Read a stranger's pack into the store, where the snapshot is kept for an hour; blocks.
 
-    Raises WorkspaceError unless it is a whole, well-formed snapshot within the bounds. Nothing is
+    Raises WorkspaceError unless it is a whole, well-formed snapshot within the limits. Nothing is
     laid out.
     """
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + bounds.PACK_SECONDS
     if not OBJECT.fullmatch(tree):
         raise WorkspaceError("the files have no name that git knows")
     size = pack.seek(0, os.SEEK_END)
     pack.seek(0)
-    if size > bounds.pack:
-        raise WorkspaceError(f"the files are larger than {bounds.pack >> 20} MB")
+    if size > limits.pack:
+        raise WorkspaceError(f"the files are larger than {limits.pack >> 20} MB")
     try:
-        if shutil.disk_usage(store.path).free - size < BOUNDS.free:
+        if shutil.disk_usage(store.path).free - size < bounds.SNAPSHOT_LIMITS.free:
             raise WorkspaceError("there is no room for the files on this disk")
         with store.used(deadline), ProgramGroup(deadline) as group:
             store.note_fresh(tree)
             git = store.git(group)
             # Refuses names such as `..` and `.git`, in all their disguises, and broken objects.
-            strict = ("--strict", f"--max-input-size={bounds.pack}")
+            strict = ("--strict", f"--max-input-size={limits.pack}")
             git.run("index-pack", "--stdin", *strict, stdin=pack)
-            # Every object has to be there, within the bounds.
+            # Every object has to be there, within the limits.
             names = _objects(git, tree)
-            if len(names) > bounds.files:
-                raise WorkspaceError(f"there are more than {bounds.files:,} files")
+            if len(names) > limits.files:
+                raise WorkspaceError(f"there are more than {limits.files:,} files")
             checked = git.run(
                 "cat-file",
                 "--batch-check=%(objecttype) %(objectsize)",
@@ -133,8 +117,8 @@ def unpack(
             listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
             sizes = [line.split(None, 4)[3] for line in listed if line]
             whole = sum(int(size) for size in sizes if size != b"-")
-            if len(sizes) > bounds.files or whole > bounds.size:
-                raise WorkspaceError(f"the files are more than {bounds.size >> 20:,} MB")
+            if len(sizes) > limits.files or whole > limits.size:
+                raise WorkspaceError(f"the files are more than {limits.size >> 20:,} MB")
     except TimeoutError as error:
         raise WorkspaceError("reading the files took too long") from error
     except (GitError, BufferError, AgentStartError) as error:

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.snapshots.git import GitError, GitNotStartedError, personal_excludes, program
 from acphold.snapshots.project_index import Staged, staged, write_commit
@@ -39,40 +40,6 @@ SECRETS = re.compile(
     r"\.env(\..*)?|.*\.(pem|key|p12|pfx|jks|keystore)|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass"
 )
 """Names of files that are left out unless the project tracks them."""
-
-NAMED_LEFT_OUT = 100
-"""Names of left-out files that are kept; of the others only their number."""
-
-MOST_ABSENT = 1000
-"""Names without a file that are looked for at each snapshot; more, as in a sparse checkout, only
-when the project's index changes."""
-
-MANY = 200
-"""New files from which on git writes one pack instead of a file for each."""
-
-SECONDS = 60.0
-"""Seconds that taking a snapshot may last."""
-
-NICENESS = 5
-"""The priority of git where nobody waits for it; 19 is the lowest."""
-
-TRIES = 3
-"""Attempts while files change under our hands."""
-
-
-class SnapshotBounds(Struct, frozen=True):
-    """Limits, in bytes and files: of one untracked and one tracked file, of new files in one
-    snapshot and their bytes, of a store, and of what has to stay free on the disk."""
-
-    untracked_file: int = 5 << 20
-    tracked_file: int = 50 << 20
-    new_files: int = 20_000
-    new_bytes: int = 500 << 20
-    store: int = 2 << 30
-    free: int = 2 << 30
-
-
-BOUNDS = SnapshotBounds()
 
 
 Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing"]
@@ -134,7 +101,7 @@ def take(
     stores: Stores,
     checkout: Checkout,
     *,
-    bounds: SnapshotBounds = BOUNDS,
+    limits: bounds.SnapshotLimits = bounds.SNAPSHOT_LIMITS,
     deadline: float | None = None,
     spared: Iterable[str] = (),
     gently: bool = False,
@@ -148,7 +115,7 @@ def take(
         return NotTaken("git is not installed", "folder")
     if is_too_high(checkout.top):
         return NotTaken("the home folder, and what is above it, is not kept", "home")
-    deadline = time.monotonic() + SECONDS if deadline is None else deadline
+    deadline = time.monotonic() + bounds.SNAPSHOT_SECONDS if deadline is None else deadline
     try:
         with ExitStack() as held:
             is_used = False
@@ -159,10 +126,10 @@ def take(
                     is_used = True
             root = store.root(checkout.top)
             held.enter_context(locked(os.path.join(root, "lock"), deadline))
-            group = ProgramGroup(deadline, niceness=NICENESS if gently else 0)
+            group = ProgramGroup(deadline, niceness=bounds.NICENESS if gently else 0)
             held.enter_context(group)
             own = (stores.folder, *spared)
-            return _Taking(store, root, checkout, bounds, group, own).take()
+            return _Taking(store, root, checkout, limits, group, own).take()
     except TimeoutError as error:
         is_passing = isinstance(error, StoreInUseError)
         return NotTaken(f"it took too long: {error}", "passing" if is_passing else "slow")
@@ -210,14 +177,14 @@ class _Taking:
         store: SnapshotStore,
         root: str,
         checkout: Checkout,
-        bounds: SnapshotBounds,
+        limits: bounds.SnapshotLimits,
         group: ProgramGroup,
         own: Iterable[str],
     ) -> None:
         self._store = store
         self._root = root
         self._checkout = checkout
-        self._bounds = bounds
+        self._limits = limits
         self._group = group
         self._index = os.path.join(root, "index")
         self._git = store.git(group, work_tree=checkout.top, index=self._index)
@@ -232,13 +199,14 @@ class _Taking:
             os.unlink(f"{self._index}.lock")
         known = self._known()
         current = head(self._checkout)
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, bounds.TRIES + 1):
             try:
                 return self._attempt(known, current)
             except GitError:
-                if attempt == TRIES:
+                if attempt == bounds.TRIES:
                     raise
-                if attempt == TRIES - 1:  # our own index may be damaged: read everything anew
+                if attempt == bounds.TRIES - 1:
+                    # Our own index may be damaged: read everything anew.
                     with suppress(FileNotFoundError):
                         os.unlink(self._index)
                 known = self._known()
@@ -262,7 +230,7 @@ class _Taking:
             self._store.note_fresh(before)
             return Taken(self._store.id, before, current)
         tracked = tracked_names(self._store, self._group, self._checkout)
-        most = self._bounds.new_files
+        most = self._limits.new_files
         if len(listed) > most and len(listed - tracked) > most:  # before each is looked at
             self._refuse_many(len(listed.difference(tracked, self._ours())))
         candidates, inside = self._candidates(listed, tracked, known)
@@ -274,7 +242,7 @@ class _Taking:
         if added:
             self._require_room(size)
             # Blobs that count as big are streamed into one pack, which is three times as fast.
-            options = ("-c", "core.bigFileThreshold=1") if len(added) > MANY else ()
+            options = ("-c", "core.bigFileThreshold=1") if len(added) > bounds.LOOSE_FILES else ()
             self._git.run(
                 *(*options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
                 stdin=b"".join(os.fsencode(name) + b"\0" for name in added),
@@ -289,7 +257,7 @@ class _Taking:
         elif current.commit is not None and os.path.isfile(self._checkout.index):
             beside = staged(
                 *(self._store, self._group, self._checkout, current.commit),
-                *(self._bounds.tracked_file, self._require_room),
+                *(self._limits.tracked_file, self._require_room),
             )
         if beside.commit:
             tree = write_commit(self._git, tree, beside.commit)
@@ -313,7 +281,7 @@ class _Taking:
             current,
             len(added),
             size,
-            tuple(left_out[:NAMED_LEFT_OUT]),
+            tuple(left_out[: bounds.LEFT_OUT_NAMES]),
             len(left_out),
         )
 
@@ -367,7 +335,7 @@ class _Taking:
         self, candidates: Collection[str], tracked: Collection[str], ours: Collection[str]
     ) -> tuple[list[str], list[str], list[LeftOut], int]:
         """Look at each name: return what leaves the index, what is read, what is left out, and the
-        bytes to be read. Raises _RefusedError beyond the bounds."""
+        bytes to be read. Raises _RefusedError beyond the limits."""
         removed: list[str] = []
         added: list[str] = []
         left_out: list[LeftOut] = []
@@ -396,14 +364,14 @@ class _Taking:
             size += found.st_size
             untracked += not is_tracked and name not in ours
         self._refuse_many(untracked)
-        if size > self._bounds.new_bytes:
+        if size > self._limits.new_bytes:
             raise _RefusedError(
-                f"{size >> 20:,} MB are new; {self._bounds.new_bytes >> 20:,} are allowed"
+                f"{size >> 20:,} MB are new; {self._limits.new_bytes >> 20:,} are allowed"
             )
         return [name for name in removed if name in ours], added, left_out, size
 
     def _refuse_many(self, untracked: int) -> None:
-        if untracked > (most := self._bounds.new_files):
+        if untracked > (most := self._limits.new_files):
             raise _RefusedError(f"{untracked:,} new files are not ignored; {most:,} are allowed")
 
     def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
@@ -412,7 +380,7 @@ class _Taking:
             return None
         if not stat.S_ISREG(found.st_mode):
             return "not a file"
-        most = self._bounds.tracked_file if is_tracked else self._bounds.untracked_file
+        most = self._limits.tracked_file if is_tracked else self._limits.untracked_file
         if found.st_size > most:
             return f"larger than {most >> 20} MB"
         if not is_tracked and SECRETS.fullmatch(os.path.basename(name)):
@@ -434,9 +402,9 @@ class _Taking:
 
     def _require_room(self, size: int) -> None:
         free = shutil.disk_usage(self._store.path).free
-        if free - size < self._bounds.free:
+        if free - size < self._limits.free:
             raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
-        if (taken := self._store.size()) > self._bounds.store:
+        if (taken := self._store.size()) > self._limits.store:
             raise _RefusedError(f"the store is full: {taken >> 20:,} MB", "full")
 
     def _remove(self, names: Collection[str]) -> None:
@@ -445,7 +413,7 @@ class _Taking:
             self._git.run("update-index", "-z", "--index-info", stdin=lines)
 
     def _absent(self, names: set[str]) -> list[str]:
-        if len(names) > MOST_ABSENT:
+        if len(names) > bounds.ABSENT_NAMES:
             return []
         return [_plain(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 

@@ -27,6 +27,7 @@ from hashlib import sha256
 from secrets import token_hex
 
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.git import Git
 from acphold.workspace.regular_files import contents
 
@@ -55,14 +56,9 @@ CONFIG = """[core]
 ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -export-subst\n"
 """A snapshot has the bytes of a file, whatever a project says about it."""
 
-FRESH_SECONDS = 3600.0
-"""Seconds in which the journal has to name a snapshot."""
 
 NAMED = ".named"
 """The end of a marker's name once the journal names its snapshot."""
-
-WAIT_SECONDS = 0.01
-"""Pause before a lock is tried again."""
 
 
 STORE_ID = re.compile(r"[0-9a-f]{16}")
@@ -190,7 +186,7 @@ class SnapshotStore:
                     if entry.name.endswith(NAMED):
                         is_fresh = since is not None and status.st_mtime_ns >= since
                     else:
-                        is_fresh = time.time() - status.st_mtime < FRESH_SECONDS
+                        is_fresh = time.time() - status.st_mtime < bounds.UNNAMED_SECONDS
                     if not is_fresh:
                         os.unlink(entry.path)
                 except FileNotFoundError:  # the journal names it at this moment
@@ -321,7 +317,7 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise StoreInUseError("another process is at work there") from None
-                time.sleep(WAIT_SECONDS)
+                time.sleep(bounds.LOCK_PAUSE_SECONDS)
         yield
     finally:
         os.close(descriptor)

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from acphold.errors import AgentStartError, WorkspaceError
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import checkout_at, checkout_of, main_top
 from acphold.snapshots.git import HARMLESS, Git, GitError
 from acphold.snapshots.project_index import stage
@@ -36,19 +37,8 @@ from acphold.workspace.regular_files import contents
 from acphold.workspace.roots import FOLDER
 from acphold.workspace.threads import Checkpoint
 
-SECONDS = 600.0
-"""Seconds that laying out may take."""
-
 INCLUDE_LIST = ".worktreeinclude"
 
-MOST_FILES = 10_000
-MOST_BYTES = 500 << 20
-"""Limits on the ignored files that are copied."""
-
-LARGEST_LIST = 64 << 10
-
-INCLUDING_SECONDS = 60.0
-"""Seconds that finding these files may take."""
 
 PIECE = 1 << 20
 
@@ -98,7 +88,7 @@ def lay(
         raise WorkspaceError(
             f"{folder!r} is inside the repository {around.top!r}; choose another folder"
         )
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + bounds.LAYING_OUT_SECONDS
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
@@ -323,11 +313,11 @@ def included(
 
 def _names(store: SnapshotStore, project: str, left_out: Collection[str]) -> list[str]:
     """The files that the list names and that are ignored, or were left out."""
-    patterns = contents(os.path.join(project, INCLUDE_LIST), LARGEST_LIST)
+    patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
     checkout = checkout_at(project)
     with (
-        store.used(time.monotonic() + INCLUDING_SECONDS),
-        ProgramGroup(time.monotonic() + INCLUDING_SECONDS) as group,
+        store.used(time.monotonic() + bounds.INCLUDING_SECONDS),
+        ProgramGroup(time.monotonic() + bounds.INCLUDING_SECONDS) as group,
         tempfile.NamedTemporaryFile(dir=store.path, prefix="include") as named,
     ):
         named.write(patterns)
@@ -344,11 +334,11 @@ def _copied(
 ) -> tuple[list[str], str]:
     """Copy files; return those that were, and why not all."""
     copied: list[str] = []
-    left = MOST_BYTES
+    left = bounds.INCLUDED_BYTES
     for name in names:
         checkpoint()
-        if len(copied) == MOST_FILES:
-            return copied, f"more than {MOST_FILES:,} files"
+        if len(copied) == bounds.INCLUDED_FILES:
+            return copied, f"more than {bounds.INCLUDED_FILES:,} files"
         try:
             size = _copy(project, folder, name, left, placed, checkpoint)
         except (FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
@@ -358,7 +348,7 @@ def _copied(
         if size is None:
             continue
         if size < 0:
-            return copied, f"more than {MOST_BYTES >> 20} MB"
+            return copied, f"more than {bounds.INCLUDED_BYTES >> 20} MB"
         left -= size
         copied.append(name)
     return copied, ""

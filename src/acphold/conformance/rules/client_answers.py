@@ -16,7 +16,6 @@ from acphold.conformance.watcher import (
     FILE,
     FORM,
     LATE,
-    LATE_SECONDS,
     LIMIT,
     LONG,
     LOOKS,
@@ -414,7 +413,7 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
         released = next(iter(terminal.of("release")), None)
         if released is None or released.answer is None or released.is_refused:
             continue
-        if released.answer.at - terminal.made.request.at >= LATE_SECONDS:
+        if released.answer.at - terminal.made.request.at >= bounds.LATE_COMMAND_SECONDS:
             continue  # the command may have been over
         for looked in _terminals(record, LOOKS):
             for output in looked.of("output"):

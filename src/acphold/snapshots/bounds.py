@@ -1,0 +1,106 @@
+"""How long git may work for kept files, and how much of a project is kept, copied and sent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+# Time.
+
+SNAPSHOT_SECONDS: Final = 60.0
+"""Seconds that taking a snapshot may last."""
+
+LAYING_OUT_SECONDS: Final = 600.0
+"""Seconds that laying out may take."""
+
+INCLUDING_SECONDS: Final = 60.0
+"""Seconds that finding the ignored files may take that are copied as well."""
+
+COMPARISON_SECONDS: Final = 60.0
+"""Seconds that a comparison, or reading a file, may take."""
+
+PACK_SECONDS: Final = 300.0
+"""Seconds that making or reading a pack may take."""
+
+PROJECTS_SECONDS: Final = 20.0
+"""Seconds that looking at repositories may take."""
+
+UNNAMED_SECONDS: Final = 3600.0
+"""Seconds in which the journal has to name a snapshot."""
+
+LOCK_PAUSE_SECONDS: Final = 0.01
+"""Seconds before a lock is tried again."""
+
+TRIES: Final = 3
+"""Attempts at a snapshot while files change."""
+
+NICENESS: Final = 5
+"""The priority of git where nobody waits for it; 19 is the lowest."""
+
+# What is read of a repository.
+
+REFERENCES_BYTES: Final = 16 << 20
+"""Largest file that is read of a repository: a list of its references."""
+
+PATH_BYTES: Final = 8 << 10
+"""Largest file that is read for the path of a folder."""
+
+TEXT_BYTES: Final = 16 << 20
+"""Longer files are not read as text."""
+
+NAMES_AT_ONCE: Final = 10_000
+"""Names that git is asked for at once, each of which may be long."""
+
+PROJECTS: Final = 50
+"""Repositories that are looked at."""
+
+PROJECT_MARKS: Final = 20
+"""First commits and remotes of one project that are told."""
+
+# What is kept, copied and taken.
+
+LEFT_OUT_NAMES: Final = 100
+"""Names of left-out files that are kept; of the others only their number."""
+
+ABSENT_NAMES: Final = 1000
+"""Names without a file that are looked for at each snapshot; more, as in a sparse checkout, only
+when the project's index changes."""
+
+LOOSE_FILES: Final = 200
+"""New files up to which git writes a file for each; of more it writes one pack."""
+
+INCLUDED_FILES: Final = 10_000
+"""Most ignored files that are copied."""
+
+INCLUDED_BYTES: Final = 500 << 20
+"""Most bytes of the ignored files that are copied."""
+
+INCLUDE_LIST_BYTES: Final = 64 << 10
+"""Most bytes that are read of the list of ignored files to copy."""
+
+
+class SnapshotLimits(Struct, frozen=True):
+    """Limits, in bytes and files: of one untracked and one tracked file, of new files in one
+    snapshot and their bytes, of a store, and of what has to stay free on the disk."""
+
+    untracked_file: int = 5 << 20
+    tracked_file: int = 50 << 20
+    new_files: int = 20_000
+    new_bytes: int = 500 << 20
+    store: int = 2 << 30
+    free: int = 2 << 30
+
+
+SNAPSHOT_LIMITS: Final = SnapshotLimits()
+
+
+class PackLimits(Struct, frozen=True):
+    """Limits of a stranger's pack: its own bytes, and the files and bytes of its snapshot."""
+
+    pack: int = 256 << 20
+    files: int = 200_000
+    size: int = 2 << 30
+
+
+PACK_LIMITS: Final = PackLimits()
