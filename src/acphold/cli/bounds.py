@@ -150,7 +150,7 @@ LOG_BYTES: Final = 1 << 20
 """A longer log is started anew, with the old one kept beside it."""
 
 TUNNEL_OUTPUT_BYTES: Final = 1 << 20
-"""At most this much of a tunnel's output is searched."""
+"""Most bytes that are searched of what a tunnel, or Tailscale, prints."""
 
 COMMIT_FILES: Final = 500
 """Files of a commit that are looked at."""

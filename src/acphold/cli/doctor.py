@@ -231,7 +231,7 @@ def checked_settings() -> list[Diagnosis]:
     findings = [Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}")]
     findings += [Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)]
     findings += [_named(agent, reading) for agent in agents]
-    if not agents:  # the options of all agents were checked with none
+    if not agents:  # then nothing has checked the options of all agents yet
         try:
             wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
         except errors.SettingsError as error:

@@ -195,7 +195,8 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
             errors.ConnectionLostError,
             errors.RemoteError,
             errors.RemoteRefusalError,
-        ):  # only `serve` lists them
+        ):
+            # Only `serve` lists them.
             return await chosen_of(agent, words)
         among = None
         if not names_no_agent(server.url):

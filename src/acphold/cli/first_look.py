@@ -1,8 +1,8 @@
 """Plain `acphold` on a machine with no journal: look around, and offer what to do next.
 
 It offers at most four things, each with a key: import the conversations that agents left on disk,
-set up an editor, talk to an agent, see the demo. Looking takes `LOOK_SECONDS` at most and changes
-nothing.
+set up an editor, talk to an agent, see the demo. Looking takes `bounds.FIRST_LOOK_SECONDS` at most
+and changes nothing.
 """
 
 from __future__ import annotations

@@ -256,8 +256,8 @@ async def _entries_from(
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     """Return this command as an entry of `mcpServers`, for the journal at this path or URL."""
-    bounds = () if cwd is None else ("--cwd", cwd)
-    program, *words = own_command("mcp", "--journal", stores.named(journal), *bounds)
+    within = () if cwd is None else ("--cwd", cwd)
+    program, *words = own_command("mcp", "--journal", stores.named(journal), *within)
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 

@@ -132,7 +132,7 @@ def _said(*command: str) -> dict[str, object]:
 
 
 def _pieces(output: int, seconds: float) -> Iterator[bytes]:
-    """Yield a program's output within this time, up to SAID_BYTES."""
+    """Yield a program's output within this time, up to `bounds.TUNNEL_OUTPUT_BYTES`."""
     until, size = time.monotonic() + seconds, 0
     while size < bounds.TUNNEL_OUTPUT_BYTES and (left := until - time.monotonic()) > 0:
         if select.select([output], [], [], left)[0]:

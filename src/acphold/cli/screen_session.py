@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.answers import Rule
-    from acphold.schema import ClientCapabilities
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.chat import Chat
     from acphold.screen.line_screen import LineScreen

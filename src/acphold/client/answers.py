@@ -413,5 +413,3 @@ class Duties:
             del self._open[asking]
             asking.cancel()  # if the question is withdrawn; no effect once there is an answer
         return cancelled if asking.cancelled() else asking.result()
-
-    # -- what a session's folders are served for ------------------------------------------

@@ -392,7 +392,6 @@ class Uplink:
         Who says them is not sent them: they are heard here, at the place of the agent's answer.
         """
 
-        # All of the hub, which few clients need.
         def said(answer: bytes) -> None:
             if not is_injected(answer):
                 return
@@ -479,9 +478,8 @@ def meant(
     AgentExitedError if acphold stands in front of an agent that has ended.
     """
     error: errors.AcpholdError = refusal
-    if (
-        refusal.code == errors.AUTH_REQUIRED and method != schema.AUTHENTICATE.name
-    ):  # which has just failed
+    # Where `authenticate` itself was refused, signing in has just failed.
+    if refusal.code == errors.AUTH_REQUIRED and method != schema.AUTHENTICATE.name:
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
         error = errors.AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")

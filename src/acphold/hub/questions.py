@@ -354,7 +354,8 @@ class Questions:
             if considered is not None:
                 question.watched, question.unruled = considered.watched, considered.unruled
                 given = await self._standing.answer(considered, question.entry, before)
-                # By a rule: then no client is ever asked. If not, it was cancelled meanwhile.
+                # If a rule answers, no client is ever asked. The reply is there already if the
+                # question was cancelled meanwhile.
                 if given is not None and not question.reply.done():
                     question.end(Reply(result=given.result, who=given.who, rule=given.rule))
                     if given.update:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from acphold.journal import Journal
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
-    from acphold.mcp import Channel
     from acphold.rpc.requests import Answer
 
 log = logging.getLogger(__name__)

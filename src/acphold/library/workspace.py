@@ -339,9 +339,8 @@ class ClientCommand(RunningCommand):
         await self._client.ask(KILL_TERMINAL, request)
 
     async def _release(self) -> None:
-        with suppress(
-            errors.AcpholdError, TimeoutError
-        ):  # then the client says it to the release too
+        # What fails here, the client says to the release too.
+        with suppress(errors.AcpholdError, TimeoutError):
             async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 self._last = await self._output()
         request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)

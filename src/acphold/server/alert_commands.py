@@ -20,13 +20,12 @@ from acphold.errors import AcpholdError
 from acphold.history.prompt_queue import held_prompts
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.known_agents import short_name
-from acphold.processes.program import launch
+from acphold.processes.program import Program, launch
 from acphold.schema import encode
 from acphold.server import bounds
 from acphold.tasks import TaskSet, beside
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import this
-    from acphold.processes.program import Program
     from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)

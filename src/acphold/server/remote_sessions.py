@@ -389,8 +389,9 @@ class RemoteSessions:
     async def _look_at(self, owner_id: str, line: OwnerLine, session_id: str, epoch: int) -> None:
         try:
             is_moved = (await self._hub.whereabouts.owner(session_id)).epoch != epoch
+            # The client may have closed it meanwhile, or the line may have ended.
             is_here = self._lines.get(owner_id) is line and session_id in line.opened
-            if is_moved and is_here:  # else the client has closed it, or the line has ended
+            if is_moved and is_here:
                 # The owner at this line has lost it, though it may have acquired it again.
                 log.info("session %s has gone to another owner; it is opened there", session_id)
                 self.reopen(session_id, line.opened.pop(session_id))

@@ -111,7 +111,7 @@ export function Composer({ session, isRunning, paths }) {
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
     <div class="row">
       <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
-        <input type="file" multiple class="away" onChange=${(/** @type {Received} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
+        <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>

@@ -16,21 +16,22 @@ import { ToolView } from "./tool_call.js";
 
 /** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").Asked[]}} props */
 export function Entries({ items, isInside = false, asked = [] }) {
-  /** @param {Received} item */
-  const isAsked = ({ kind, id, fields }) =>
-    asked.some((each) => (kind === "question" ? each.id === id : kind === "tool" && each.params.toolCall?.toolCallId === id && (fields.status ?? "pending") === "pending"));
+  /** @param {Item} item */
+  const isAsked = (item) =>
+    asked.some((each) => (item.kind === "question" ? each.id === item.id : item.kind === "tool" && each.params.toolCall?.toolCallId === item.id && (item.fields.status ?? "pending") === "pending"));
   return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} isAsked=${isAsked(item)} />`);
 }
 
+/** @extends {Component<{item: Item, version: number, isInside: boolean, isAsked: boolean}>} */
 class Entry extends Component {
-  /** @param {Received} next */
+  /** @param {{item: Item, version: number, isAsked: boolean}} next */
   shouldComponentUpdate(next) {
-    const { item, version, isAsked } = /** @type {Received} */ (this.props);
+    const { item, version, isAsked } = this.props;
     return next.item !== item || next.version !== version || next.isAsked !== isAsked;
   }
 
   render() {
-    const { item, isInside, isAsked } = /** @type {{item: Item, isInside: boolean, isAsked: boolean}} */ (/** @type {Received} */ (this.props));
+    const { item, isInside, isAsked } = this.props;
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
     return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}>${drawn(item)}<//></div>`;

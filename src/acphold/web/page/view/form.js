@@ -62,7 +62,7 @@ function Field({ name, field, value, isMissing, isRequired, set }) {
     )}</fieldset>`;
   }
   const isNumber = field.type === "number" || field.type === "integer";
-  /** @param {Received} event */
+  /** @param {On<HTMLInputElement>} event */
   const type = (event) => set(isNumber ? (event.target.value === "" ? undefined : Number(event.target.value)) : event.target.value);
   const kind = isNumber ? "number" : ({ email: "email", uri: "url", date: "date" }[/** @type {string} */ (field.format)] ?? "text");
   return html`<label>${label}<input type=${kind} value=${value ?? ""} step=${field.type === "integer" ? 1 : "any"} min=${field.minimum} max=${field.maximum}

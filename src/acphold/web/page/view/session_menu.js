@@ -16,9 +16,9 @@ function toList(id) {
   go("#/");
 }
 
-/** @param {{desk: import("../model/desk.js").Desk, id: string, row: Received, title: string, session: Received, find: () => void}} props */
+/** @param {{desk: import("../model/desk.js").Desk, id: string, row: Received, title: string, session: import("../model/session.js").Session, find: () => void}} props */
 export function SessionMenu({ desk, id, row, title, session, find }) {
-  const menu = useRef(/** @type {Received} */ (null));
+  const menu = useRef(/** @type {HTMLElement | null} */ (null));
   const [problem, setProblem] = useState("");
   /** @param {() => unknown} what */
   const act = (what) => async () => {
