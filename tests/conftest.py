@@ -28,7 +28,7 @@ pytest.register_assert_rewrite("acphold.testing.journal_promises")
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
 # The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`, as
-# in `make soak`, looks for new ones, and twice as many.
+# in `make soak`, looks for new ones: twice as many, where a test does not set their number itself.
 search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", search)
 settings.register_profile("tests", search, derandomize=True, max_examples=50)

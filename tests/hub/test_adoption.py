@@ -23,9 +23,10 @@ TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
 
 
 @pytest.fixture
-def forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+def forgets(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has ended is not waited for: in a database it might come back."""
-    monkeypatch.setattr(journal_bounds, "SILENT_SECONDS", 0.0)
+    if hasattr(journal, "url"):  # of a file it is known at once who has ended
+        monkeypatch.setattr(journal_bounds, "SILENT_SECONDS", 0.0)
 
 
 def holding(house: Shared, **listed: Any) -> None:

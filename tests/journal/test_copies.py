@@ -165,11 +165,14 @@ async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
         nonlocal times
         times += 1
         if times == 2:
-            await journal.settle(await journal.acquire("s1"), 8)
+            with monkeypatch.context() as at_once:
+                at_once.setattr(bounds, "PIECE_BYTES", 1 << 20)
+                await journal.settle(await journal.acquire("s1"), 8)
         await take_in(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(journal, "take_in", settled_meanwhile)
     await copied(journal, through=8)
+    assert any([segment.is_merged async for segment in history(journal, "s1")])
     assert "'ABCDEF'" in str((await state_of(journal, "s2")).timeline).replace('"', "'")
     assert times > 6
 

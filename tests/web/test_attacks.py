@@ -417,6 +417,7 @@ async def test_the_connections_of_one_token_are_so_many_and_leave_room_for_other
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # 650,000 messages, of which most are answered
 async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
     fortress: Served, token: str
 ) -> None:
