@@ -1,4 +1,4 @@
-"""What client and agent say in `initialize` that they can, and what the other one is told of it."""
+"""Capabilities in `initialize`: what each side declares, and what the other side is told."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_version_1_is_spoken_to_it_whatever_the_client_asked_for(tmp_path:
 
 
 KEY = f"{Path(sys.executable).name} {SCRIPTED}"
-"""What a scripted agent is known by that does not tell its name."""
+"""The key of a scripted agent that does not send its name."""
 
 
 async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:

@@ -25,7 +25,7 @@ def called(tool_call_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def prompt(*blocks: Any) -> tuple[str, Any]:
-    """What a person asks: texts or blocks."""
+    """A prompt of the person, from texts or blocks."""
     return PROMPT, [{"type": "text", "text": it} if isinstance(it, str) else it for it in blocks]
 
 

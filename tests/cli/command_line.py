@@ -28,7 +28,7 @@ import pytest
 from acphold.cli.main import main
 
 SECONDS = 60.0
-"""What any command may take."""
+"""Longest run of any command."""
 
 AGAIN_SECONDS = 5.0
 """Silence after which a Ctrl-C is typed again: far more than what answers to one takes."""
@@ -62,7 +62,7 @@ class Finished:
 
     @property
     def all(self) -> str:
-        """What it said on stdout and stderr."""
+        """All its output: stdout, then stderr."""
         return self.raw.decode() + self.err
 
     @property
@@ -188,9 +188,10 @@ class CommandLine:
 
 
 def _read_to_end(fd: int, process: subprocess.Popen[bytes], *, interrupt: bool) -> bytes:
-    """What it says until it ends; with `interrupt` it gets a Ctrl-C, and more while it is silent.
+    """Return its output once it ends; with `interrupt`, send Ctrl-C until it answers.
 
-    One that came just before Python began to read would end nothing before somebody types.
+    One Ctrl-C is not enough: before Python begins to read, it would end nothing until somebody
+    types.
     """
     out, deadline = b"", time.monotonic() + SECONDS
     with suppress(OSError):  # Linux's way to say that nobody holds the other end any more

@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures shared by the tests of the command line."""
 
 from __future__ import annotations
 

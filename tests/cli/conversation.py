@@ -16,7 +16,7 @@ DIFF = {"type": "diff", "path": "/home/me/hello.py", "oldText": "hi\n", "newText
 
 
 def prompt(text: str) -> Raw:
-    """What a person said."""
+    """A prompt of the person."""
     return "prompt", json.dumps([{"type": "text", "text": text}]).encode()
 
 

@@ -50,7 +50,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen now."""
+        """The text on the screen now."""
         return "\n".join(line.rstrip() for line in self.screen.display).strip("\n")
 
     def type(self, keys: str) -> None:

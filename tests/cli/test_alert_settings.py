@@ -107,7 +107,7 @@ os.replace(sys.argv[1] + ".new", sys.argv[1])
 
 @pytest.fixture
 def told(file: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """What the commands of both alerts write, which are told at once."""
+    """The files that the commands of both alerts write. Both alerts are set to run at once."""
     waits, ends = tmp_path / "waits", tmp_path / "ends"
     commands = {
         "on_waiting": [sys.executable, "-S", "-c", CODE, str(waits)],

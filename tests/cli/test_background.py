@@ -77,7 +77,7 @@ class Home:
         return [pid for pid in found if lives(pid)]
 
     def socket(self, words: list[str]) -> str:
-        """Where the process of `wrap` with these words listens."""
+        """The socket of the `wrap` process that has these words."""
         told = f"from acphold.cli.thin_wrap import owner_socket; print(owner_socket({words}))"
         command = [sys.executable, "-c", told]
         return subprocess.check_output(command, env=self.env, text=True, timeout=DEADLINE).strip()
@@ -597,7 +597,7 @@ def files(pid: int) -> set[str]:
 
 
 def targets(pid: int) -> set[str]:
-    """What the three streams of a process are."""
+    """The files behind the three standard streams of a process."""
     return {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
 
 

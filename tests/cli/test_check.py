@@ -216,7 +216,7 @@ def test_on_a_terminal_it_tells_what_it_checks(acphold: CommandLine) -> None:
 
 
 def watched(acphold: CommandLine, *options: str, said: list[dict[str, object]]) -> tuple[int, str]:
-    """What `check --client` says of a client that writes these lines and leaves."""
+    """Exit code and output of `check --client` for a client that writes these lines and leaves."""
     lines = b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in said)
     done = subprocess.run(
         [*ACPHOLD, "check", "--client", *options],

@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str, input: bytes = b"") -> str:
-    """What git says when it is called; it must end well."""
+    """Run git, which must succeed, and return its output."""
     done = subprocess.run(
         ["git", "-c", "core.autocrlf=false", *words],
         cwd=folder,

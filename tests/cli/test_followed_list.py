@@ -28,7 +28,7 @@ ENDED = b'{"stopReason":"end_turn"}'
 
 @asynccontextmanager
 async def following(journal: Path, *options: str) -> AsyncIterator[asyncio.StreamReader]:
-    """What the command prints, for the block."""
+    """Run `list --follow` for the block; yields its output."""
     words = (*ACPHOLD, "list", "--follow", *options, "--journal", str(journal))
     process = await asyncio.create_subprocess_exec(*words, stdout=PIPE)
     assert process.stdout is not None
@@ -86,7 +86,7 @@ def live(*, running: bool = False, waiting: bool = False) -> Live:
 
 
 def said(out: io.StringIO) -> list[str]:
-    """What was printed since, without the time."""
+    """The lines printed since the last call, without their times."""
     lines = [line[10:] for line in out.getvalue().splitlines()]
     out.seek(0)
     out.truncate()

@@ -1,4 +1,4 @@
-"""What agents, clients and file names contribute cannot play tricks on a terminal or its reader."""
+"""Text from agents, clients and file names plays no tricks on a terminal or its reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIECES = (
     *("&#27;[2J", "&#x9b;", "&#x202e;", "&rlm;", "&zwj;", "&#xe0072;"),
     *("`", "#", "\n", "\t", "    ", "- ", "[", "](", ")", "|", "~~~\n", "a", "日本"),
 )
-"""What terminals obey, also as Markdown hides it, among what Markdown makes something of."""
+"""Characters that terminals obey, some hidden by Markdown, among text that Markdown formats."""
 
 HOSTILE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
 

@@ -1,4 +1,4 @@
-"""What `show` and `stop` say of a session that is not live, or whose process is silent."""
+"""`show` and `stop` on a session that is not live, or whose process does not answer."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"
 
 
 def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
-    """What waits, once something does."""
+    """Return the inbox as soon as it is not empty."""
     deadline = time.monotonic() + DEADLINE
     while not (out := place.here("inbox", "--json").out):
         assert time.monotonic() < deadline

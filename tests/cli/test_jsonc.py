@@ -73,7 +73,7 @@ new = st.sampled_from([1, "new", {"command": "/x", "args": ["a", "b"], "env": {}
 
 
 def expected(value: Any, path: list[str], added: object) -> Any:
-    """What `put` has to mean; raises where an object is missing."""
+    """The value that `put` must produce; raises where an object is missing."""
     if not path:
         return added
     inner = {} if value is None else value

@@ -1,4 +1,4 @@
-"""What is typed into `acphold chat` for acphold itself: none of it reaches the agent."""
+"""Commands of `acphold chat` itself: none of them reaches the agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 
 
 def prompts(log: Path) -> list[str]:
-    """What the agent was prompted with."""
+    """The prompts that the agent received."""
     messages = [json.loads(line) for line in log.read_text().splitlines()]
     asked = [it["params"]["prompt"] for it in messages if it.get("method") == "session/prompt"]
     return [blocks[0]["text"] for blocks in asked]

@@ -69,7 +69,7 @@ class Desk:
             yield screen
 
     def refuses(self, *words: str) -> str:
-        """What `serve` says before it ends, asking nothing."""
+        """Return the error of `serve`, which must refuse these words without asking anything."""
         done = run_here(self.words(*words), self.env)
         assert (done.code, done.out) == (2, "")
         return done.err

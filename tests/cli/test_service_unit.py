@@ -23,7 +23,7 @@ WORDS = ("/opt/my tools/python", "-m", "acphold", "serve", 'a"b', "back\\slash",
 
 
 def settings(text: str) -> dict[str, list[str]]:
-    """What a unit says, by `SECTION.KEY`; as strictly as systemd.syntax(7) has it."""
+    """The settings of a unit, by `SECTION.KEY`, parsed as strictly as systemd.syntax(7)."""
     found: dict[str, list[str]] = {}
     section = ""
     for line in text.splitlines():

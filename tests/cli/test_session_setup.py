@@ -1,4 +1,4 @@
-"""What `ask` and `chat` open a session with, and set it to: MCP servers, mode, options."""
+"""`ask` and `chat` set up the session: MCP servers, mode, options."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def refusal(name: str) -> str:
-    """What is told of an agent that cannot be used."""
+    """The error for an agent that cannot be used."""
     with pytest.raises(SettingsError) as caught:
         wrap_arguments(agent_command(name), settings_parser())
     return str(caught.value)

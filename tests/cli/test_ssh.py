@@ -174,7 +174,7 @@ class Far:
         )
 
     async def run(self, name: str, *words: str, stdin: str = "") -> str:
-        """What it prints, which has to succeed."""
+        """Run a command, which must succeed, and return its output."""
         done = self.begin(name, *words)
         out, err = await asyncio.to_thread(done.communicate, stdin, DEADLINE)
         assert done.returncode == 0, err

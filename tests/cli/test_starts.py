@@ -1,4 +1,4 @@
-"""What a session was held with is remembered, and going on with it needs no words for that."""
+"""The command of a session is remembered, so that nobody has to repeat it to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `acphold` says and how it ends when its output or its input is not as usual."""
+"""Output and exit code of `acphold` when its stdin or stdout is unusual."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ UNDRAWN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2028\u2029\u3164\ufe00-\ufe0f\uffa0"
     "\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""What nobody sees, beside the format characters; source: Unicode, DerivedCoreProperties."""
+"""Invisible characters beside the format characters; from Unicode's DerivedCoreProperties."""
 
 DRAWN = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U00010000-\U00016fff]")
 """Format characters that are seen, as the signs that stand below Arabic numbers."""
 
 
 def obeyed(text: str) -> list[str]:
-    """What a terminal would obey in it, and what nobody sees."""
+    """The characters in it that a terminal obeys or that are invisible."""
     return [
         c
         for c in text

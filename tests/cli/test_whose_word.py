@@ -1,4 +1,4 @@
-"""Whose word something is can be seen, whatever the agent sends: on the screen, and in files."""
+"""The reader can tell who said something, whatever the agent sends: on the screen, and in files."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ HEAVY = {
     "uvicorn",
     "websockets",
 }
-"""What an editor does not wait for."""
+"""Modules that take too long to import while an editor waits."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -166,7 +166,7 @@ async def test_the_name_option_is_what_the_sessions_are_kept_under(
 
 
 async def said_outside(journal: Path, home: Path, name: str, *, until_said: str = "") -> list[str]:
-    """What is listed of what was said to Gemini CLI before `wrap`; it calls itself `name`."""
+    """Run `wrap` as agent `name` beside a conversation of Gemini CLI; the ids that it lists."""
     write_lines(
         home / ".gemini/tmp/p/chats/session-2026-01-02T03-04-aaaaaaaa.jsonl",
         {"sessionId": "outside", "startTime": "2026-01-02T03:04:05Z"},

@@ -15,7 +15,7 @@ DEADLINE = 30.0
 """Seconds any wait of a test may take."""
 
 Act = Callable[["FarAgent", dict[str, Any]], Awaitable[Any]]
-"""What the agent does at a request: gets the params; what it returns is the result."""
+"""Answers a request to the agent: takes the params, returns the result."""
 
 ALL = {
     "loadSession": True,

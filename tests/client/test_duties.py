@@ -1,4 +1,4 @@
-"""What a client answers when an agent asks."""
+"""A client answers requests of the agent."""
 
 from __future__ import annotations
 

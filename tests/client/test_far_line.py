@@ -63,7 +63,7 @@ class Server:
 
 
 class Client:
-    """What it was told."""
+    """Notifications it received."""
 
     def __init__(self) -> None:
         self.told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

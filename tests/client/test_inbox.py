@@ -1,4 +1,4 @@
-"""How much may be left unread, and who has to wait then."""
+"""Limits on unread updates, and the agent that waits at the limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def flooding(number: int = NUMBER) -> tuple[FarAgent, list[int]]:
 
 
 async def standstill(sent: list[int]) -> int:
-    """How far the agent is when it gets no further: nothing else is left to run."""
+    """Return the number sent once the agent is stuck: nothing else is left to run."""
     before = -1
     while before != sent[0]:
         before = sent[0]

@@ -25,7 +25,7 @@ def said(text: str, kind: str = "agent_message_chunk", **members: Any) -> bytes:
 
 
 def prompt(*texts: str) -> bytes:
-    """What is sent as `prompt`."""
+    """The `prompt` of a request."""
     return json.dumps([{"type": "text", "text": text} for text in texts]).encode()
 
 

@@ -1,4 +1,4 @@
-"""What is answered to an agent that asks for permission."""
+"""Answers to an agent that asks for permission."""
 
 from __future__ import annotations
 

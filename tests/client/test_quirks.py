@@ -1,4 +1,4 @@
-"""What real agents do beside the protocol, and how they are worked with all the same."""
+"""Real agents deviate from the protocol; we work with them all the same."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STEERS: dict[str, Any] = {
 
 
 def spoken(session: RemoteSession) -> list[tuple[str, str]]:
-    """Who said what, behind the prompt that began it."""
+    """The messages after the prompt that began the turn, with their roles."""
     said = [item for item in session.state.timeline if isinstance(item, Message)]
     return [(item.role, item.text) for item in said[1:]]
 

@@ -31,7 +31,7 @@ FAULTS: dict[str, type[Exemplar]] = {
 
 
 def command(fault: str = "") -> list[str]:
-    """What starts such an agent."""
+    """The command that starts such an agent."""
     return [sys.executable, __file__, fault]
 
 

@@ -25,7 +25,7 @@ from tests.served import Guest
 
 
 def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
-    """What a tour finds of a client."""
+    """Check a client in a short tour and return the report."""
     record = Record("the client", {})
 
     async def meet() -> None:

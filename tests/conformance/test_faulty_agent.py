@@ -23,7 +23,7 @@ from tests.conformance.virtual_time import play
 pytestmark = pytest.mark.slow
 
 PROCESSES_ONLY = {"stdio.leaves-nothing"}
-"""What only a program can break; `test_program_subject` has it."""
+"""Rules that only a real program can break; `test_program_subject` tests them."""
 
 IN_MEMORY = [check for check in CHECKS if check.rule.group != "mcp"]
 """MCP servers are programs and endpoints: `test_tool_servers` has those rules."""

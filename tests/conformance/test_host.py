@@ -1,4 +1,4 @@
-"""What the checker serves to agents, and how it hears of it."""
+"""The checker as a host: it answers agents, and notices that one waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a program can break: how it ends, and what it leaves behind."""
+"""Rules that only a real program can break: how it ends, and what it leaves running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ runpy.run_path({AGENT[1]!r}, run_name="__main__")
 
 
 async def found(command: tuple[str, ...], rule: str) -> Finding:
-    """What one check of a program comes to."""
+    """Run one check of a program and return its finding."""
     checks = chosen(CHECKS, [rule])
     (finding,) = (
         await inspect(ProgramSubject(command), checks, CheckSettings(timeout=20))

@@ -46,7 +46,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def checked(url: str, *only: str, token: str | None = None) -> CheckReport:
-    """What a server keeps of some rules."""
+    """Check a server against some rules."""
     subject = ServerSubject(url, token, seconds=20)
     return await inspect(subject, chosen(CHECKS, only), CheckSettings(timeout=20))
 

@@ -36,7 +36,7 @@ def patient(agent: type[Exemplar]) -> type[Exemplar]:
 
 
 GENEROUS = CheckSettings(timeout=30.0, patience=0.5)
-"""What has to come comes with the answer of the session; only what does not is waited for."""
+"""`patience` is short: correct agents contact their servers before they answer."""
 
 BRIEF = CheckSettings(timeout=1.5)
 """For servers that stop the agent: the rest is in memory."""

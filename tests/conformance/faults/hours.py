@@ -102,7 +102,7 @@ class _OneHistory(Exemplar):
 
 @FAULTS.breaks("load.after-resume")
 class _ResumesForNow(Opener):
-    """What is said behind a resume is not written down."""
+    """Does not record the turns after a resume."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
         kept = self.kept(params["sessionId"])

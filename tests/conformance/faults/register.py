@@ -39,7 +39,7 @@ def chunk(text: str) -> Json:
 
 
 class Faults(dict[str, Broken]):
-    """Where one rule is broken in several ways, `:` and a word stand behind the id."""
+    """Agents with one fault, by rule id; `:` and a word tell variants of one fault apart."""
 
     def breaks(self, name: str) -> Callable[[Broken], Broken]:
         """The decorated class breaks this rule."""
@@ -76,7 +76,7 @@ class Faults(dict[str, Broken]):
     def answers(
         self, name: str, method: str, changed: Callable[[Exemplar, Json, Json], object]
     ) -> None:
-        """What is done is done; `changed` makes another answer of agent, params and answer."""
+        """Does the work; `changed` makes the answer, from agent, params and true answer."""
 
         @self.breaks(name)
         class Answering(Exemplar):
@@ -118,7 +118,7 @@ class Faults(dict[str, Broken]):
                 return cwd is None or fits(kept, cwd)
 
     def describes(self, name: str, changes: Callable[[ExemplarSession], Json]) -> None:
-        """What a list says of a session has these members instead."""
+        """Changes these members of each session in a list."""
 
         @self.breaks(name)
         class Describing(Exemplar):
@@ -160,7 +160,7 @@ class Faults(dict[str, Broken]):
                 return edited(super().options(session_id))
 
     def asks(self, name: str, method: str, changed: Callable[[Json], Json]) -> None:
-        """What the client is asked by this method has these params instead."""
+        """Changes these params when it sends this request to the client."""
 
         @self.scripted(name)
         class Asking(Script):

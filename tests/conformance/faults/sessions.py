@@ -346,7 +346,7 @@ class _LoadsElsewhere(Opener):
 
 @FAULTS.breaks("load.grows")
 class _ForgetsWhatFollows(Opener):
-    """What is said in a session that was loaded is not written down."""
+    """Does not record the turns after a load."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
         kept = self.kept(params["sessionId"])
@@ -393,7 +393,7 @@ class _RemembersReplays(Exemplar):
 
 @FAULTS.breaks("load.again:open")
 class _ReplaysOnce(Opener):
-    """What is open here already is not replayed."""
+    """Replays nothing when the session is already open here."""
 
     async def load_session(self, params: Json) -> Json:
         if params["sessionId"] in self.loaded:
