@@ -140,7 +140,7 @@ def assert_is_of_the_code(name: str, block: str) -> None:
 
 
 def of(name: str) -> Any:
-    """What a heading is about: a name, or a member of a class by its short name."""
+    """The object that a heading names: a public name, or a member of a class by its short name."""
     listed = {
         it.rpartition(".")[2]: it
         for it in [*names(), *map("schema.{}".format, dir(acphold.schema))]
@@ -153,7 +153,7 @@ def of(name: str) -> Any:
 
 
 def is_awaited(code: Any) -> bool:
-    """Whether it is written with `async`."""
+    """True if it is written with `async`."""
     code = inspect.unwrap(code)
     return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 

@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link to a heading of this page is called, as GitHub makes it."""
+    """The anchors of the headings of a page, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.replace(" ", "-") for heading in plain}

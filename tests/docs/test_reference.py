@@ -37,7 +37,7 @@ PAGE = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("u
 
 
 def section(heading: str) -> str:
-    """What stands below a heading that holds this, up to the next one."""
+    """The section below the heading that contains this, up to the next heading."""
     after = re.split(rf"^#+ .*{re.escape(heading)}.*$", PAGE, maxsplit=1, flags=re.MULTILINE)[1]
     return re.split(r"^#+ ", after, maxsplit=1, flags=re.MULTILINE)[0]
 

@@ -24,7 +24,7 @@ KEYS = {"SERVICE_KEYS": "secret-of-ann:ann secret-of-bob:bob"}
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[str]:
-    """Where it is served."""
+    """Run the service; yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = [sys.executable, str(SERVICE), f"--port={port}", f"--journal={tmp_path / 'j.db'}"]

@@ -16,7 +16,7 @@ AT = 1_767_323_045_000
 HEAD = Head("s-1", "demo-agent", "/home/ada/project", AT, AT + 60_000, "Greeting", (), None, 2)
 
 HOSTILE = "</script></details></main><script>alert(1)</script><img src=x onerror=alert(2)> \x1b[2J"
-"""What would run, close something, or clear a terminal."""
+"""Text that would run a script, close an element, or clear a terminal."""
 
 
 def exported(form: str, *raws: Raw, head: Head = HEAD) -> str:

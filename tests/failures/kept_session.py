@@ -1,4 +1,4 @@
-"""What the journal has of a session, looked at by one who has nothing to do with it."""
+"""A session in the journal, seen by an observer with no part in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KeptSession:
             return await state_of(journal, self._session)
 
     async def said(self) -> str:
-        """What the agent has said."""
+        """All the agent's words."""
         return "".join(
             json.loads(block)["text"]
             for item in (await self.state()).timeline

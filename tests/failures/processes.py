@@ -26,7 +26,7 @@ async def until(what: Callable[[], Any], seconds: float = DEADLINE) -> Any:
 
 
 def lives(pid: int) -> bool:
-    """Whether that process exists and is more than a zombie."""
+    """True if the process exists and is not a zombie."""
     try:
         return bool(psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
     except psutil.NoSuchProcess:
@@ -60,7 +60,7 @@ async def written_pid(path: Path) -> int:
 
 
 def heard(log: Path) -> list[dict[str, Any]]:
-    """What an agent with this log has been sent."""
+    """The messages that the agent with this log received."""
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 

@@ -51,10 +51,10 @@ from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import beside, machines
 
 LINES = ("wrap", "background", "serve", "nodes")
-"""How a client comes to a session; `nodes` are two that serve one database."""
+"""Ways for a client to reach a session; `nodes` are two servers of one database."""
 
 WEIGHTS = {"owner": 4, "agent": 2, "client": 2, "database": 1}
-"""How often each of them is killed; the database only where it is a program."""
+"""Relative frequency of kills; the database is killed only where it is a program."""
 
 PROMPTS = 25
 KILLS_OF_A_SESSION = 10
@@ -279,7 +279,7 @@ class QueueSoak:
             await change(client, self._session, do="go")
 
     async def _look(self) -> None:
-        """What waits is the end of what waited."""
+        """Check that the prompts still waiting are the last of those that waited before."""
         left = [it.id for it in (await self._summary()).queue.waiting if it.id in NAMES]
         assert self._waiting[len(self._waiting) - len(left) :] == left, (
             f"lost, or out of order: {left} of {self._waiting}"

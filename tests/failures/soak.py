@@ -93,7 +93,7 @@ def turned(clock, unit):
 
 time.time, time.time_ns = turned(time.time, 1), turned(time.time_ns, 1_000_000_000)
 """
-"""What each Python of the soak runs at its start: its clock is off by what a file says."""
+"""Run by each Python of the soak at its start: shifts the clock by the offset in a file."""
 
 AGENT = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
 
@@ -389,7 +389,7 @@ class Soak:
         raise AssertionError(f"{visitor.name} cannot start a client")
 
     async def decide(self, _: dict[str, Any]) -> dict[str, Any]:
-        """What a person answers, at once or when everybody has to."""
+        """Answer for a person: at once, or when `late` says that everybody must answer."""
         if self.chance.random() < 0.5:
             await asyncio.sleep(self.chance.random() * 0.01)
         else:
@@ -417,7 +417,7 @@ class Soak:
         )
 
     async def has_all(self, visitor: Visitor) -> bool:
-        """What it was shown becomes the whole; False when its program ends meanwhile."""
+        """Wait until the visitor has been shown everything; False if its program ends meanwhile."""
         deadline = time.monotonic() + DEADLINE
         kept = await self.kept.said()
         while (shown := visitor.shown) != kept:

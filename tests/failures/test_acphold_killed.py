@@ -20,7 +20,7 @@ SPOKEN = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 
 
 def conversation(updates: list[dict[str, Any]]) -> list[Any]:
-    """What a client has seen, with the chunks of one message joined: a replay may join them."""
+    """The updates a client saw, with the chunks of each message joined: a replay may do so."""
     seen: list[Any] = []
     for update in updates:
         kind = update["sessionUpdate"]
@@ -34,7 +34,7 @@ def conversation(updates: list[dict[str, Any]]) -> list[Any]:
 
 
 def is_beginning(part: list[Any], whole: list[Any]) -> bool:
-    """Whether `whole` begins with all of `part`; its last message may have gone on."""
+    """True if `whole` begins with `part`. The last message of `part` may be longer in `whole`."""
     if not part:
         return True
     *before, last = part

@@ -1,4 +1,4 @@
-"""What becomes of the clients that have a session open when a command takes or changes it.
+"""Clients that have a session open while a command takes it over or changes it.
 
 Each test is a row of the table in docs/use.md.
 """
@@ -41,7 +41,7 @@ async def open_to_three(journal: Path) -> AsyncIterator[tuple[list[Editor], str]
 
 
 async def run(journal: Path, *arguments: str) -> str:
-    """What a command of acphold prints."""
+    """Run a command of acphold, which must succeed, and return its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "acphold", *arguments, "--journal", str(journal)),
         stdin=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Who floods, and who does not read, costs bounded memory; nothing is lost or told twice."""
+"""Floods and unread output cost bounded memory; nothing is lost or sent twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
 
 BOUND = 150 * MEBIBYTE
-"""What acphold may hold while it is flooded; it begins with about 30 MiB."""
+"""Memory limit of a flooded acphold; it starts with about 30 MiB."""
 
 
 async def test_a_client_that_stops_reading_costs_bounded_memory_and_then_gets_all_exactly_once(

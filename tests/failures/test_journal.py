@@ -31,14 +31,14 @@ async def conversation(journal: Path, *texts: str) -> str:
 
 
 async def shown(journal: Path, session: str) -> str:
-    """What the agent said in it, as a client gets it that loads it."""
+    """The agent's text in a session, as shown to a client that loads it."""
     async with introduced(COMMAND, journal=journal) as client:
         await client.load(session)
         return client.text()
 
 
 def spoken(updates: list[dict[str, Any]]) -> str:
-    """What the agent said; what acphold says itself is no part of a replay."""
+    """The agent's text; skips acphold's own notices, which no replay has."""
     return "".join(
         update["content"]["text"]
         for update in updates

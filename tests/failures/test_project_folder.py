@@ -83,7 +83,7 @@ class Project:
 
     @property
     def ran(self) -> list[str]:
-        """What of the folder was run."""
+        """The programs of the folder that were run."""
         return self._ran.read_text().split() if self._ran.exists() else []
 
 

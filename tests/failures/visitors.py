@@ -23,7 +23,7 @@ from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_
 CAN: dict[str, Any] = {"session": {"notices": {}}, "_meta": {"acphold/positions": True}}
 
 ARRIVED = {"sessionUpdate": "session_info_update"}
-"""What a client is told of its own prompt, with its position: it has arrived."""
+"""The update that tells a client the position of its own prompt: the prompt has arrived."""
 
 MERGED = -32602
 """The code of the answer to who cannot go on where they were."""
@@ -97,7 +97,7 @@ class Visitor:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a client that goes on."""
+        """True while a client runs and is connected."""
         client = self.client
         return client is not None and client.process.returncode is None and not client.is_over
 
@@ -145,7 +145,7 @@ class Visitor:
         return self.client.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
 
     def _answers(self) -> Counter[Any]:
-        """How often each of its requests was answered."""
+        """The number of answers to each of its requests."""
         assert self.client is not None
         return Counter(
             message["id"]
@@ -180,7 +180,7 @@ class Visitor:
 
     @property
     def shown(self) -> str:
-        """What the agent has said, as this person was told."""
+        """The agent's text, as shown to this person."""
         if self.client is not None:
             self.look()
         return "".join(
@@ -203,7 +203,7 @@ class Visitor:
 
 
 def is_undone(answer: asyncio.Future[Any]) -> bool:
-    """Whether a prompt that is answered so may have reached nobody."""
+    """True if a prompt with this answer may not have reached the agent."""
     return answer.exception() is not None or answer.result()["stopReason"] == "cancelled"
 
 
@@ -216,12 +216,12 @@ def said_by_user(message_id: str, text: str) -> dict[str, Any]:
 
 
 def on_screen(state: SessionState) -> list[Item]:
-    """What a client shows of a timeline."""
+    """The items of a timeline that a client shows."""
     return [item for item in state.timeline if not isinstance(item, TurnEnd)]
 
 
 def difference(seen: SessionState, known: SessionState) -> str:
-    """Where what was seen begins to be something else, for whoever has to find out why."""
+    """The first item that differs, to explain a failure."""
     there, here = on_screen(seen), on_screen(known)
     pairs = enumerate(zip_longest(there, here))
     number, (left, right) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])

@@ -459,7 +459,7 @@ def entries_in(told: Json) -> list[Entry]:
 
 
 def kept() -> str:
-    """What stands in the file."""
+    """The content of the corpus file."""
     agents = [line(name, entries_of(steps)) for name, steps in AGENTS.items()]
     return "".join([*agents, *(line(f"random {seed}", sequence(seed)) for seed in range(KEPT))])
 

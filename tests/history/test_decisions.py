@@ -1,4 +1,4 @@
-"""What was asked of people, and what came of it, in the words that people see."""
+"""Questions put to people and their outcomes, in the words that people see."""
 
 from __future__ import annotations
 

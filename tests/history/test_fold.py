@@ -22,7 +22,7 @@ def updates(*values: object) -> SessionState:
 
 
 def said(state: SessionState) -> list[tuple[str, str | None, str]]:
-    """Who said what: the messages of the timeline."""
+    """The messages of the timeline: role, id, text."""
     return [
         (item.role, item.message_id, item.text)
         for item in state.timeline

@@ -19,7 +19,7 @@ Pieces = list[tuple[str, list[bytes]]]
 
 
 def as_entries(replayed: list[Replayed]) -> list[Entry]:
-    """What a client that folds the stream has."""
+    """The entries of a client that folds this stream."""
     kinds = {False: "update", True: "params"}
     return [
         Entry(seq, kinds[sent.whole_params], 0, sent.raw) for seq, sent in enumerate(replayed, 1)

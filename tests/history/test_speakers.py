@@ -1,4 +1,4 @@
-"""Whose word something is: an agent cannot make its own look like ours, or like the person's."""
+"""An agent cannot make its words look like acphold's, or like the person's."""
 
 from __future__ import annotations
 

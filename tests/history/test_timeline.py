@@ -1,4 +1,4 @@
-"""What is on a timeline, typed: what programs read."""
+"""The typed items of a timeline, as programs read them."""
 
 from __future__ import annotations
 

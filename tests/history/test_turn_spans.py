@@ -1,4 +1,4 @@
-"""Which entries belong to which turn."""
+"""Assigning entries to turns."""
 
 from __future__ import annotations
 

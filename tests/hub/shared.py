@@ -25,8 +25,6 @@ from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 
-"""Who holds the leases of a hub of these tests: this process, which lives."""
-
 
 class PuppetAgent:
     """An agent (acphold.agents.HubAgent) whose strings a test pulls."""
@@ -78,7 +76,7 @@ class PuppetAgent:
         await self.listener.hear(Updates(session, "update", [said(text) for text in texts]))
 
     async def ask_client(self, method: str, **params: Any) -> Any:
-        """What the clients answer to a request of this agent."""
+        """The clients' answer to a request of this agent."""
         return json.loads(
             await self.listener.answer(AgentRequest(method, json.dumps(params).encode()))
         )

@@ -24,8 +24,8 @@ TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
 
 @pytest.fixture
 def forgets(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has ended is not waited for: in a database it might come back."""
-    if hasattr(journal, "url"):  # of a file it is known at once who has ended
+    """Owners that have ended expire at once; a database would wait in case they come back."""
+    if hasattr(journal, "url"):  # a file knows at once who has ended
         monkeypatch.setattr(journal_bounds, "SILENT_SECONDS", 0.0)
 
 

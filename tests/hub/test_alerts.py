@@ -46,7 +46,7 @@ class Clock:
 
 
 class Due:
-    """What is done later, unless it is cancelled."""
+    """A scheduled call, which can be cancelled."""
 
     def __init__(self, clock: Clock, at: float, callback: Callable[[], object]) -> None:
         self.at = at

@@ -100,7 +100,7 @@ async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
 
 @st.composite
 def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
-    """What happens in turn: updates in one read, a client attaches or goes, the loop breathes."""
+    """Steps of a test: updates in one read, clients that attach or leave, pauses of the loop."""
     steps = st.tuples(
         st.sampled_from(["say", "say", "say", "load", "load", "go", "rest", "turn", "turn"]),
         st.integers(1, 40),
@@ -152,7 +152,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
 
 
 def compact(session: HubSession) -> None:
-    """What is done when a session rests, now and beside everything else."""
+    """Compact the session as when it rests, now and in the background."""
     session.rest.end()
     session.rest.settle_now()
 

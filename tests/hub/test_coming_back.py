@@ -45,7 +45,7 @@ async def in_a_turn(house: Shared, client: Onlooker, *texts: str) -> str:
 
 
 async def cut_off(house: Shared) -> tuple[Onlooker, str, int]:
-    """Who prompted, the session, in whose turn another client has gone, and the place of that."""
+    """Return the client that prompted, the session, and the position at which another left."""
     one, other = await house.client(**POSITIONS), await house.client()
     session = await in_a_turn(house, other, "a")
     await one.load(session)

@@ -1,4 +1,4 @@
-"""What many sessions publish in one moment: one transaction, and each client is told its own."""
+"""Many sessions publish at once: one transaction, and each client gets only its own updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of what the agent says in a session."""
+"""The agent's updates become a conversation: journalled, listed and sent to clients."""
 
 from __future__ import annotations
 

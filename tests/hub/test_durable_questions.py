@@ -1,4 +1,4 @@
-"""What the agent asks of people is journalled, waits, and is answered at most once."""
+"""Questions of the agent are journalled, wait, and are answered at most once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE = 30
 
 
 def permission(session: str, *kinds: str) -> dict[str, Any]:
-    """What an agent asks; the ids of its options are their kinds."""
+    """Params of a permission request; the ids of its options are their kinds."""
     return {
         "sessionId": session,
         "toolCall": {"toolCallId": "t", "title": "Run make"},
@@ -90,7 +90,7 @@ async def test_a_question_and_its_end_move_the_session_up_by_which_other_process
     journal: Path,
 ) -> None:
     async def is_new() -> bool:
-        """Whether the row has another time than the one that it is given now."""
+        """True if the row's time has changed since the last call."""
         found = (await house.journal.session(session)).updated_at
         await house.journal.change(session, RowChange(updated_at=1))
         return found != 1

@@ -25,7 +25,7 @@ from acphold.hub.handover import (
 )
 
 Step = tuple[str, str]
-"""Who says what: `user` or `agent`."""
+"""A role (`user` or `agent`), and its words."""
 
 
 def state(*steps: Step) -> SessionState:

@@ -1,4 +1,4 @@
-"""What a person says to an agent besides prompts is in the conversation."""
+"""Words of a person to the agent, apart from prompts, are part of the conversation."""
 
 from __future__ import annotations
 

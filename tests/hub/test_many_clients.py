@@ -111,7 +111,7 @@ class Viewer:
         self._keep(self.client)
 
     def state(self) -> SessionState:
-        """What it was told, folded."""
+        """The state that its updates fold to."""
         return fold(Entry(n, "update", 0, raw) for n, (_, raw) in enumerate(self.told, 1))
 
 
@@ -239,7 +239,7 @@ class Drama:
 
 
 def shown(timeline: tuple[Item, ...]) -> list[Item]:
-    """What a client is told of a timeline."""
+    """The items of a timeline that clients are sent."""
     return [item for item in timeline if not isinstance(item, TurnEnd)]
 
 

@@ -1,4 +1,4 @@
-"""What an agent says of an unknown session is heard by nobody whom it may not concern."""
+"""Messages about an unknown session reach only clients that may see every session."""
 
 from __future__ import annotations
 

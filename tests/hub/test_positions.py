@@ -46,7 +46,7 @@ def after(seq: object) -> dict[str, Any]:
 
 
 def settle(house: Shared, session: str) -> asyncio.Task[bool]:
-    """What is done when a session rests, now."""
+    """Start compacting a session, as when it rests; returns the task."""
     live = house.hub.held(session).session
     live.rest.end()
     live.rest.settle_now()
@@ -262,7 +262,7 @@ async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_
 
 
 async def is_merged(house: Shared, session: str) -> bool:
-    """Whether any of its entries were put together."""
+    """True if any of its entries were merged."""
     return any(segment.is_merged for segment in await house.journal.read(session, 0))
 
 
@@ -316,7 +316,7 @@ async def run_plan(journal: Path, plan: list[str], data: st.DataObject) -> None:
 
 
 def conversation(shown: list[dict[str, Any]]) -> SessionState:
-    """What a client makes of these params of updates."""
+    """The state that a client folds from these params."""
     entries = (
         Entry(number, "update", 0, json.dumps(params["update"]).encode())
         for number, params in enumerate(shown, 1)

@@ -1,4 +1,4 @@
-"""What the agent asks when several clients are attached."""
+"""Questions of the agent while several clients are attached."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def two_clients(house: Shared, **capabilities: Any) -> tuple[Onlooker, Onl
 
 
 def heard(client: Onlooker) -> list[tuple[str, str | None]]:
-    """What users said, as this client was told it, and in which client."""
+    """The prompts this client was told of, each with the name of the client that sent it."""
     return [
         (
             update["content"]["text"],

@@ -81,7 +81,7 @@ async def told(client: Onlooker, words: str) -> None:
 
 
 async def is_asked(house: Shared, person: Person, question: asyncio.Task[Any]) -> bool:
-    """Whether a person is asked; if so, they refuse."""
+    """True if a person is asked; the person then refuses."""
     asked = asyncio.create_task(person.asked.wait())
     await asyncio.wait([asked, question], return_when="FIRST_COMPLETED")
     asked.cancel()

@@ -1,4 +1,4 @@
-"""What the terminals of a client showed stays in the conversation."""
+"""The output of a client's terminals stays in the conversation."""
 
 from __future__ import annotations
 

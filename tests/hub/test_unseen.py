@@ -1,4 +1,4 @@
-"""Whether somebody has seen how the last turn ended: told by the row, to whatever device."""
+"""A session is unseen until somebody sees how its last turn ended, on any device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent says is told in the order in which it said it, whatever has to be committed."""
+"""Clients get an agent's messages in the agent's order, even while some are still committed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Rollout:
         self.add("event_msg", type=kind, **fields)
 
     def program(self, words: str) -> None:
-        """What the program puts in the person's place."""
+        """A message of the program in the role of the person."""
         self.item("message", role="user", content=[{"type": "input_text", "text": words}])
 
     def user(self, words: str, *more: Json) -> None:

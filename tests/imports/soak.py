@@ -76,7 +76,7 @@ _NEVER: Final = 1 << 40
 """More calls than an import makes."""
 
 Kept = dict[str, tuple[Any, ...]]
-"""What a journal has: for each session its row and its entries."""
+"""The sessions of a journal: the row and the entries of each."""
 
 
 class Soak:
@@ -156,7 +156,7 @@ def users(journal: Path) -> list[psutil.Process]:
 
 
 async def kept(journal: Path) -> Kept:
-    """What the journal has but for the marks of how far an import was, and the numbers."""
+    """The sessions of the journal, without import marks and sequence numbers."""
     opened = open_journal(journal)
     found: Kept = {}
     try:

@@ -1,4 +1,4 @@
-"""What is kept in the protocol's own words: acpx's journal, and our own lines."""
+"""Imports of conversations stored as ACP messages: acpx's journal, and our own lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody can read to its end costs only itself: `acphold import` as a process of its own."""
+"""A file that cannot be read to its end costs only itself. `acphold import` runs as a process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.imports.told import Json, write_lines
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-"""What any import here may take; without a bound they take hours, or all memory."""
+"""Longest run of an import; without bounds, imports take hours, or all memory."""
 
 CHAT = "session-2026-01-02T03-04-aaaaaaaa.jsonl"
 
@@ -37,7 +37,7 @@ def import_command(home: Path, *words: str) -> list[str]:
 
 
 def imported(home: Path) -> tuple[dict[str, Json], str]:
-    """What an import said of each agent, and its complaints."""
+    """The report of an import for each agent, and its complaints."""
     done = subprocess.run(
         import_command(home), capture_output=True, text=True, timeout=SECONDS, check=True
     )
@@ -103,7 +103,7 @@ BESIDE = (
     ".qwen/projects.json",
     ".qwen/projects/x/chats/s2.jsonl",
 )
-"""Where agents keep small files beside what was said, and other transcripts."""
+"""Small files that agents keep beside their conversations, and other transcripts."""
 
 
 def a_pipe(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What continues a session of the journal, and what only has its id."""
+"""Files that continue a session of the journal, and files that only have its id."""
 
 from __future__ import annotations
 

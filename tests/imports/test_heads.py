@@ -54,7 +54,7 @@ class _KilledError(Exception):
 async def killed(
     source: Source, reading: Reader, known: KnownPart, manner: Manner
 ) -> AsyncIterator[NewsPiece]:
-    """What is told by an import that comes to its end behind the first piece."""
+    """An import that is killed after its first piece."""
     async for piece in read_here(source, reading, known, manner):
         yield piece
         raise _KilledError

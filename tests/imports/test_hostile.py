@@ -402,7 +402,7 @@ RICH: dict[str, Callable[[Path], None]] = {
 }
 
 ODD: tuple[Json, ...] = (None, True, -1, 1e400, "", "x", "../../x", [], {}, [[]], {"": {}})
-"""What may stand where something else is expected."""
+"""Values of the wrong type, for any place."""
 
 
 def _broken(value: Json, random: Random) -> Json:

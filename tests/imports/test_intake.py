@@ -25,7 +25,7 @@ from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 
 LONG = "A" * (PIECE_BYTES // 8)
-"""What a tool printed, in a conversation that is taken in in several pieces."""
+"""Output of a tool, so long that its conversation is imported in several pieces."""
 
 
 @pytest.fixture

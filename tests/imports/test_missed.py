@@ -1,4 +1,4 @@
-"""What a reader cannot place is said, and costs nothing of what is around it."""
+"""Records that a reader does not understand are reported, and everything around them is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def acphold(journal: Path) -> CommandLine:
 
 
 def imported(acphold: CommandLine, home: Path, *words: str) -> list[Json]:
-    """What an import said of each agent."""
+    """The report of an import for each agent."""
     done = acphold.run("import", "--from", str(home), "--json", *words)
     return [json.loads(line) for line in done.out.splitlines()]
 

@@ -1,4 +1,4 @@
-"""Which agents delete their own transcripts."""
+"""Agents that delete their own transcripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = Any
 
 
 def claude(home: Path, settings: Json) -> list[str]:
-    """What is said of a home with a conversation of Claude Code."""
+    """The warnings about a home with a conversation of Claude Code."""
     transcript = Transcript("Hello.")
     transcript.write(home)
     if settings is not None:

@@ -42,7 +42,7 @@ def session(*requests: Json, **more: Json) -> Json:
 
 
 def storage(home: Path) -> Path:
-    """What VS Code keeps for a folder."""
+    """The storage of VS Code for a folder."""
     found = home / ".config/Code/User/workspaceStorage/w"
     (found / "chatSessions").mkdir(parents=True, exist_ok=True)
     folder = {"folder": "file:///home/ada/my%20project"}
@@ -57,7 +57,7 @@ def document(home: Path, *requests: Json, **more: Json) -> Path:
 
 
 def asked(*calls: Json, **results: str) -> Json:
-    """What the model asked for, and was told."""
+    """Metadata with the model's tool calls, and their results."""
     rounds = [{"toolCalls": [call | {"id": f"{call['id']}__vscode-1"}]} for call in calls]
     told = {
         f"{call_id}__vscode-1": {"$mid": 20, "content": [{"$mid": 21, "value": words}]}

@@ -1,4 +1,4 @@
-"""What readers tell, as the tests look at it."""
+"""The news that readers yield, folded for the tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Story:
         return fold(Entry(n, h.kind, h.at, h.raw) for n, h in enumerate(self.entries, 1))
 
     def said(self) -> list[tuple[str, str]]:
-        """Who said what, and which calls were made: ("user", "Hello."), ("call", "Read x") …"""
+        """Messages with their roles, and tool calls: ("user", "Hello."), ("call", "Read x") …"""
         return [
             (item.role, item.text) if isinstance(item, Message) else ("call", item.title)
             for item in self.state.timeline
@@ -60,7 +60,7 @@ class Story:
         return [value for kind, value in self.raw if kind == "prompt"]
 
     def ends(self) -> list[Json]:
-        """How the turns ended."""
+        """The ends of the turns."""
         return [value for kind, value in self.raw if kind == "turn_end"]
 
     def updates(self, kind: str) -> Iterator[Json]:

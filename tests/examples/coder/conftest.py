@@ -1,4 +1,4 @@
-"""What the tests of the coding agent share."""
+"""Fixtures shared by the tests of the coding agent."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Call(Struct, frozen=True):
 
 Pause: TypeAlias = Callable[[], Awaitable[object]]
 Step: TypeAlias = str | Think | Call | Pause | Exception
-"""What a model does next: says a piece, thinks, calls, waits, fails."""
+"""Next step of a scripted model: say a piece, think, call a tool, wait, or fail."""
 
 
 def call(tool: str, **arguments: object) -> Call:

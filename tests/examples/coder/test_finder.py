@@ -1,4 +1,4 @@
-"""What the coding agent finds in a project, and that nothing in a project can hold it up."""
+"""The coding agent searches a project, and nothing in the project can block it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def found(folder: Path, *calls: Call) -> list[list[str]]:
-    """What the model is told of each call: its lines."""
+    """The result of each call as the model sees it, in lines."""
     script = Script(list(calls), "ok")
     async with connect(script.agent()) as client:
         await (await client.new_session(folder)).prompt("look")

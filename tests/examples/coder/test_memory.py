@@ -1,4 +1,4 @@
-"""What the model of the coding agent knows after a restart, a kill, a turn that was cut off."""
+"""The coding agent's model remembers across restarts, kills and interrupted turns."""
 
 from __future__ import annotations
 

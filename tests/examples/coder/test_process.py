@@ -49,14 +49,14 @@ async def answered(
 
 
 async def refusal(client: Editor, cwd: Path) -> str:
-    """What the person is told of a prompt that fails."""
+    """The error that the person sees when a prompt fails."""
     session_id = await client.new(cwd)
     prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "hi"}]}
     return (await client.refused("session/prompt", prompt)).message
 
 
 def said_to_the_model(service: Service) -> str:
-    """What the last tool told the model."""
+    """The last tool result in the model's prompt."""
     return str(json.loads(service.requests[-1])["messages"][-1]["content"])
 
 

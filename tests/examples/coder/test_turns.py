@@ -31,7 +31,7 @@ from tests.examples.coder.scripted import Call, Script, Think, call
 
 
 def statuses(told: Received) -> list[str]:
-    """How the only tool call went: the statuses it was shown with."""
+    """The statuses of the only tool call, in order."""
     [made] = told.of("tool_call")
     changes = told.of("tool_call_update")
     return [
@@ -41,7 +41,7 @@ def statuses(told: Received) -> list[str]:
 
 
 def last_content(told: Received) -> list[dict[str, Any]]:
-    """What the last tool call shows at the end."""
+    """The final content of the last tool call."""
     return [json.loads(raw) for raw in told.tool_calls[-1].content]
 
 
