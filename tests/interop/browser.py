@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 SECONDS = 60.0
-"""How long any answer of the browser may take."""
+"""Longest wait for an answer of the browser."""
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -33,7 +33,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def browser_path() -> str | None:
-    """Where a browser is that speaks the protocol."""
+    """Path of an installed browser that speaks the protocol."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -89,7 +89,7 @@ class Page:
         self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
-        """What the page looks like, as a PNG file."""
+        """Save a screenshot of the page as a PNG file."""
         shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 

@@ -48,7 +48,7 @@ class Client(Editor):
         return answer
 
     async def answer(self, call: asyncio.Future[Any]) -> Any:
-        """What `begin` promised."""
+        """Await the answer to a call that `begin` started."""
         return await asyncio.wait_for(asyncio.shield(call), DEADLINE)
 
     async def new_session(self, work: Path) -> str:
@@ -64,7 +64,7 @@ class Client(Editor):
             await asyncio.sleep(LOOK_SECONDS)
 
     def updates(self, session_id: str | None = None) -> list[Json]:
-        """What has been seen of one session, or of all."""
+        """The updates of one session, or of all."""
         return [update for about, update in self.seen if session_id in (None, about)]
 
     @property
@@ -132,7 +132,7 @@ def allowed(params: Json) -> Json:
 
 @contextmanager
 def missing_is_refused() -> Iterator[None]:
-    """What is not there is answered with an error."""
+    """Answer with an error for files that do not exist."""
     try:
         yield
     except FileNotFoundError as exc:

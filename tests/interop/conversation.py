@@ -12,19 +12,19 @@ from tests.interop.wire import Json
 CHUNKS = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"}
 TOOLS = {"tool_call", "tool_call_update"}
 TIMELINE = {*CHUNKS, *TOOLS, "plan"}
-"""What belongs to a place in the conversation. The rest says how the session stands, and may
-cross a prompt that is on its way."""
+"""Updates with a place in the conversation. The others describe the session, and may be sent before
+or after a prompt in flight."""
 
 AUTHOR = "acphold/client"
 INTERRUPTED = {"acphold/turn": {"outcome": "interrupted"}}
 
 
 def timeline(updates: Iterable[Json]) -> list[Json]:
-    """What was said and done in `updates`, in order.
+    """The conversation in `updates`, in order.
 
-    Chunks of one message become one, with their texts joined; a tool call and its updates become
-    one, where the call began, each field as it was set last; of the plans since the person spoke
-    the last one stays, as it came: each says it all.
+    The chunks of a message become one message. A tool call and its updates become one call, at the
+    place where it began, with the last value of each field. Of the plans since the last prompt only
+    the newest stays, because each plan is complete.
     """
     items: list[Json] = []
     tools: dict[str, Json] = {}

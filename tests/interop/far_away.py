@@ -169,7 +169,7 @@ SERVERS = (
 # --- what is held to be so -----------------------------------------------------------------------
 
 OURS: tuple[Transport, ...] = ("WebSocket", "HTTP")
-"""What our client speaks."""
+"""The transports of our client."""
 
 UNATTACHED = (
     "The session is replayed, and cannot be prompted: over HTTP the SDK's server attaches a "
@@ -183,7 +183,7 @@ LACKS: dict[tuple[str, Transport, str], str] = {
 
 
 def table() -> str:
-    """What docs/conformance.md says between its marks."""
+    """The table in docs/conformance.md, between its marks."""
     lines = [
         f"| | {' | '.join(name if name in WORDS else f'`{name}`' for name in OPERATIONS)} |",
         f"|---|{'---|' * len(OPERATIONS)}",
@@ -211,8 +211,7 @@ BREAKS = {
         *("http.unknown-session", "initialize.other-version"),
     },
 }
-"""Which rules `acphold check --server` finds broken, of those about the transport and the first
-words."""
+"""Rules on transport and `initialize` that `acphold check --server` finds broken, by server."""
 
 
 WORDS = ("permission", "cancel")

@@ -43,11 +43,11 @@ TOOLS = {
     "write": ("write_file", "write", "Write"),
     "recall": ("acphold_search", "mcp__acphold::search"),
 }
-"""What agents call the tools that a word asks for."""
+"""The names that agents give to each kind of tool."""
 
 HANDED_OVER = "# Earlier in this conversation"
 WORDS_NOW = "# What the user says now"
-"""What the lines say that an earlier conversation begins with and ends with."""
+"""The lines that mark the beginning and the end of an earlier conversation."""
 
 
 def running() -> AbstractContextManager[ModelEndpoint]:
@@ -56,7 +56,7 @@ def running() -> AbstractContextManager[ModelEndpoint]:
 
 
 def answer(asked: ModelPrompt) -> Reply:
-    """What the words ask for."""
+    """The reply that the words of the prompt order."""
     order = _order(asked.user)
     if (failure := re.search(r"\b(BADREQ|FAIL)\b", order)) is not None:
         return Failure({"BADREQ": 400, "FAIL": 500}[failure[1]])

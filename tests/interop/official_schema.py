@@ -16,12 +16,12 @@ PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 
 
 def sdk_folder() -> str:
-    """Where the TypeScript SDK is, the schema in it."""
+    """The folder of the TypeScript SDK, with the schema in it."""
     return str(installed(PACKAGE) / "node_modules" / "@agentclientprotocol" / "sdk")
 
 
 def violations(lines: Iterable[Line], sender: str) -> list[str]:
-    """What `sender` ("client" or "agent") sent in `lines` that it must not send; each once.
+    """Violations of the schema by `sender` ("client" or "agent") in `lines`, each listed once.
 
     Methods with a leading underscore are free (spec v1, extensibility).
     """

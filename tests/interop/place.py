@@ -1,4 +1,4 @@
-"""Where one test lives: its folders, its journal, its processes, and what went over its wires."""
+"""The surroundings of one test: its folders, journal and processes, and a record of the wires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Place:
         self.home.mkdir()
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What the first process of a run is started with."""
+        """The environment for the first process of a run."""
         return self.family.environment(ACPHOLD_JOURNAL=str(self._journal), **more)
 
     def wrapped(self, agent: Sequence[str], *options: str) -> list[str]:
@@ -62,7 +62,7 @@ class Place:
         return str(ended.stdout)
 
     def wrong_lines(self) -> list[str]:
-        """What acphold sent to the client, and to the agent, against the official schema."""
+        """Messages of acphold, to the client and to the agent, that violate the official schema."""
         towards_client = (violations(run, "agent") for run in read_record(self._at_client))
         towards_agent = (violations(run, "client") for run in read_record(self._at_agent))
         return [wrong for runs in (towards_client, towards_agent) for run in runs for wrong in run]

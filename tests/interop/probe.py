@@ -111,7 +111,7 @@ def _shape(result: Json | str | None) -> object:
 
 
 def differences(without: Report, behind: Report) -> Report:
-    """What is different `behind` acphold: path to the two values; None where one has none."""
+    """The differences `behind` acphold: path to both values; None where a side has no value."""
     found: Report = {}
     for name in dict.fromkeys((*without, *behind)):
         was, now = without.get(name), behind.get(name)

@@ -17,7 +17,7 @@ from tests.interop.wire import PROGRAMS
 from tests.npm import installed
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
-"""Where Python environments of agents are kept; packages of npm have their own place."""
+"""Folder for the Python environments of agents; npm packages are kept elsewhere."""
 
 INSTALL_SECONDS = 400.0
 
@@ -32,9 +32,9 @@ class RealAgent(NamedTuple):
     command: Callable[[], list[str]]
     prepare: Callable[[Path, str], dict[str, str]]
     remembers: bool
-    """Whether it can open its own sessions again."""
+    """True if it can open its own sessions again."""
     tools: tuple[str, ...]
-    """What the stand-in model can make it use; the first asks for no permission."""
+    """Tools that the stand-in model can make it use; the first asks for no permission."""
 
 
 class InstallError(Exception):

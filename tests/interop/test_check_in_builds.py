@@ -77,7 +77,7 @@ def test_a_sarif_log_fits_the_schema(tmp_path: Path) -> None:
 
 
 def ran(script: str, package: str, file: Path) -> Any:
-    """What a script with a package says of a file."""
+    """Run a script with an npm package on a file and return its result."""
     # Modules of old and new kind: `require` has to be made in the latter.
     made = 'import { createRequire } from "node:module"; const require = createRequire("/");'
     text = made + script % installed(package)

@@ -17,7 +17,7 @@ from tests.interop.real_agents import CODEX, OPENCODE, RealAgent
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 SECONDS = 120.0
-"""What a command may take that starts an agent."""
+"""Longest run of a command that starts an agent."""
 
 both_ways = pytest.mark.parametrize(
     ("first", "second"),
@@ -53,7 +53,7 @@ def env(agent: RealAgent, place: Place, model: ModelEndpoint) -> dict[str, str]:
 
 
 async def acphold(place: Place, *arguments: str, **environment: str) -> str:
-    """What a command prints; it must end well."""
+    """Run a command, which must succeed, and return its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "acphold", *arguments),
         stdout=asyncio.subprocess.PIPE,

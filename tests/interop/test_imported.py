@@ -1,4 +1,4 @@
-"""What was imported loads in the clients of others, also when its files are gone."""
+"""Imported sessions load in other clients, even after their files are deleted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[Json]:
 
 
 def acphold(place: Place, *words: str) -> str:
-    """What a command prints, which has to succeed."""
+    """Run a command, which must succeed, and return its output."""
     env = place.environment(HOME=str(place.home))
     done = subprocess.run([*ACPHOLD, *words], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -33,7 +33,7 @@ NO_NPM = MappingProxyType({"npm_config_offline": "true", "npm_config_cache": "/d
 
 
 def run(*words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] = NOTHING) -> str:
-    """What a command prints; it has to succeed."""
+    """Run a command, which must succeed, and return its output."""
     done = subprocess.run(
         [*map(str, words)],
         cwd=cwd,
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clone(folder: Path) -> Path:
-    """What a clone has: each file that git knows, as it is now, and none that was built."""
+    """A clone: every file that git tracks, with its present content, and no built file."""
     clone = folder / "clone"
     for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0"):
         if name and (ROOT / name).is_file():
@@ -66,7 +66,7 @@ def clone(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def release(folder: Path) -> Path:
-    """What a release is made of: built twice, compared, checked, installed and tried."""
+    """The files of a release, which are built twice, compared, checked, installed and tried."""
     run(sys.executable, "-m", "release", folder / "dist")
     return folder / "dist"
 
@@ -138,7 +138,7 @@ class Installed:
 
     @contextmanager
     def serving(self) -> Iterator[dict[str, str]]:
-        """What `serve` tells, for the block; `stderr` is what it had said before that."""
+        """Run `serve` for the block; yields its report, with `stderr` up to then."""
         with TemporaryDirectory(prefix="run-", dir="/tmp") as short:
             words = [str(self.acphold), "serve", "--json", "--listen", "127.0.0.1:0", "--"]
             said = Path(short, "stderr")

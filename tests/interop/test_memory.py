@@ -1,4 +1,4 @@
-"""What real agents know of a conversation that went on without acphold, or that they have lost."""
+"""Real agents remember turns made without acphold, and conversations that they had lost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WORD = "The word is ALBATROSS."
 
 
 async def load(client: Client, place: Place, session_id: str) -> list[Json]:
-    """What a load shows."""
+    """Load a session and return its replay."""
     await client.call("session/load", opening(place.work, session_id))
     return client.updates(session_id)
 
 
 async def listed(client: Client, place: Place, session_id: str) -> Json:
-    """How the list shows the session, once."""
+    """The only row of the session in the list."""
     sessions = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
     [found] = [info for info in sessions if info["sessionId"] == session_id]
     return dict(found)

@@ -37,7 +37,7 @@ class Home:
         project.git("clone", "-q", str(project.top), str(self.clone))
 
     def run(self, *words: str, say: str = "", cwd: Path | None = None, **env: str) -> str:
-        """What a command prints, which has to succeed; `say` is the prompt for it."""
+        """Run a command, which must succeed, and return its output; `say` is its prompt."""
         done = subprocess.run(
             [*ACPHOLD, *words],
             env={**self.env, **env},

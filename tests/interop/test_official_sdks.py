@@ -56,7 +56,7 @@ async def talk(client: Client, place: Place) -> str:
 
 
 async def load(client: Client, place: Place, session_id: str) -> list[Json]:
-    """What the replay has."""
+    """Load the session and return its replay."""
     await client.call("initialize", introduction())
     listed = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
     assert [found["sessionId"] for found in listed] == [session_id]

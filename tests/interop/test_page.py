@@ -58,7 +58,7 @@ def context(chromium: Chromium) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the page's own policy did not allow, and what went wrong in its script."""
+    """Violations of the page's own policy, and errors of its script."""
     return []
 
 

@@ -29,7 +29,7 @@ async def begin(client: Client, place: Place) -> str:
 
 
 async def come_back(client: Client, place: Place, session_id: str) -> list[Json]:
-    """What a later client finds, one that would rather speak a newer draft of the protocol."""
+    """Return the replay for a later client, which asks for a newer draft of the protocol."""
     hello = await client.call("initialize", introduction(version=2))
     assert hello["protocolVersion"] == 1
     listed = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
@@ -38,7 +38,7 @@ async def come_back(client: Client, place: Place, session_id: str) -> list[Json]
 
 
 async def load(client: Client, place: Place, session_id: str) -> list[Json]:
-    """What the replay has."""
+    """Load the session and return its replay."""
     before = len(client.updates(session_id))
     await client.call("session/load", opening(place.work, session_id))
     return client.updates(session_id)[before:]
@@ -249,7 +249,7 @@ ALLOWED: dict[str, Report] = {
         "list": (None, 1),
     },
 }
-"""What may be different behind acphold, by agent: without it, and with it."""
+"""Differences that acphold may make, by agent: the value without it, and with it."""
 
 
 @each_agent

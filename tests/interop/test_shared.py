@@ -35,7 +35,7 @@ def in_background(agent: list[str]) -> list[str]:
 
 @asynccontextmanager
 async def stopped(place: Place, **env: str) -> AsyncIterator[None]:
-    """What lives in the background ends with the block."""
+    """Stop all background processes at the end of the block."""
     try:
         yield
     finally:
@@ -67,7 +67,7 @@ async def test_both_official_clients_hold_one_session_and_see_the_same(place: Pl
 
 
 def said(client: Client, session_id: str) -> str:
-    """What the agent has said, as this client was shown it."""
+    """The agent's text, as shown to this client."""
     return "".join(
         update["content"].get("text", "")
         for update in client.updates(session_id)
@@ -127,7 +127,7 @@ async def test_an_editor_reaches_an_agent_over_a_real_ssh(
 
 
 def run(place: Place, *command: str) -> str:
-    """What a command prints, which has to succeed."""
+    """Run a command, which must succeed, and return its output."""
     return subprocess.run(
         command, env=place.environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=60
     ).stdout

@@ -28,7 +28,7 @@ async def test_a_rule_answers_a_real_agent_everybody_sees_it_and_revoking_asks_a
         session = await client.new_session(place.work)
 
         async def asked() -> int:
-            """How often a person is asked in a turn."""
+            """The number of questions to the person in a turn."""
             before = client.asked.count("session/request_permission")
             await client.call("session/prompt", prompt(session, ORDER))
             return client.asked.count("session/request_permission") - before

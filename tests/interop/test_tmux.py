@@ -20,7 +20,7 @@ from tests.editor import scripted_agent
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 SECONDS = 60.0
-"""How long anything may take to be on the screen."""
+"""Longest wait for something to appear on the screen."""
 
 
 class Window:

@@ -214,7 +214,7 @@ ENDS = ["completed", "limited", "completed"]
 
 
 def outcomes(acphold: Callable[..., str], session_id: str) -> list[str]:
-    """How the turns of a session ended, as its journal has it."""
+    """The outcomes of a session's turns, from its journal."""
     lines = acphold("export", session_id, "--format", "jsonl").splitlines()
     entries = [json.loads(line) for line in lines[1:]]
     ends = [json.dumps(it["update"]).encode() for it in entries if it.get("kind") == "turn_end"]

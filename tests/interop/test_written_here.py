@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("client", [python_client, ts_client], ids=["pytho
 
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What examples/coder answers with."""
+    """The model behind examples/coder."""
     with running() as endpoint:
         monkeypatch.setenv("CODER_MODEL", "openai-chat:stand-in")
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)

@@ -13,7 +13,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the journal of this test is."""
+    """The file of this test's journal."""
     return tmp_path / "journal.db"
 
 

@@ -265,5 +265,5 @@ def segments_of(pieces: Sequence[tuple[str, list[bytes]]], first_seq: int = 1) -
 async def usage_reports(
     journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
 ) -> list[SessionUsage]:
-    """What was reported of tokens and cost in each session, the newest first."""
+    """The reported tokens and cost of each session, newest session first."""
     return await journal.attend(lambda db: [*usage_sums.sessions(SqliteTables(db), cwd, since)])

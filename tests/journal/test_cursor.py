@@ -25,7 +25,7 @@ def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> N
 
 
 def list_of(filter: ListFilter) -> tuple[tuple[str, ...], str | None]:
-    """What makes two filters the same list: `w` and `w/` are one folder."""
+    """Equal for filters of the same list: `w` and `w/` are one folder."""
     return filter.agents, None if filter.cwd is None else os.path.realpath(filter.cwd)
 
 

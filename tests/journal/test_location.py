@@ -1,4 +1,4 @@
-"""Where the journal is: URLs, paths, and the default."""
+"""The location of the journal: URLs, paths, and the default."""
 
 from __future__ import annotations
 

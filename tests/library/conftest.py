@@ -1,4 +1,4 @@
-"""What the tests of the library share."""
+"""Fixtures shared by the tests of the library."""
 
 from __future__ import annotations
 

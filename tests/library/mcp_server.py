@@ -44,7 +44,7 @@ def receive() -> dict[str, Any]:
 
 
 def asked_back(method: str, params: dict[str, Any]) -> Any:
-    """What the client answers to a question of ours."""
+    """Send a request to the client and return its answer."""
     send({"id": "back", "method": method, "params": params})
     while (message := receive()).get("id") != "back":
         pass

@@ -117,7 +117,7 @@ RETURNED = ["int", "None", "acphold.StopReason", "acphold.StopReason | None"]
 def typed(
     tmp_path_factory: pytest.TempPathFactory, type_checker: TypeChecker
 ) -> list[tuple[str, str]]:
-    """What mypy says of agents whose coroutines return one of RETURNED, and of which."""
+    """Errors of mypy on agents whose coroutines return one of RETURNED: the type and the error."""
     folder = tmp_path_factory.mktemp("typed")
     for index, returned in enumerate(RETURNED):
         (folder / f"agent_{index}.py").write_text(TYPED.format(returned=returned))

@@ -20,7 +20,7 @@ from tests.library.test_turn import agent_that, one_turn
 
 
 async def until_it_prints(running: acphold.RunningCommand) -> str:
-    """What a command has printed, once it has."""
+    """Return the output of a command as soon as there is any."""
     async with asyncio.timeout(10):
         while not (output := await running.output()).text:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.01)
@@ -85,7 +85,7 @@ async def run_shown(turn: acphold.Turn) -> None:
 
 
 def shown(told: Received) -> list[str]:
-    """What each tool call shows now, as text."""
+    """The present content of each tool call, as text."""
     return [b"".join(call.content).decode() for call in told.tool_calls]
 
 

@@ -1,4 +1,4 @@
-"""What an agent declares, as clients use it: modes, options, commands, sign-in, hooks."""
+"""Declarations of an agent, as clients use them: modes, options, commands, sign-in, hooks."""
 
 from __future__ import annotations
 

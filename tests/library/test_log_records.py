@@ -1,4 +1,4 @@
-"""What the records of a log say: which session and turn they are about, and the story of a turn."""
+"""Log records name their session and turn, and tell the story of a turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Records(logging.Handler):
         self.kept.append(record)
 
     def told(self, words: str) -> dict[str, object]:
-        """What the one record that says this is about."""
+        """The session, turn and incident of the only record with these words."""
         [found] = [vars(record) for record in self.kept if words in record.getMessage()]
         return {name: found[name] for name in ("session", "turn", "incident")}
 

@@ -1,4 +1,4 @@
-"""What an author has done around each step of a turn."""
+"""Middleware runs around each step of a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.library.test_turn import agent_that
 
 
 def watched(agent: acphold.Agent) -> list[str]:
-    """What happens in the middleware of this agent, in order."""
+    """Add a middleware to this agent; returns the list of its calls, in order."""
     seen: list[str] = []
 
     @agent.middleware

@@ -1,7 +1,7 @@
-"""What the session pages of ACP demand, row by row, of an agent that is written with the library.
+"""The session pages of ACP, demand by demand, against an agent written with the library.
 
-The pages: session setup, session list, session modes. Every test says one demand in its name; the
-client is nobody's library. The agent is a program where its process matters.
+The pages: session setup, session list, session modes. The name of each test states one demand. The
+client uses nobody's library. The agent is a separate program where its process matters.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def servers(*given: McpServerStdio | dict[str, Any]) -> list[Any]:
 
 
 async def said(client: Talker, session_id: str, text: str) -> str:
-    """What the agent says in a turn."""
+    """Prompt the agent and return its text."""
     before = len(client.text(session_id=session_id))
     await client.prompt(session_id, text)
     return client.text(session_id=session_id)[before:]
@@ -79,7 +79,7 @@ def shown(client: Talker, session_id: str) -> list[dict[str, Any]]:
 
 
 def conversation(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the agent said and did, each tool call with all that was told of it."""
+    """The agent's messages and tool calls, each call merged with its updates."""
     calls: dict[str, dict[str, Any]] = {}
     found: list[dict[str, Any]] = []
     for update in updates:

@@ -406,7 +406,7 @@ async def test_a_websocket_of_an_author_is_closed_with_the_reason(journal: Path,
 
 @asynccontextmanager
 async def plain_sockets(server: acphold.Server) -> AsyncIterator[str]:
-    """Where the server attends those who come over WebSockets of `websockets`."""
+    """Serve connections of the `websockets` library for the block; yields the address."""
 
     async def take(socket: ServerConnection) -> None:
         await server.attend(acphold.over_websocket(socket), principal=ANN)

@@ -1,4 +1,4 @@
-"""What a turn says, as a client hears it."""
+"""A turn's output, as a client receives it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def agent_that(work: Work, **options: Any) -> acphold.Agent:
 async def one_turn(
     work: Work, *, prompt: str = "go", cwd: Path | None = None, **client: Any
 ) -> WatchedTurn:
-    """What a client with these options is told of a turn that does `work`."""
+    """Run a turn that does `work` and return what a client with these options saw."""
     async with connect(agent_that(work), **client) as connected:
         session = await connected.new_session(cwd)
         return await session.prompt(prompt)

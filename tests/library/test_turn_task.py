@@ -1,4 +1,4 @@
-"""How a turn is cancelled and how it fails: the author's code may do what it likes."""
+"""Cancelling and failing a turn, whatever the author's code does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.library.test_turn import Work, agent_that, one_turn
 
 
 class ClientGoneError(Exception):
-    """What an HTTP library raises when its request is aborted."""
+    """Raised by HTTP libraries when their request is aborted."""
 
 
 async def waits(turn: acphold.Turn) -> None:
@@ -226,7 +226,7 @@ async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
 
 
 class OutcomeError(BaseException):
-    """What some test libraries raise, so that no `except Exception` catches it."""
+    """Raised by some test libraries, so that no `except Exception` catches it."""
 
 
 ANY = [

@@ -1,4 +1,4 @@
-"""What a client is owed over the next connection, whatever happened on the ones before."""
+"""A client gets everything it is owed over the next connection, whatever the last ones lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def params(session_id: str) -> bytes:
 
 
 class Server:
-    """What a server that keeps positions knows of one connection, and of sessions over all."""
+    """The memory of a server that keeps positions: of this connection, and of sessions over all."""
 
     def __init__(self) -> None:
         self.last = dict.fromkeys(["a", "b", "c"], 0)

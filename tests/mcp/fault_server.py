@@ -194,7 +194,7 @@ QUESTION: dict[str, object] = {
 
 
 def ask() -> str:
-    """What a person answers to a question, as JSON."""
+    """Ask the person a question; returns the answer, as JSON."""
     say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION})
     return sys.stdin.readline()
 

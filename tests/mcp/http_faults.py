@@ -32,7 +32,7 @@ def result(message: Message, value: object) -> bytes:
 
 
 def spoken(message: Message) -> bytes:
-    """What a server in order answers, as JSON; b"" to what wants no answer."""
+    """The answer of a healthy server, as JSON; b"" where no answer is due."""
     params = message.get("params", {})
     assert isinstance(params, dict)
     match message["method"]:

@@ -1,4 +1,4 @@
-"""What a client trusted us with does not stand in what we say."""
+"""Secrets that a client passes to us are kept out of our messages."""
 
 from __future__ import annotations
 

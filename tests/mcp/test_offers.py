@@ -1,4 +1,4 @@
-"""What servers answer, as types."""
+"""Results of MCP servers, as types."""
 
 from __future__ import annotations
 

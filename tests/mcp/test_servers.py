@@ -1,4 +1,4 @@
-"""What a client may name as an MCP server, and how a mistake in it is told."""
+"""The MCP servers that a client names, and the errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ READ_ALL_THE_SAME = {
     "bad_byte": "cut \ufffd",
     "several_lines": "cut",
 }
-"""What is mended, and the text that it becomes."""
+"""Faults that are repaired, with the repaired text."""
 
 WAYS = ("stdio", "sse", "http", "events", "bridge to sse", "bridge to http", "bridge to events")
 

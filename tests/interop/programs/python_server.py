@@ -52,7 +52,7 @@ SESSIONS: dict[str, Session] = {}
 
 
 class Keeping:
-    """What answers one connection."""
+    """The agent of one connection."""
 
     def __init__(self, conn: Any) -> None:
         self._client = conn

@@ -47,7 +47,7 @@ MARKS: dict[str, pytest.MarkDecorator | tuple[()]] = {
     params=[pytest.param(name, marks=MARKS.get(name, pytest.mark.interop)) for name in STORES]
 )
 def location(request: pytest.FixtureRequest) -> Iterator[str]:
-    """What names the journal of this test."""
+    """The location of this test's journal: a path or a URL."""
     with STORES[request.param](request) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""What is read of a session that is put in order meanwhile, or is of any kind."""
+"""Reading sessions of any kind, also while they are compacted."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ SAID += [
     " ".join(_rough.choices([f"w{number}" for number in range(12)], range(1, 13), k=length))
     for length in _rough.choices(range(1, 90), k=25)
 ]
-"""Where only lengths, and how often a word is there, make the order."""
+"""Texts that rank only by their length and by the number of times a word occurs."""
 
 
 async def fill(journal: Journal) -> None:

@@ -50,7 +50,7 @@ async def target(journal: Journal, tmp_path: Path, databases: Databases) -> Asyn
 
 
 async def copied(source: Journal, target: Journal) -> dict[str, Became]:
-    """What became of each session."""
+    """Copy all sessions and return the outcome of each."""
     became: dict[str, Became] = {}
     counts = await copy_all(source, target, became.__setitem__)
     assert sum(counts.values()) == len(became)

@@ -1,4 +1,4 @@
-"""What becomes of a journal in a database that goes away, starts again, or does not answer."""
+"""A journal in a database that goes down, restarts, or does not answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
 
 
 def execute(url: str, statement: str) -> list[tuple[object, ...]]:
-    """What a statement gives that somebody else executes."""
+    """Execute a statement on a connection of its own and return the rows."""
     with psycopg.connect(url, autocommit=True) as line:
         done = line.execute(statement.encode())
         return done.fetchall() if done.description else []

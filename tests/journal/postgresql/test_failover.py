@@ -99,7 +99,7 @@ def location(databases: Databases) -> Iterator[str]:
 
 
 def execute(url: str, statement: str) -> list[tuple[object, ...]]:
-    """What a statement gives that somebody else executes."""
+    """Execute a statement on a connection of its own and return the rows."""
     with psycopg.connect(url, autocommit=True) as line:
         done = line.execute(statement.encode())
         return done.fetchall() if done.description else []

@@ -30,7 +30,7 @@ DIGESTS = (
     "709bc89dab0738e8",
     "d5f831448394b891",
 )
-"""What each step does, as in tests/journal/sqlite/test_migrations.py."""
+"""A digest of each step, as in tests/journal/sqlite/test_migrations.py."""
 
 
 def test_no_step_that_databases_have_been_through_is_edited() -> None:

@@ -1,4 +1,4 @@
-"""What is found in a database, by whichever of its ways."""
+"""Search in a database finds the same, whichever way it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables and statements are held to, so that sessions can be spread over databases."""
+"""Rules for tables and statements, so that sessions can be spread over several databases."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Recorded(psycopg.Cursor[Any]):
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
-    """What is executed: on which connection, and with what values."""
+    """Records each executed statement, with its connection and values."""
     connect = database.Database.connect
 
     def recording(self: database.Database) -> Any:
@@ -204,7 +204,7 @@ BOUND = {
     ),
     *("entries",),
 }
-"""What stands for a table in a statement, and is none."""
+"""Words that stand in the place of a table and name none."""
 
 
 def test_the_fence_is_a_lock_on_the_lease_in_the_statement_that_appends() -> None:

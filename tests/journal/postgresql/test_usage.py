@@ -1,4 +1,4 @@
-"""What PostgreSQL adds up of tokens and cost is what the reports of all sessions come to."""
+"""PostgreSQL sums up the same tokens and cost as the reports of all sessions."""
 
 from __future__ import annotations
 

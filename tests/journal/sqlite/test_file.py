@@ -1,4 +1,4 @@
-"""What can go wrong with the file: every case is refused in plain words, and alters nothing."""
+"""Everything that can go wrong with the file is refused in plain words, and changes nothing."""
 
 from __future__ import annotations
 
@@ -411,7 +411,7 @@ def test_damaged_pages_are_found(path: Path) -> None:
 
 
 async def damage_of(path: Path) -> list[str]:
-    """What a journal says of itself."""
+    """The damage that a journal reports of itself."""
     journal = SqliteJournal.open(path)
     try:
         return await journal.file.damage()
@@ -700,7 +700,7 @@ IN_USE = 128
 
 
 def is_locked(path: Path, byte: int) -> bool:
-    """Whether another process has this byte of a file locked (Linux: struct flock of 64 bits)."""
+    """True if another process has locked this byte of a file (Linux: struct flock of 64 bits)."""
     with path.open("rb") as file:
         asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
         told = fcntl.fcntl(file, fcntl.F_GETLK, asked)

@@ -20,8 +20,8 @@ from acphold.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 
 STEPS = ("5a8f1f89994bec57", "6359f078f8df2c47", "af5c5b60f8bd9dcb", "f2330009b5c8c128")
-"""What each step does, as the beginning of its SHA-256: there are files that have been through it.
-A new step is one more line here; no line ever changes."""
+"""The beginning of the SHA-256 of each step. Users' files have been through these steps, so no line
+ever changes; a new step adds a line."""
 
 PUT = (
     "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
@@ -62,7 +62,7 @@ HELD = (
     ),
     ("turn_end", b'{"stopReason":"end_turn"}'),
 )
-"""What was said in each session of a journal of an earlier release."""
+"""The entries of each session in a journal of an earlier release."""
 
 
 def kept_by(release: int, path: Path) -> None:
@@ -126,8 +126,8 @@ SAYING = (
     ("update", b'{"sessionUpdate":"subagent_spawned","subagentSessionId":"c","name":"medlar"}'),
 )
 INDEXED = "cd08303d4c0535be"
-"""What these say, as the beginning of its SHA-256. The index takes a document out by its text: who
-changes this adds a step that begins the index at 0 again."""
+"""The beginning of the SHA-256 of the texts indexed for these. The index removes a document by its
+text: if you change the texts, add a step that rebuilds the index from 0."""
 
 
 def test_what_entries_say_is_what_the_index_was_made_of() -> None:

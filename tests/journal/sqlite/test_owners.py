@@ -1,4 +1,4 @@
-"""Who owns a session: told by what lives, and not by a name, a path or a clock."""
+"""A session's owner is known by its living process, not by a name, a path or a clock."""
 
 from __future__ import annotations
 

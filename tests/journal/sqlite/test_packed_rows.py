@@ -58,7 +58,7 @@ async def segments(journal: SqliteJournal, session_id: str = "s1") -> list[Segme
 
 
 def rows(path: Path) -> list[bytes]:
-    """What stands in the rows of the file."""
+    """The raw rows of the file."""
     with closing(sqlite3.connect(path)) as file:
         return [raw for (raw,) in file.execute("SELECT raw FROM segments ORDER BY key")]
 

@@ -331,7 +331,7 @@ async def imported(journal: SqliteJournal, session_id: str, tenant: str, number:
 
 
 async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
-    """How many steps SQLite takes for a search, in tens."""
+    """The steps that SQLite takes for a search, in tens."""
 
     def counted(db: connection.Connection) -> int:
         steps: list[None] = []

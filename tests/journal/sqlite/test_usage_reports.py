@@ -21,7 +21,7 @@ def answer(**more: Any) -> tuple[str, bytes]:
 async def told(
     journal: SqliteJournal, *days: list[tuple[str, bytes]], agent: str = "a", cwd: str = "/w"
 ) -> SessionUsage:
-    """What is known of a session in which this came, day by day."""
+    """The usage of a session with these entries, a list for each day."""
     lease = await journal.create(NewSession(f"s-{agent}", agent, cwd))
     for number, entries in enumerate(days, 1):
         past = [PastEntry(kind, number * DAY, raw) for kind, raw in entries]
