@@ -1,4 +1,4 @@
-"""What the tests of several rooms share: a journal, real processes, and a way to wait for them."""
+"""Fixtures for the tests of several rooms: a journal, real processes, and waiting for them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Where a test keeps its journal: a path, also where it is a database."""
+    """The journal of a test; still a path where it is in a database (see `Url`)."""
     path = tmp_path / "journal.db"
     if getattr(request, "param", "sqlite") == "sqlite":
         yield path
@@ -162,7 +162,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Where a scripted agent writes what it is sent; `tests.editor.received` reads it."""
+    """The file in which a scripted agent logs its input; read it with `tests.editor.received`."""
     return tmp_path / "agent.jsonl"
 
 

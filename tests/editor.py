@@ -116,7 +116,7 @@ class Talker:
 
     @property
     def is_over(self) -> bool:
-        """Whether the other side says no more."""
+        """True once the other side has closed the connection."""
         return self._ended
 
     @property
@@ -188,7 +188,7 @@ class Talker:
         )
 
     def place_of_answer(self, number: int) -> int:
-        """Where in `messages` the answer to the request with this id stands."""
+        """Index in `messages` of the answer to this request."""
         return next(
             place
             for place, message in enumerate(self.messages)
@@ -311,18 +311,18 @@ def allow(params: dict[str, Any]) -> Any:
 
 
 def open_params(session_id: str, cwd: str | Path, **params: Any) -> dict[str, Any]:
-    """What session/load and session/resume take."""
+    """Params of session/load and session/resume."""
     return {"sessionId": session_id, "cwd": str(cwd), "mcpServers": [], **params}
 
 
 def prompt_params(session_id: str, *steps: Any) -> dict[str, Any]:
-    """What session/prompt takes, for steps of the scripted agent or one string."""
+    """Params of session/prompt, from steps of the scripted agent or one string."""
     text = steps[0] if steps and isinstance(steps[0], str) else json.dumps(steps)
     return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
 
 
 def say(text: str) -> dict[str, Any]:
-    """What an agent says, as an update."""
+    """The update of an agent that says `text`."""
     return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
 
 
@@ -333,7 +333,7 @@ def update_line(update: dict[str, Any], session_id: str = "$ID", **beside: Any) 
 
 
 def received(log: Path, method: str | None = None) -> list[dict[str, Any]]:
-    """What a scripted agent with this `log` was sent, of one method or all."""
+    """The messages that a scripted agent with this `log` received: of one method, or all."""
     if not log.exists():
         return []
     *lines, _ = log.read_text().split("\n")  # the last may be half written

@@ -1,4 +1,4 @@
-"""What the mode of a file forbids, for root too."""
+"""Make file modes count for root, too."""
 
 from __future__ import annotations
 

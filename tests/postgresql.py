@@ -128,7 +128,7 @@ class Pair:
 
     @property
     def port(self) -> int:
-        """Where the one is that takes writes."""
+        """Port of the server that accepts writes."""
         return int(self._servers[0].port)
 
     def start(self, *allowed: str) -> None:
@@ -280,7 +280,7 @@ def given_over(folder: Path) -> None:
 
 
 def no_root() -> dict[str, Any]:
-    """How a program is started that refuses to be root's."""
+    """Arguments of `Popen` for a program that refuses to run as root."""
     if os.getuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")

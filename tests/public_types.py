@@ -1,10 +1,10 @@
-"""What is public has types that every checker reads alike: pyright counts what is not so.
+"""Public types that type checkers may read differently, counted by pyright.
 
     python -m tests.public_types
 
-pyright takes every module for public whose name begins with no underscore. Of what it finds, only
-what the public modules offer is looked at here, and what can be reached from that. The programs of
-docs/library.md are checked as a strict user of pyright would check them; mypy has them in a test.
+pyright takes every module without a leading underscore for public. This program counts only its
+findings on names that the public modules offer, and on anything reachable from those. It also
+checks the programs of docs/library.md with pyright in strict mode; a test checks them with mypy.
 """
 
 from __future__ import annotations

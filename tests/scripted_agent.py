@@ -361,7 +361,7 @@ def settle(message: dict[str, Any]) -> None:
 
 
 def signs_in(message: dict[str, Any]) -> bool:
-    """Whether this was about signing in, and is answered."""
+    """Handle a message about signing in; True if it was one."""
     method, path = message.get("method"), OPTIONS["sign_in"]
     if method in OPTIONS.get("gated", GATED) and not os.path.exists(path):
         send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
@@ -384,7 +384,7 @@ def touch(path: str) -> None:
 
 
 def log_in() -> None:
-    """What this program does on a terminal, to sign in."""
+    """Sign in on a terminal."""
     sys.stdout.write("Your password, please:\n")
     sys.stdout.flush()
     word = sys.stdin.readline().strip()

@@ -15,7 +15,7 @@ OUTSIDE = {"Struct", "Protocol", "Exception", "StrEnum", "Enum", "Flag", "NamedT
 """Classes of others, whose members are not looked up."""
 
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|\\U0000[dD]")
-"""How a half of a character stands in a source, which is UTF-8 itself."""
+"""A surrogate, written as an escape: the source itself is UTF-8."""
 
 MEMBER = re.compile(r"`([A-Z]\w*[a-z]\w*)\.(\w+)")
 

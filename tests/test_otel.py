@@ -20,7 +20,7 @@ from tests.library.test_turn import agent_that
 
 
 class Traced:
-    """What was exported, by the names of the spans."""
+    """The exported spans, by name."""
 
     def __init__(self) -> None:
         self.provider = TracerProvider()
@@ -37,7 +37,7 @@ class Traced:
         return [span.name for span in self._exporter.get_finished_spans()]
 
     def attributes(self, name: str) -> Mapping[str, object]:
-        """What is known of a span."""
+        """The attributes of a span."""
         return dict(self[name].attributes or {})
 
     def parent(self, name: str) -> str | None:

@@ -80,7 +80,7 @@ class Edge(NamedTuple):
 
 @cache
 def _nodes(path: Path) -> list[ast.AST]:
-    """What the tests below look at in a file, and no more: of all there are 700,000."""
+    """The nodes of a file that the tests below look at; all files together have 700,000 nodes."""
     looked_at = ast.Import | ast.ImportFrom | ast.Attribute | ast.Tuple | ast.List
     return [
         node
@@ -191,7 +191,7 @@ def _plain(name: str) -> str:
 # -- who knows a store -------------------------------------------------------------------------
 
 STORES = re.compile(r"journal/(stores\.py|sqlite/.*|postgresql/.*)")
-"""Where a store is known by more than the interface."""
+"""Modules that may know a store by more than the interface."""
 
 OTHERS = {
     "imports/databases.py": {"sqlite3"},  # what other agents keep
@@ -249,7 +249,7 @@ def test_programs_are_started_in_one_room() -> None:
 
 
 COMMANDED = {"mcp/bridge.py": "an agent starts it, by a command that we hand on"}
-"""What is below `cli`, and names a command of ours all the same."""
+"""Modules below `cli` that may still name a command of ours."""
 
 
 def test_commands_of_ours_are_started_by_commands_only() -> None:

@@ -1,4 +1,4 @@
-"""What each package offers by name: widening it is a visible choice."""
+"""The public names of each package: widening the API is a visible choice."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ MODULES = (
     "acphold.testing",
     "acphold.types",
 )
-"""What users may import from, beside `acphold.schema`; see docs/versions.md. Everything else is
-internal, the other packages here included: that they say what they offer is for ourselves."""
+"""The modules that users may import from, beside `acphold.schema`; see docs/versions.md. All others
+are internal. Internal packages have an `__all__` too, but only for ourselves."""
 
 ROOT = Path(acphold.__file__).parents[2]
 

@@ -27,7 +27,7 @@ class Timeline(Protocol):
         """This is the moment that it goes back to."""
 
     def go_back(self) -> None:
-        """What was written since is lost. A file is nobody's meanwhile, a server may be in use."""
+        """Undo everything since `remember`. A file is not in use meanwhile; a server may be."""
 
     def let_owners_be_silent(self) -> None:
         """Those that live no more have told nothing for long, by the clock of the journal."""

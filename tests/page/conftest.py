@@ -53,11 +53,11 @@ OPENED = {
         "availableModes": [{"id": "ask", "name": "Ask first"}, {"id": "code", "name": "Write"}],
     }
 }
-"""What the agent says of each session that it opens."""
+"""The agent's answer to session/new."""
 
 
 def options(model: str, *, is_thorough: bool) -> dict[str, Any]:
-    """What the other agent can be set to, and is."""
+    """The options of the other agent, with their current values."""
     models = [{"value": "small", "name": "Small one"}, {"value": "large", "name": "Large one"}]
     choice = {"id": "model", "name": "Model", "type": "select", "currentValue": model}
     switch = {"id": "care", "name": "Thorough", "type": "boolean", "currentValue": is_thorough}
@@ -65,7 +65,7 @@ def options(model: str, *, is_thorough: bool) -> dict[str, Any]:
 
 
 STEERED = [{"outcome": "injected"}, {"outcome": "promptRequired", "reason": "noRunningTurn"}]
-"""How the agent takes words into its turn: once, and then it has none any more."""
+"""The agent's answers to words into its turn: it takes the first and refuses the second."""
 
 INPUT = {"promptCapabilities": {"image": True, "embeddedContext": True}}
 
@@ -207,7 +207,7 @@ async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest.fixture(scope="module")
 def paired() -> dict[str, StorageState]:
-    """What a device has once it is paired, by the address of the server."""
+    """Storage of a paired device, by the address of the server."""
     return {}
 
 
@@ -242,7 +242,7 @@ async def as_paired(page: Page, url: str, state: StorageState) -> None:
 
 @pytest.fixture
 def wrong() -> list[str]:
-    """What went wrong in a page."""
+    """Errors of a page."""
     return []
 
 
@@ -262,7 +262,7 @@ def watch(page: Page, wrong: list[str]) -> None:
 
 
 READY = {"": "section.question", "session": ".asking section.question", "new": "main form"}
-"""What is there once a place is, while a session asks."""
+"""For each place, the element that appears once it is shown, while a session asks."""
 
 
 async def shown(page: Page, place: str) -> None:
@@ -272,7 +272,7 @@ async def shown(page: Page, place: str) -> None:
 
 
 async def violations(page: Page) -> list[tuple[str, list[str]]]:
-    """What axe finds in what is shown; it runs beside the page, whose policy would refuse it."""
+    """Violations that axe finds. It runs in a world of its own: the page's policy refuses it."""
     tools = await page.context.new_cdp_session(page)
     tree = await tools.send("Page.getFrameTree")
     frame = {"frameId": tree["frameTree"]["frame"]["id"]}

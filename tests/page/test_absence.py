@@ -1,5 +1,4 @@
-"""What a person sees when the server has gone, when their device may not come any more, and when
-it was away itself."""
+"""The page while the server is down, the device is revoked, or the page itself was asleep."""
 
 from __future__ import annotations
 

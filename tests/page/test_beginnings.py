@@ -1,4 +1,4 @@
-"""How a session is begun on the page, on one screen of a phone."""
+"""Starting a session on the page, on one screen of a phone."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def call(id_: str, title: str, kind: str, status: str = "completed", **more: Any
 
 
 def text(words: str) -> dict[str, Any]:
-    """What a call has produced."""
+    """Text produced by a tool call."""
     return {"type": "content", "content": {"type": "text", "text": words}}
 
 

@@ -1,4 +1,4 @@
-"""What the page knows, without a browser: the fold of a conversation, and its smaller parts."""
+"""The model of the page, without a browser: the fold of a conversation, and smaller parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANDOM = range(1_000, 2_500)
 
 
 def folded_by_the_page(file: Path) -> dict[str, Any]:
-    """What the page makes of these sequences, and where that is not what stands beside them."""
+    """The page's folds of these sequences, and the ones that differ from the expected fold."""
     done = subprocess.run(
         [*node(), str(HERE / "fold.mjs"), str(file)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a page says of whether somebody is there, by which notices are withheld."""
+"""The page reports whether somebody is there, so that notices can be withheld."""
 
 from __future__ import annotations
 

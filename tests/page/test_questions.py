@@ -1,4 +1,4 @@
-"""What a question of an agent shows: all that is to be allowed, and what each answer does."""
+"""A question of an agent shows everything that it would allow, and each answer's effect."""
 
 from __future__ import annotations
 

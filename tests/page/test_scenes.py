@@ -1,4 +1,4 @@
-"""What a person does with the page, from pairing on, and what they see when something is away."""
+"""Using the page, from pairing on, also while server or connection are down."""
 
 from __future__ import annotations
 

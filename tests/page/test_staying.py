@@ -1,4 +1,4 @@
-"""What somebody is in the middle of stays: a form, the focus, a session that starts, a place."""
+"""Unfinished work survives: a form, the focus, a starting session, a place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose page it is: beside other servers of one host, and after others have paired this device."""
+"""The page belongs to one user: beside other servers of its host, and after other pairings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Neighbour:
 
     @property
     def values(self) -> set[str]:
-        """What it was sent in cookies."""
+        """The values of all cookies it was sent."""
         pairs = [it.partition("=") for line in self.came for it in line.split("; ")]
         return {value for _, _, value in pairs if value}
 

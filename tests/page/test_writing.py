@@ -1,4 +1,4 @@
-"""What a person writes and chooses, and what they see of it until it is done."""
+"""Writing and choosing on the page, and the display of it until it is done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = [
 
 
 def heard(served: Served, method: str, session_id: str) -> list[Any]:
-    """What the agent was sent of this method, for this session."""
+    """Params of the agent's received messages of this method, for this session."""
     lines = (served.folder / "log.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
     return [

@@ -81,7 +81,7 @@ def test_of_a_very_long_file_it_is_said_that_it_changed_unless_all_is_wanted() -
 
 
 def steps(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines of Python the comparison of the diff takes."""
+    """The lines of Python that run to compare these."""
     count = 0
 
     def trace(frame: object, event: str, argument: object) -> object:

@@ -1,4 +1,4 @@
-"""What a request for permission shows: the terminal and the page make the same of it."""
+"""Permission requests look the same on the terminal and on the page."""
 
 from __future__ import annotations
 

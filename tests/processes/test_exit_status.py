@@ -1,4 +1,4 @@
-"""How a child ended is noticed without reaping it, once, and said in words."""
+"""The exit of a child is noticed once, without reaping it, and put in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program prints is read to its end, and a flood of it leaves room for others."""
+"""A program's output is read to its end, and a flood of it leaves room for others."""
 
 from __future__ import annotations
 

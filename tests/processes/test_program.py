@@ -35,7 +35,7 @@ def start() -> Iterator[Start]:
 
 
 def all_of(fd: int) -> str:
-    """What can be read from `fd` until it ends."""
+    """Read all of `fd`."""
     data = b""
     while piece := os.read(fd, 65536):
         data += piece

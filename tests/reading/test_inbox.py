@@ -44,7 +44,7 @@ async def reading(journal: Path) -> AsyncIterator[Any]:
 
 
 async def waiting(kept: Any, count: int, only: Whose = ALL) -> list[InboxQuestion]:
-    """What is open, once there are so many."""
+    """Return the open questions as soon as there are `count`."""
     async with asyncio.timeout(DEADLINE):
         while len(found := await open_questions(kept, await live_sessions(), only)) != count:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)

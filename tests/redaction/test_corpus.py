@@ -1,4 +1,4 @@
-"""How many secrets are found of those that people have, and what is changed for nothing."""
+"""Redaction finds nearly all secrets of a corpus, and hardly changes harmless texts."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ BESIDE = (
     ("some_later_kind", b'{"x":1}'),
     ("update", b"no JSON"),
 )
-"""What may stand between two chunks of a message."""
+"""Updates that may come between two chunks of a message."""
 
 
 @pytest.mark.parametrize("beside", BESIDE, ids=lambda raw: f"{raw[0]} {raw[1][:40]!r}")

@@ -1,4 +1,4 @@
-"""What a session changed in files: each in one patch, or the reason why there is none."""
+"""The changes of a session to files: one patch per file, or the reason for having none."""
 
 from __future__ import annotations
 

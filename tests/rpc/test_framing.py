@@ -25,7 +25,7 @@ def fed(buffer: LineBuffer, stream: bytes, size: int) -> list[bytes | Oversize]:
 
 
 def levels(text: bytes) -> int:
-    """How deep a JSON text is nested, byte by byte: slow, and plain to see that it is right."""
+    """Nesting depth of a JSON text, byte by byte: slow, but plainly right."""
     level = deepest = 0
     in_text = escaped = False
     for byte in text:

@@ -14,7 +14,7 @@ texts = st.text(st.sampled_from('a"\\ \ud83d\ude00\U0001f600'), max_size=8)
 
 
 def said(*texts: str, kind: str = "agent_message_chunk") -> list[str]:
-    """What a connection hears of chunks with these texts."""
+    """Chunks with these texts, as a connection delivers them."""
     protocol = Protocol()
     heard = []
     for text in texts:

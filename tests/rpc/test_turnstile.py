@@ -11,7 +11,7 @@ CROWD = 10
 
 
 async def passes(gate: Turnstile, number: int) -> list[tuple[int, int]]:
-    """Who went through, each with the pass of the event loop, while others never wait."""
+    """The tasks that passed, each with the pass of the event loop, while others never wait."""
     through: list[tuple[int, int]] = []
     now = 0
 

@@ -48,7 +48,7 @@ MARKS = {
     "x-deserialize-skip-invalid-items": "skip_items",
 }
 BASES = (Shape, Extensible, ConfigOptionFields, ToolCallChanges)
-"""What types have in common, no types of the schema."""
+"""Bases that types share; they are no types of the schema themselves."""
 
 UNSTABLE = {method.params for method in UNSTABLE_METHODS.values()} - {
     method.params for method in ours.AGENT_METHODS.values()
@@ -59,7 +59,7 @@ NO_DEFAULT = object()
 
 
 class Property(NamedTuple):
-    """What both sides say of a property, `default` aside."""
+    """The facts of a property that both sides state, apart from `default`."""
 
     type: str
     required: bool

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 def answered(method: Method[P, R], params: P, raw: bytes) -> R:
-    """What a caller of `method` gets for the answer `raw`."""
+    """The result of `method` for a caller, from the raw answer."""
     assert isinstance(params, method.params)
     return schema.decode(method.result, raw).value
 

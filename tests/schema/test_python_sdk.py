@@ -1,4 +1,4 @@
-"""What we send, the official Python SDK reads; what it sends, we read."""
+"""The official Python SDK reads our messages, and we read its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a terminal is light: what it answers, and nobody waits for one that does not."""
+"""Detecting a light terminal; nobody waits for a terminal that does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation shows: what is finished is printed once, what may change is redrawn."""
+"""Showing a conversation: finished parts are printed once, unfinished ones are redrawn."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ FRAME = 3 * bounds.PIECE_LETTERS
 
 
 def frames(flow: Flow) -> Iterator[list[Passage]]:
-    """What is taken, frame by frame."""
+    """The passages of each frame, until nothing is left."""
     return iter(lambda: flow.take(FRAME), [])
 
 

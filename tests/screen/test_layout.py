@@ -1,4 +1,4 @@
-"""What a transcript looks like."""
+"""Layout of a transcript."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_nothing_is_lost_on_a_narrow_terminal(width: int, words: str) -> None:
 
 
 def plain(*texts: str) -> str:
-    """What an agent says in these messages, in a pipe."""
+    """These messages of the agent, as printed into a pipe."""
     out = io.StringIO()
     for text in texts:
         LabelledText(out).put(passage(Message("agent", None, (text_block(text),))))

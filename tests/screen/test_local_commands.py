@@ -1,4 +1,4 @@
-"""What is typed at the screen: a prompt, a command of ours, one for the shell."""
+"""A line at the screen is a prompt, a command of ours, or one for the shell."""
 
 from __future__ import annotations
 

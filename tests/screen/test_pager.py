@@ -1,4 +1,4 @@
-"""What is longer than a screen is read in the person's own pager, whatever that is."""
+"""Texts longer than the screen open in the person's own pager, whichever that is."""
 
 from __future__ import annotations
 

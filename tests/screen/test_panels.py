@@ -1,4 +1,4 @@
-"""What the screen asks a person: choices by key, lines that have to fit a form."""
+"""Questions on the screen: choices by key, and lines that must fit a form."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_all_of_the_command_is_shown_however_long_it_is() -> None:
 
 
 def told(**fields: Any) -> list[str]:
-    """What is shown of a call that edits a file, below its title."""
+    """The lines below the title of a call that edits a file."""
     return [line.plain for line in asked(call(title="Edit", **fields)).lines][1:]
 
 

@@ -14,7 +14,7 @@ BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\
 
 
 def fed(*pieces: str) -> tuple[list[str], str]:
-    """What is finished after each piece, and what is left."""
+    """The paragraphs finished after each piece, and the rest."""
     growing, finished = Paragraphs(), []
     for piece in pieces:
         growing.feed(piece)

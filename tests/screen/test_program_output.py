@@ -1,4 +1,4 @@
-"""What a program printed keeps its colours, and nothing else that a terminal obeys."""
+"""Output of a program keeps its colours, and nothing else that a terminal obeys."""
 
 from __future__ import annotations
 

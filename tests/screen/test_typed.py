@@ -1,4 +1,4 @@
-"""What a person types: completed, kept over runs, made into a prompt."""
+"""Typed lines: completed, kept over runs, made into prompts."""
 
 from __future__ import annotations
 

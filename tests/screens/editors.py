@@ -1,12 +1,12 @@
-"""What editors draw of a session: small models, fed by the lines that they read.
+"""Small models of editors: each draws a session from the lines that the editor would read.
 
-Zed        `tool_call` inserts or replaces: without `content` or `status` these begin anew. An
-           update of a call that nobody announced is drawn as a failed entry. Of a content that
-           names a terminal it does not know, the whole message is refused. A permission request
-           inserts its call, or changes it. A terminal of the agent's own is made at a `tool_call`,
-           and prints what updates tell.
-chat       acphold's own, in a terminal: its flow prints what is finished.
-plain      a client that shows text and nothing else: no terminals, no sub-agents. What names a
+Zed        `tool_call` inserts or replaces a call; without `content` or `status`, these start over.
+           An update of an unannounced call is drawn as a failed entry. A message with content that
+           names an unknown terminal is refused as a whole. A permission request inserts its call,
+           or changes it. A terminal of the agent's own is made at a `tool_call`, and prints the
+           output in the updates.
+chat       acphold's own, in a terminal: its flow prints finished parts.
+plain      a client that shows only text: no terminals, no sub-agents. Content that names a
            terminal is drawn as a hole.
 
 Sources: Zed's crates `acp_thread` and `agent_servers`, from reading; ACP v1 schema.
@@ -117,7 +117,7 @@ class Zed:
                 call[name] = told[name]
 
     def screen(self) -> list[tuple[str, ...]]:
-        """What stands there at the end."""
+        """The content of the screen at the end."""
         return [
             ("call", entry["title"], entry["status"], *self._shown(entry))
             if entry["kind"] == "call"
@@ -181,7 +181,7 @@ class Chat:
             self._flow.hear(json.dumps(message["params"]["update"]).encode())
 
     def screen(self) -> list[tuple[str, ...]]:
-        """What stands there at the end."""
+        """The content of the screen at the end, by label."""
         self._flow.turn_over()
         found: dict[str, list[str]] = {}
         label = ""

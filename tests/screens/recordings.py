@@ -1,7 +1,7 @@
-"""What agents send in a turn, shape by shape, in words of ours.
+"""Turns of real agents: the shapes of their messages, with words of our own.
 
 A step is an update, or `{"ask": toolCall}` with the kind of option that the person takes. Where an
-agent fits what it sends to what its client offers, this is what it sends to Zed.
+agent adapts its messages to the capabilities of its client, these are its messages to Zed.
 
 Shapes from: codex-acp, claude-agent-acp, gemini-cli, qwen-code, copilot-cli, goose, cline,
 opencode.
@@ -239,7 +239,7 @@ RECORDINGS: dict[str, list[Json]] = {
 
 
 def in_child(child: str, step: Json) -> Json:
-    """What a sub-agent says or does in its own session."""
+    """An update of a sub-agent, in its own session."""
     return {"in": child, "update": step}
 
 

@@ -1,5 +1,4 @@
-"""What an editor draws live, it draws again after a load; and `show`, `search` and a handover tell
-the same."""
+"""An editor draws the same live and after a load; `show`, `search` and a handover agree with it."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ async def play(house: Shared, session: str, steps: list[dict[str, Any]], client:
 
 
 def answering(answer: dict[str, Any]) -> Any:
-    """What answers a request with this."""
+    """Return a handler that answers each request with this."""
 
     async def answered(_: dict[str, Any]) -> Any:
         return answer
@@ -98,7 +97,7 @@ async def test_an_editor_draws_after_a_load_what_it_drew_live(
 
 
 async def told_by_all(house: Shared, session: str) -> dict[str, str]:
-    """What `show`, an export, a handover and the library tell of the session, by who tells it."""
+    """The session as told by `show`, an export, a handover and the library."""
     segments = await house.journal.read(session, 0)
     state = await state_of(house.journal, session)
     entries = [entry for segment in segments for entry in segment.entries()]
@@ -194,7 +193,7 @@ async def test_the_page_draws_what_the_core_folds_live_and_later(
 
 
 def of_call(client: Onlooker, id_: str) -> list[dict[str, Any]]:
-    """What a client was told of a call."""
+    """The updates of a call that a client was sent."""
     return [update for update in client.updates() if update.get("toolCallId") == id_]
 
 

@@ -1,4 +1,4 @@
-"""What the agent asks reaches the client, and the answers go back."""
+"""Requests of the agent reach the client, and the answers go back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def answer_to(client: Talker) -> Any:
-    """What the scripted agent said it was answered."""
+    """The answer that the scripted agent received, by its own words."""
     return json.loads(client.text().split("answer: ")[1])
 
 

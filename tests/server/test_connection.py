@@ -1,4 +1,4 @@
-"""What a client gets from `acphold wrap`, method by method, over real processes."""
+"""A session outlives the processes of `acphold wrap`, and goes on in new ones."""
 
 from __future__ import annotations
 

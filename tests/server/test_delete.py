@@ -16,7 +16,7 @@ OWN = {"loadSession": True, "sessionCapabilities": {"list": {}, "delete": {}, "r
 
 
 async def gone(journal: Path, *words: str) -> bool:
-    """Whether none of these words can be found in the journal any more."""
+    """True if a search of the journal finds none of these words any more."""
     opened = open_journal(journal)
     hits = [hit for word in words for hit in await opened.index.search(word)]
     await opened.aclose()

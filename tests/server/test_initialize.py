@@ -247,7 +247,7 @@ async def test_an_id_comes_back_equal_in_type_and_value(journal: Path, id_: Any)
 async def test_an_agent_that_is_an_acphold_asks_a_client_that_came_as_a_watcher_through_us(
     journal: Path, log: Path
 ) -> None:
-    """What it said of itself is for us: the agent asks us, and we know whom to ask."""
+    """`acphold/watches` is meant for us: the agent asks us, and we know which client to ask."""
     watching = {"clientCapabilities": {"_meta": {"acphold/watches": True, "vendor": 1}}}
     async with guest(scripted_agent(log=str(log)), journal) as client:
         await client.call("initialize", {"protocolVersion": 1, **watching})

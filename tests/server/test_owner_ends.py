@@ -1,7 +1,7 @@
-"""What becomes of a client when the owner of its session ends at a bad moment.
+"""A client whose session's owner ends at a bad moment.
 
-The owners are played (tests/server/posed_owner.py), but for the last one, which is the client's own
-process.
+The owners are played (tests/server/posed_owner.py), except in the last test: there the owner is the
+client's own process.
 """
 
 from __future__ import annotations

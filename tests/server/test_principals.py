@@ -1,4 +1,4 @@
-"""Who may do what in which session, and what is written down of it."""
+"""Permissions of each principal in each session, and the audit log of them."""
 
 from __future__ import annotations
 

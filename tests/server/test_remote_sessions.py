@@ -368,7 +368,7 @@ async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
 
 
 async def owner(journal: Path, session: str) -> Whose:
-    """Who owns the session, as somebody sees it who has nothing to do with it."""
+    """The session's owner, as seen by an outsider."""
     reader = open_journal(journal)
     try:
         return await reader.owner(session)

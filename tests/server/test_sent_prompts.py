@@ -1,5 +1,4 @@
-"""What becomes of a prompt when the process that has its session is killed: run once, or told; and
-when the line to that is cut: it goes on."""
+"""Prompts whose owner is killed run once or are reported; a cut connection does not end them."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ async def entries(journal: Path, session: str) -> list[Entry]:
 
 
 async def prompts(journal: Path, session: str) -> list[str]:
-    """What was prompted, in order."""
+    """The texts of the prompts, in order."""
     found = [entry.raw for entry in await entries(journal, session) if entry.kind == "prompt"]
     return [json.loads(raw)[0]["text"] for raw in found]
 

@@ -74,7 +74,7 @@ def text_of(update: dict[str, Any]) -> str:
 
 
 def told(client: Any) -> list[tuple[str, str]]:
-    """What a client was told: the session, and the kind of the update or its text."""
+    """The updates that a client was sent: the session, and the text or kind of each."""
     return [
         (params["sessionId"], text_of(params["update"]) or kind)
         for message in client.messages

@@ -1,4 +1,4 @@
-"""Whose a session is, and with whom it is shared: every method of the protocol, as everybody."""
+"""Ownership and sharing of sessions: every method of the protocol, called by every user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED: Final = [
     for method, params in asked_of("one").items()
     if "sessionId" in params and method not in (*LEAVING, *ENDING)
 ]
-"""What names a session; then what leaves it, and what ends it for all."""
+"""Methods that name a session, apart from LEAVING (away from the list) and ENDING (for all)."""
 
 
 def desk() -> acphold.Agent:
@@ -72,7 +72,7 @@ async def share(journal: Path, session_id: str, user: str, *, prompts: bool = Fa
 
 
 async def outcome(caller: Caller, method: str, params: Any, session_id: str) -> str:
-    """What becomes of asking this: done, forbidden, or as of a session that there is not."""
+    """The outcome of a call: done, forbidden, or unknown, as for a session that does not exist."""
     answer = (await asyncio.wait([caller.begin(method, params)]))[0].pop()
     if (error := answer.exception()) is None:
         return "done"

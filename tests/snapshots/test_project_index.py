@@ -1,4 +1,4 @@
-"""What is staged in a project is kept with its snapshot, and staged again where it is laid out."""
+"""A snapshot keeps the project's staged changes and stages them again when it is laid out."""
 
 from __future__ import annotations
 

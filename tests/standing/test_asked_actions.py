@@ -1,4 +1,4 @@
-"""What real agents ask for, read from recorded questions of theirs."""
+"""Reading the actions in recorded questions of real agents."""
 
 from __future__ import annotations
 

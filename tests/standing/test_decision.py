@@ -1,4 +1,4 @@
-"""Which rule counts where, for whom and for how long, and what comes before all rules."""
+"""The scope of a rule (place, person, time), and the checks that come before all rules."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def hears(process: ChildProcess, text: bytes) -> None:
 
 
 def is_known(pid: int) -> bool:
-    """Whether `pid` is in the process table, be it as a zombie."""
+    """True if `pid` is in the process table, even as a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How messages go out over a connection that carries messages."""
+"""Sending messages over a connection that carries messages."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ async def websockets() -> Pair:
 
 
 class _Wire:
-    """What an ASGI server does for an application: one direction of a WebSocket."""
+    """One direction of a WebSocket, played as by an ASGI server."""
 
     def __init__(self) -> None:
         self._messages: deque[str] = deque()

@@ -44,7 +44,7 @@ class Served:
         self.url, self.pair = told["url"], told["pair"]
 
     def run(self, *words: str) -> str:
-        """What a command of ours prints, as the user who serves."""
+        """Run a command of ours as the user who serves, and return its output."""
         done = run_here(words, self.env)
         assert done.code == 0, done.err
         return done.out.strip()

@@ -41,7 +41,7 @@ ORIGIN = "http://localhost:8260"
 
 @dataclass
 class Answer:
-    """What was answered."""
+    """An HTTP answer."""
 
     status: int
     headers: dict[str, str]
@@ -53,7 +53,7 @@ class Answer:
 
 
 async def answered(app: Asgi, scope: dict[str, Any], body: bytes = b"") -> Answer:
-    """What an application answers to one request of a client that stays."""
+    """The answer of an application to one request of a client that stays connected."""
     sent: list[dict[str, Any]] = []
     asked = asyncio.Event()
 
@@ -126,7 +126,7 @@ class Site:
     def scope(
         self, url: str, token: str | None, method: str, headers: dict[str, str]
     ) -> dict[str, Any]:
-        """What an ASGI server makes of a request."""
+        """The ASGI scope of a request."""
         from urllib.parse import unquote
 
         path, _, query = url.partition("?")

@@ -40,7 +40,7 @@ def go_inside() -> str:
 
 
 class Plug:
-    """Where a machine is plugged into a switch: a `tests.web.network.Way`."""
+    """The cable between a machine and a switch: a `tests.web.network.Way`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

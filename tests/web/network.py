@@ -21,7 +21,7 @@ def free_port() -> int:
 
 
 class Way(Protocol):
-    """What leads from one machine to others, and fails."""
+    """A connection from one machine to others, which can fail."""
 
     def cut(self) -> None:
         """Fail for an instant."""
@@ -41,18 +41,18 @@ class Network:
 
     def __init__(self) -> None:
         self.port = 0
-        """Where clients come in."""
+        """Port for clients."""
         self.to = 0
-        """Where the server is."""
+        """Port of the server."""
         self.passes = asyncio.Event()
         self.passes.set()
         self.connections = 0
         self.upgrades = 0
-        """How often somebody has asked for a WebSocket."""
+        """Number of requests for a WebSocket."""
         self.refusal: bytes | None = None
-        """What whoever asks for one gets, as from a proxy that lets none through; None for none."""
+        """Answer to a request for a WebSocket, as of a proxy without them; None allows them."""
         self.tunnels = False
-        """Whether clients have to ask for the way first, with CONNECT, as from a proxy."""
+        """True if clients must ask for a tunnel with CONNECT, as from a proxy."""
         self.tunnel_refusal: bytes | None = None
         self._is_up = True
         self._writers: set[asyncio.StreamWriter] = set()

@@ -53,7 +53,7 @@ WEIGHTS: Final = {
     **{"database: cut": 5, "database: down": 4, "database: stall": 3},
     **{"both: cut": 3, "both: down": 3, "both: stall": 2, "restart": 2, "promotion": 2},
 }
-"""How often each of them happens."""
+"""Relative frequency of each fault."""
 
 STOPPED: Final = 18.0
 """Longer than an owner has to be silent for another machine to take its session."""
@@ -69,7 +69,7 @@ if "serve" in sys.orig_argv:
 
     bounds.RENEW_SECONDS, bounds.LATE_SECONDS, bounds.SILENT_SECONDS = 4.0, 5.0, 12.0
 """
-"""What each Python of a machine runs at its start: a third of what is in use, and a little more."""
+"""Run by each Python of a machine at its start: a third of the usual times, and a little more."""
 
 WRONG_CLOCK: Final = """
 import time
@@ -80,10 +80,10 @@ def ahead(clock, unit):
 time.time = ahead(time.time, 1)
 time.time_ns = ahead(time.time_ns, 10**9)
 """
-"""What each one of the last machine runs, too."""
+"""Run also by each Python of the last machine."""
 
 NETWORKS: Final = {"clients": "10.77.0.{}", "others": "10.78.0.{}", "database": "10.79.0.{}"}
-"""Where machines are that are in namespaces, each with its number in place of the last."""
+"""Networks of machines in namespaces; the last part is the number of the machine."""
 
 OURS: Final = 100
 """The number of who is in none: the clients and the database."""
@@ -320,7 +320,7 @@ class Session:
                 self._open[at] = await self._loaded(self._agents[at])
 
     def _more_than(self, session: acphold.RemoteSession, kept: acphold.RemoteSession) -> str:
-        """What a client was shown that is not in the journal."""
+        """A round of which a client was shown more than the journal has, or ""."""
         for number in self._rounds:
             shown, there = _count(session, number), _count(kept, number)
             if shown[0] > there[0] or shown[1] > there[1]:
@@ -337,7 +337,7 @@ class Session:
 
 
 def _count(session: acphold.RemoteSession, number: int) -> tuple[int, int]:
-    """How often a prompt is in a conversation, and its answer."""
+    """The number of times that a round's prompt is in a conversation, and its answer."""
     shown = str(session.state.timeline)
     answers = shown.count(f"You said: quick: round {number}.")
     return shown.count(f"quick: round {number}.") - answers, answers

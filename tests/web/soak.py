@@ -26,14 +26,14 @@ from tests.web.network import Network, network, served_through
 ROUND_SECONDS: Final = 60.0
 
 WEIGHTS: Final = {"cut": 6, "cut twice": 6, "down": 6, "stall": 6, "stop": 3, "kill": 1}
-"""How often each of them happens: a server takes its time to start."""
+"""Relative frequency of each fault; `kill` is rare because a server starts slowly."""
 
 OF_TOKEN: Final = 40
 """Rounds after which the token is revoked, in the middle of one."""
 
 
 class Faults:
-    """What happens to the connection, and to the server."""
+    """Faults of the connection and of the server."""
 
     def __init__(self, choose: random.Random, failing: Network, served: Served) -> None:
         self._choose = choose

@@ -76,7 +76,7 @@ class Client:
         return answer
 
     def heard_of(self, word: str) -> bool:
-        """Whether the second agent has said that it heard this."""
+        """True if the second agent has reported that it heard this."""
         return any("heard: " in told and f'{word}\\"' in told for told in self.told)
 
     async def new(self, folder: Path, **meta: object) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Who reaches the port and means harm is refused, or bounded; and a second client beside it is not
-harmed."""
+"""Attacks on the port are refused or bounded, and do no harm to a second client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what by a server, from where and when: what is written down, and what is not."""
+"""The audit log of a server: who did what, from where and when, and what is left out."""
 
 from __future__ import annotations
 

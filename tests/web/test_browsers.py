@@ -69,7 +69,7 @@ class Browser(Struct, kw_only=True):
         return self.cookies[cookie_name(self.origin)]
 
     async def kept(self) -> AccessToken:
-        """What the journal has of it."""
+        """Its token, as the journal keeps it."""
         tokens = await self.web.journal.access.tokens()
         return next(it for it in tokens if it.id == self.told["id"])
 

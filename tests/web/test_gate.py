@@ -1,4 +1,4 @@
-"""Who is let in, and who is not, whatever reaches the port."""
+"""Access to the port: which requests are let in, and which are refused."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ FACTS: Final = [
         *("question", "sent", "tenant", "turn"),
     )
 ]
-"""What is read of a `_meta`."""
+"""The facts that are read from a `_meta`."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def pages(name: str) -> Iterator[str]:
 
 
 def posts(name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """What can be sent as JSON with the name in it."""
+    """The JSON requests that can contain the name."""
     yield "/codes", {"user": name}
     yield "/codes", {"scopes": [name]}
     yield "/pair", {"code": name, "name": name}
@@ -114,7 +114,7 @@ def requests(name: str, session: str) -> Iterator[tuple[str, dict[str, object]]]
 
 
 def status(served: Served, token: str, method: str, path: str, said: object = None) -> int:
-    """What HTTP answers."""
+    """The status of an HTTP request."""
     connection = HTTPConnection(urlsplit(served.url).netloc, timeout=30)
     head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request(method, path, None if said is None else json.dumps(said), head)

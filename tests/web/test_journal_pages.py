@@ -1,4 +1,4 @@
-"""What a small screen reads of the journal: the list, the entries of a session, and the search."""
+"""The journal for small screens: the list, the entries of a session, and the search."""
 
 from __future__ import annotations
 

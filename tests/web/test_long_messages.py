@@ -18,7 +18,7 @@ PIECE = bounds.MESSAGE_PIECE_BYTES
 
 
 class Protocol:
-    """Where messages come from; nothing goes there."""
+    """A source of messages; nothing is sent to it."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

@@ -26,7 +26,7 @@ async def web(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def figures(web: Site) -> dict[str, float]:
-    """What is told, each line by what stands before its number."""
+    """The reported metrics: name and labels, with the value."""
     answer = await web.get("/metrics")
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

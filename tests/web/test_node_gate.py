@@ -1,4 +1,4 @@
-"""Who comes as another node: with a token of the nodes, to what is live, and to nothing else."""
+"""Another node needs a token for nodes, and reaches live sessions and nothing else."""
 
 from __future__ import annotations
 

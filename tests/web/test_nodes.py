@@ -125,7 +125,7 @@ async def test_who_serves_where_a_killed_machine_served_is_not_taken_for_it(
 
 
 def text_of(session: acphold.RemoteSession) -> list[str]:
-    """What was said in a session, without what tells it apart."""
+    """The texts of a session, without the ids and times that differ."""
     return re.findall(r"text='([^']*)'", str(session.state.timeline))
 
 

@@ -64,7 +64,7 @@ def b64(raw: bytes) -> str:
 
 
 class Browser:
-    """What can read a message: the keys behind a subscription."""
+    """A browser with the keys of its subscription, which can decrypt messages."""
 
     def __init__(self, endpoint: str = ENDPOINT) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -204,7 +204,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
 
 
 class PushService:
-    """What takes messages, and says what it was told to say."""
+    """A push service that records messages and answers as it is told to."""
 
     def __init__(self) -> None:
         self.came: list[tuple[str, dict[str, Any]]] = []

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class Reader:
-    """What one GET is answered with, read as it comes."""
+    """Reads the answer to one GET as it comes."""
 
     def __init__(self, transport: HttpTransport, session_id: str | None = None) -> None:
         events = transport.stream(session_id, None)

@@ -20,7 +20,7 @@ from tests.web.network import Network, network
 pytestmark = pytest.mark.slow
 
 NAME = "desk.test"
-"""What only the proxy knows the way to."""
+"""A host name that only the proxy can resolve."""
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def said(log: Path) -> list[str]:
-    """What the agent was told to say, in the order in which it was told."""
+    """The prompts that the agent received, in order."""
     texts = [message["params"]["prompt"][-1]["text"] for message in received(log, "session/prompt")]
     return [json.loads(text)[0]["say"] for text in texts]
 

@@ -1,4 +1,4 @@
-"""What a client sends twice, because it does not know whether it arrived, is taken once."""
+"""A message that a client repeats, unsure if it arrived, takes effect once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put together of the journal for the page: a row, the use, a session as a file."""
+"""Reports for the page, made from the journal: a row, the usage, a session as a file."""
 
 from __future__ import annotations
 

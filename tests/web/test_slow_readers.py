@@ -1,4 +1,4 @@
-"""Who reads slowly, or nothing at all: little is kept for them, and others are served as before."""
+"""Little is kept for clients that read slowly or not at all; others are served as before."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def unread_stream(
 
 
 async def read_all(reader: asyncio.StreamReader, until: bytes) -> int:
-    """How many bytes there are up to these."""
+    """Read up to and including `until`; returns the number of bytes."""
     number, rest = 0, b""
     while until not in rest:
         data = await reader.read(MIB)

@@ -1,4 +1,4 @@
-"""How the messages of a WebSocket are framed that goes past ASGI."""
+"""Framing of WebSocket messages that bypass ASGI."""
 
 from __future__ import annotations
 

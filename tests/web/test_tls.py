@@ -1,4 +1,4 @@
-"""What arrives over TLS is counted and bounded before the handshake, and nothing of it is lost."""
+"""TLS connections are counted and bounded before the handshake, and lose no byte."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ SEEN: dict[str | None, set[str]] = {
     "rita": {"shared"},
     "eve": set(),
 }
-"""What there is for whom."""
+"""The sessions that each user sees."""
 
 
 @pytest.mark.parametrize("user", SEEN)
@@ -109,7 +109,7 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
 
 
 def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
-    """Who adds one has a test for it that asks as each user, and adds it here."""
+    """If you add an address, test it as each user, and list it here."""
     asked_above = ["/sessions", "/entries", "/export", "/search", "/sessions/feed"]
     asked_above += ["/inbox", "/inbox/history", "/usage", "/metrics"]
     asked_above += ["/changes", "/kept", "/glances", "/contexts"]

@@ -1,4 +1,4 @@
-"""Where a proxy lets no WebSocket through, our client goes over HTTP, and nobody sees it."""
+"""Behind a proxy without WebSockets, our client uses HTTP, and nobody notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client answers about files and terminals, answered on its behalf."""
+"""Requests about files and terminals, answered on behalf of a client."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ def harmless() -> list[str]:
 
 
 def is_readable(secret: str, text: str) -> bool:
-    """Whether so much of a secret stands in a text that it tells something of it.
+    """True if a telling part of the secret stands in the text.
 
-    That is a third of it, or sixteen characters, in one piece; and of several lines, any of them.
+    A part is telling if it is a third of a line of the secret, or sixteen characters, in one piece.
     """
     for line in secret.splitlines():
         least = max(5, min(16, len(line) // 3))
