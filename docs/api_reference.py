@@ -1,4 +1,4 @@
-"""Makes the pages of the API from the docstrings: `make docs`. A test tells if it was not."""
+"""Makes the pages of the API from the docstrings: `make docs`. A test fails if they are old."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 """Marks on the types of the protocol that say how they are read; for a reader they are noise."""
 
 MODULES = {"bounds", "errors", "schema"}
-"""Those whose names the code writes with the module in front."""
+"""Modules that the code writes in front of their names."""
 
 BLANK = "\n\n"
 
@@ -530,8 +530,7 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 class _Plain(ast.NodeTransformer):
-    """Leaves out marks of lenience and the modules of our names, and writes names as readers know
-    them."""
+    """Leaves out marks of lenience and module prefixes, and writes names as readers know them."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)

@@ -1,6 +1,7 @@
-"""How long commands wait, how much they read and keep, and how much they show: each bound once.
+"""Bounds of the commands: how long they wait, and how much they read, keep and show.
 
-Those of the thin process of `wrap` stand in `cli/thin_wrap.py`, whose start is to read little.
+The bounds of `wrap`'s thin process are in `cli/thin_wrap.py`, which must import little to start
+fast.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""
 
 MOVE_END_SECONDS: Final = 10.0
-"""The end there of a move has this long for its last words."""
+"""Longest wait for the other end of a move to exit, after its connection was lost."""
 
 TAILNET_SECONDS: Final = 10.0
 """Longest wait for Tailscale's report of its state."""
@@ -47,29 +48,29 @@ STOP_SECONDS: Final = 20.0
 """Time for a process to end: its turns get their grace, and its agent some seconds."""
 
 STOP_LOOK_SECONDS: Final = 0.02
-"""Pause between two checks if it has ended."""
+"""Pause between two checks that it has ended."""
 
 SETUP_LOCK_SECONDS: Final = 30.0
-"""Longest wait for another `setup` that writes."""
+"""Longest wait for another `setup` that is writing."""
 
 SETUP_LOCK_LOOK_SECONDS: Final = 0.05
-"""Pause between two attempts to be the one that writes."""
+"""Pause between two attempts to get that lock."""
 
 FILES_GONE_SECONDS: Final = 20.0
 """A command waits this long for files to be removed from the disk."""
 
 FIRST_BYTE_SECONDS: Final = 5.0
 """A pipe on stdin has this long to deliver something or to end: some programs pass on a pipe that
-stays open for ever. A prompt of `-` waits."""
+stays open for ever. With `-` as the prompt, there is no such limit."""
 
 DEMO_SECONDS: Final = 120.0
 """Longest time for the whole demo; on an idle machine it takes some seconds."""
 
-# -- pauses between two looks --
+# -- pauses between two checks --
 
 ALERT_RULES_SECONDS: Final = 1.0
-"""The rules of alerts may be this old: a look at the file at the end of each turn took 1/30 of its
-time."""
+"""The alert rules in memory may be this old: checking their file at the end of each turn took 1/30
+of the turn's time."""
 
 INBOX_LOOK_SECONDS: Final = 1.0
 """Pause between two looks for new questions."""
@@ -79,7 +80,7 @@ TRANSCRIPT_LOOK_SECONDS: Final = 0.2
 hardly any work."""
 
 FAR_LOOK_SECONDS: Final = 1.0
-"""The same for a server far away."""
+"""The same for a server on another machine."""
 
 READER_LOOK_SECONDS: Final = 1.0
 """Pause between two checks that somebody still reads a list that is followed."""
@@ -95,7 +96,7 @@ DEMO_WORD_SECONDS: Final = 0.02
 """Pause between two words of the demo's agent: quick to watch, slow enough to be killed in
 between."""
 
-# -- work that is done on the side --
+# -- work on the side --
 
 INDEX_STEP_SECONDS: Final = 0.5
 """Longest piece of indexing and of packing: others write in between."""
@@ -104,17 +105,18 @@ INDEX_LOOK_SECONDS: Final = 0.1
 """Pause between two looks for something to index, while an import goes on."""
 
 INDEX_AT_ONCE_SECONDS: Final = 2.0
-"""Indexing is waited for this long; the rest is left to another process."""
+"""The command waits this long for indexing; the rest is left to another process."""
 
 INDEX_BESIDE_SECONDS: Final = 900.0
-"""A bound for that process, because nobody watches: several times what a gigabyte takes."""
+"""Longest run of that process, because nobody watches it: several times as long as a gigabyte
+takes."""
 
 IMPORT_BESIDE_SECONDS: Final = 600.0
-"""A bound for the import beside `wrap`, because nobody watches; the first import of 30 days takes a
+"""Longest import beside `wrap`, because nobody watches it; the first import of 30 days takes a
 minute."""
 
 NICENESS: Final = 10
-"""The priority beside other work: only time that nobody else wants."""
+"""Priority of work on the side: it gets only the time that nothing else needs."""
 
 SEARCH_CATCH_UP_SECONDS: Final = 1.0
 """A search first spends at most this long on making everything searchable."""
@@ -124,12 +126,12 @@ USAGE_CATCH_UP_SECONDS: Final = 3.0
 shown."""
 
 FIRST_LOOK_SECONDS: Final = 2.0
-"""Longest search for conversations on disk; what was found by then is offered."""
+"""Longest search for conversations on disk; those found by then are offered."""
 
 REMEMBER_START_SECONDS: Final = 2.0
 """Delay before a start is remembered: first the agent and its first prompt have the machine."""
 
-# -- bytes that are read and kept --
+# -- sizes of files and inputs --
 
 STDIN_BYTES: Final = 16 << 20
 """At most this much of stdin is sent; a model reads a fraction of it."""
@@ -153,18 +155,18 @@ TUNNEL_OUTPUT_BYTES: Final = 1 << 20
 """Most bytes that are searched of what a tunnel, or Tailscale, prints."""
 
 COMMIT_FILES: Final = 500
-"""Files of a commit that are looked at."""
+"""Most files of a commit that are read."""
 
 COMMIT_FILE_BYTES: Final = 16 << 20
-"""Bytes of a file of a commit that are looked at."""
+"""Largest file that is read, in bytes; larger files of a commit are skipped."""
 
-# -- what is read of sessions at once --
+# -- sessions and entries read at once --
 
 SESSIONS_AT_ONCE: Final = 200
 """Sessions read from the journal at once."""
 
 QUEUES_AT_ONCE: Final = 1000
-"""Sessions with prompts that wait, in one list."""
+"""Most sessions with waiting prompts in one list."""
 
 ENTRIES_AT_ONCE: Final = 50
 """Entries read at once, from the end of the session."""
@@ -173,15 +175,15 @@ PREVIEW_ENTRIES: Final = 200
 """Entries at the end of a session that are read for a preview."""
 
 ANSWERED_ENTRIES: Final = 200
-"""Entries at the end of a session in which a question that was just answered is looked for."""
+"""Entries at the end of a session that are searched for a question that was just answered."""
 
 DOCTOR_TRANSCRIPTS: Final = 100
 """Most transcripts that `doctor` reads: of more than that, some certainly hold a conversation."""
 
 TOKEN_DEEDS: Final = 100_000
-"""More deeds than a journal keeps of one token; of even more, the oldest are not shown."""
+"""Most deeds of tokens that are shown, the newest: more than a journal keeps of one token."""
 
-# -- what a list or a screen shows --
+# -- lists and screens --
 
 LISTED_SESSIONS: Final = 30
 """Sessions shown on a terminal by default: people mostly look for the newest."""
@@ -193,7 +195,7 @@ SEARCH_HITS: Final = 20
 """Hits of a search shown by default."""
 
 PICKER_HITS: Final = 20
-"""Most places with the words that are shown below the list."""
+"""Most places with the typed words that are shown below the list."""
 
 CANDIDATES: Final = 200
 """Most candidates for completion among sessions or programs: nobody reads more."""
@@ -211,10 +213,10 @@ PROMPT_CHARACTERS: Final = 200
 """Characters of a prompt that `why` prints."""
 
 TURNS_OF_LINE: Final = 5
-"""Turns that are named of a line that may have come from several."""
+"""Most turns that are named for a line that may come from several."""
 
 UNCOPIED_SESSIONS: Final = 20
-"""Most sessions that are named because they were not copied to their end; others are counted."""
+"""Most incompletely copied sessions that are named; the others are counted."""
 
 PRUNED_SESSIONS: Final = 20
 """Sessions named before `prune` asks; `--dry-run` names all."""
@@ -226,9 +228,9 @@ OFFERED_NAMES: Final = 3
 """Names of agents in one line of the first offer."""
 
 OFTEN_ALLOWED: Final = 3
-"""A command that was allowed so often, and never refused, is suggested for a rule."""
+"""A command that was allowed this often, and never refused, is suggested for a rule."""
 
-# -- what `doctor` finds worth telling --
+# -- reports of `doctor` --
 
 LITTLE_SPACE_BYTES: Final = 64 << 20
 """With fewer bytes free on the journal's disk, it is time to make room."""
@@ -248,25 +250,25 @@ BROKEN_HISTORIES: Final = 20
 REFUSALS: Final = 3
 """Reasons for missing snapshots that are named."""
 
-# -- what a report of `check` shows of the wire --
+# -- the wire in reports of `check` --
 
 EXCERPT_LINES: Final = 40
 """Lines of the wire that a failure shows: the first and the last."""
 
 EXCERPT_CHARACTERS: Final = 4000
-"""Characters of each."""
+"""Characters shown of each of these lines."""
 
 LINES_AROUND: Final = 6
-"""Lines of the wire before and behind each that shows a failure."""
+"""Lines of the wire shown before and after each line that shows a failure."""
 
 WIRE_LINES: Final = 600
 """Lines of the wire beside one failure."""
 
 LINE_CHARACTERS: Final = 20_000
-"""Characters of a line that shows a failure."""
+"""Characters shown of a line that shows a failure."""
 
 CONTEXT_CHARACTERS: Final = 240
-"""Characters of a line around it."""
+"""Characters shown of a line around it."""
 
 PAGE_WIRE_CHARACTERS: Final = 12 << 20
 """Characters of the wire on a page; after these, lines are cut short."""
@@ -275,15 +277,15 @@ COMMENT_CHARACTERS: Final = 60_000
 """Characters of a report: GitHub takes comments of 65,536."""
 
 COMMENT_FAILURE_CHARACTERS: Final = 6_000
-"""Characters of the lines of one failure in it."""
+"""Characters of the lines of one failure in such a comment."""
 
 COMMENT_LINE_CHARACTERS: Final = 1000
-"""Characters of one line in it."""
+"""Characters of one line in such a comment."""
 
 SARIF_CHARACTERS: Final = 1000
 """Characters of a result's message: forges show its beginning."""
 
-# -- what `mcp` tells a model --
+# -- answers of `mcp` to a model --
 
 RECALLED_HITS: Final = 30
 """Most hits of one search."""
@@ -304,4 +306,4 @@ RECALL_NAME_CHARACTERS: Final = 500
 """Longest name of a place or an agent."""
 
 RECALL_LOOK_BACK: Final = 500
-"""The entries before a place are searched this far back for some that have text."""
+"""This many entries before a place are searched for entries with text."""

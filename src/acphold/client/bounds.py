@@ -1,4 +1,4 @@
-"""How long the client waits, how much it keeps, and how often it looks."""
+"""Bounds of the client: how long it waits, how much it keeps, and how often it checks."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Final
 SILENCE_SECONDS: Final = 120.0
 """Seconds without any message from the agent after which a waiting request is given up.
 
-A session with many MCP servers or a long replay takes its time, but not in silence. A turn does,
-while a model thinks or a command runs: its silence is limited only if a limit is given.
+A session with many MCP servers or a long replay may take long, but is not silent. A turn may be
+silent while a model thinks or a command runs: that is limited only if a limit is given.
 """
 
 SIGN_IN_SECONDS: Final = 1800.0
-"""The same for a sign-in: a person may have a browser open, and look for a second factor."""
+"""The same for a sign-in: a person may be in the browser, or looking for a second factor."""
 
 CANCEL_GRACE_SECONDS: Final = 10.0
-"""Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
+"""Seconds an agent has to end a cancelled turn; after that the turn ends without its answer."""
 
 LIST_WALKS: Final = 8
-"""A list is read at most this often for one answer, however much moves in it."""
+"""Most times that a list is read for one answer, however many sessions move in it."""
 
 # Updates in memory.
 
 INBOX_BYTES: Final = 1024 * 1024
-"""Bytes of updates that one reader may leave untaken before the agent has to wait."""
+"""Bytes of updates that one reader may leave unread before the agent has to wait."""
 
 UNCLAIMED_BYTES: Final = 256 * 1024
 """Most bytes kept for the first reader of a session's updates, from its opening on."""
 
 EARLY_BYTES: Final = 1024 * 1024
-"""Most bytes of updates kept for a session that is being made, and whose id is not known yet."""
+"""Most bytes of updates kept for a session that is being made and has no known id yet."""
 
 SUBAGENTS: Final = 4096
 """Most sub-agents known at once, of all sessions."""
@@ -54,13 +54,13 @@ SERVING_END_SECONDS: Final = 10.0
 """Seconds our own server has to end its agent and the journal, which have limits of their own."""
 
 OTHERS_LOOK_SECONDS: Final = 1.0
-"""Seconds between checks if another client still has the session open, to answer for its own
+"""Seconds between checks whether another client still has the session open: it answers for its own
 turn."""
 
 # A server far away.
 
 UNTOLD_SECONDS: Final = 3.0
-"""Seconds without a connection before the person is told."""
+"""Seconds without a connection before the person is notified."""
 
 REOPEN_SECONDS: Final = 20.0
 """Seconds the server has to answer when a session is opened again."""

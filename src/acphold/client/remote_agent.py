@@ -162,11 +162,11 @@ class RemoteAgent:
         return await self._open(RESUME_SESSION, session, *folders, mcp_servers, agent)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
-        """Yield the sessions that the agent knows, each once; with `cwd` those of that folder.
+        """Yield the agent's sessions, each once; with `cwd`, only those of that folder.
 
-        One that is in use moves to the top of the list, past a client that reads its pages. So
-        after the last page the first ones are read again, until one has nothing new (or LIST_WALKS
-        times).
+        A session in use moves to the top of the list, where a client reading later pages would miss
+        it. So after the last page the first ones are read again, until one has nothing new (or
+        LIST_WALKS times).
         """
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)

@@ -22,7 +22,8 @@ CANCELLED_TURN_SECONDS = 5.0
 """Seconds for an agent to end a cancelled turn before people think it is not listening."""
 
 CANCEL_ATTEMPTS = 3
-"""Turns that are begun to cancel one: it may end by itself just then, but not three in a row."""
+"""Turns started in order to cancel one: a turn may end by itself just then, but not three in a
+row."""
 
 COMMAND_SECONDS = 3
 """Seconds that the command runs before it leaves a trace."""
@@ -31,9 +32,9 @@ AGENT_END_SECONDS = 5.0
 """Longest time for a process to end by itself."""
 
 PROCESS_LOOK_SECONDS = 0.05
-"""Seconds between two looks for processes left of a program; each reads /proc."""
+"""Seconds between two looks for processes that a program left running; each look reads /proc."""
 
-# -- the agent: what is sent to it, and asked of it ---------------------------------------------
+# -- the agent: requests to it -------------------------------------------------------------------
 
 FLOOD_REQUESTS = 1000
 """Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
@@ -42,17 +43,18 @@ STREAM_PERMISSIONS = 20
 """Permissions that are answered in one conversation over HTTP."""
 
 OVERTAKEN_SECONDS = 0.5
-"""Requests are answered in any order: the answer to an earlier one may still come this long."""
+"""Seconds that the answer to an earlier request may still take: requests are answered in any
+order."""
 
 LIST_PAGES = 30
 """Pages of a list that are read: somebody may have thousands of sessions."""
 
 PAGE_SESSIONS = 1000
-"""Sessions on a page. No page of the protocol says which size is reasonable; nobody looks through
+"""Most sessions on a page. The protocol does not say which size is reasonable; nobody looks through
 more."""
 
 LIST_TIME_SECONDS = 1.5
-"""Seconds between two changes of a session that a list with whole seconds shows."""
+"""Seconds between two changes of a session, so that a list in whole seconds shows both."""
 
 CLOCK_OFFSET = timedelta(minutes=30)
 """Longer than a check takes, and shorter than the offset of most time zones."""
@@ -83,10 +85,10 @@ TERMINAL_SECONDS = 5.0
 """Seconds for a terminal to be made; its command runs for four times as long."""
 
 FENCE_SECONDS = 15.0
-"""Seconds for a client to answer the request behind a form."""
+"""Seconds for a client to answer a request that only checks if it still answers."""
 
 ANSWER_DELAY_SECONDS = 0.2
-"""Seconds before an answer: who does not wait for it is found."""
+"""Seconds before an answer, to find clients that do not wait for it."""
 
 LATE_COMMAND_SECONDS = 1
 """Seconds after which a command leaves a trace."""
@@ -96,15 +98,15 @@ TRACE_SECONDS = 2.0
 on."""
 
 CANCEL_LOOK_SECONDS = 0.03
-"""Seconds between two looks whether the turn of a running command was cancelled."""
+"""Seconds between two checks whether the turn of a running command was cancelled."""
 
 COUNT_SECONDS = 0.03
-"""Seconds between two counted numbers: makes a turn long enough to cancel."""
+"""Seconds between two counted numbers, so that the turn is long enough to cancel."""
 
 MODEL_COUNT_SECONDS = 0.02
 """The same where the stand-in for a model counts."""
 
-# -- what is kept, and what is shown of it ------------------------------------------------------
+# -- kept and shown amounts ----------------------------------------------------------------------
 
 LINE_BYTES = 64 << 20
 """Bytes kept of a line that does not end."""
@@ -119,7 +121,7 @@ STDERR_BEFORE, STDERR_AFTER = 15, 5
 """Lines of stderr that a failure shows: the last ones before it, and those after it."""
 
 STDERR_LATE_SECONDS = 0.5
-"""Seconds by which a line of stderr may be later than the line of the wire that it is about."""
+"""Seconds that a line of stderr may come later than the line of the wire that it belongs to."""
 
 DIFFERENCE_LINES = 12
 """Lines of each side, live and replayed, that a difference shows."""

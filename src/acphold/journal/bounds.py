@@ -81,7 +81,7 @@ AMBIGUOUS_IDS: Final = 100
 """Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 
 MANY_LINKS: Final = 100
-"""Of more ids than this, all links of the agent are read to find some."""
+"""With more ids than this, all links of the agent are read in one walk."""
 
 LEFT_OUT_NAMED: Final = 100
 """Left-out files that the row of a snapshot names; the others are only counted."""
@@ -116,8 +116,8 @@ recomputed."""
 # -- search ---------------------------------------------------------------------------------------
 
 QUERY_TERMS: Final = 64
-"""Terms of a query that count: FTS5 refuses several hundred. Of a pasted page, the start is
-meant."""
+"""Terms of a query that count: FTS5 refuses several hundred. If somebody pastes a page, its start
+counts."""
 
 EXCERPT_CHARACTERS: Final = 160
 """Characters of an excerpt, without the ellipses; a quarter of them before the first word found."""
@@ -142,7 +142,7 @@ BUSY_SECONDS: Final = 5.0
 """Time to wait for another process that writes before an operation fails."""
 
 HURRIED_SECONDS: Final = 0.1
-"""Time to wait after having waited in vain."""
+"""The same after an operation that waited in vain."""
 
 PIECE_SECONDS: Final = 0.01
 """Time for which a piece of work holds the lock, beyond the step it is in."""
@@ -201,7 +201,7 @@ MOVED_PAGES: Final = 64
 
 SHORTENED_SECONDS: Final = 2.0
 """Time spent trying to shorten the file while others read and write for milliseconds each. After
-that, the next copy of the log does it."""
+that, the next checkpoint of the log shortens it."""
 
 # -- SQLite: the index of words -------------------------------------------------------------------
 
@@ -225,8 +225,8 @@ MERGE_STEPS: Final = 8
 """Merge steps in one transaction, at most."""
 
 SHARED_NAMED: Final = 1_000
-"""Sessions shared with one tenant that a query names with a word each; with more, no words are
-used."""
+"""Most sessions shared with one tenant that a query names, with a word each; with more, it names
+none."""
 
 RANKED_HITS: Final = 50_000
 """`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
@@ -279,7 +279,8 @@ READ_ROWS: Final = 2048
 
 LONG_BYTES: Final = 2000
 """Longer values are packed before they are sent: the server would write them elsewhere, cut into
-rows of their own. Packed, 50 pieces of a message take a fifth, in the server's log, too."""
+rows of their own. Packed, 50 pieces of a message take a fifth of the space, also in the server's
+log."""
 
 TOO_LONG_BYTES: Final = 32 << 10
 """Longer values are sent unpacked, and packed once they are old: packing one of this size takes the

@@ -1,4 +1,4 @@
-"""How long the library waits, how much it holds back, and how much it keeps."""
+"""Bounds of the library: how long it waits, and how much it holds back and keeps."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ BLOCKING_SECONDS: Final = 0.005
 """An author's code that takes longer before its first wait, or its end, counts as blocking."""
 
 STEP_SECONDS: Final = 0.002
-"""After this long in one step of the event loop, each author who says something lets the others
-run. An author who never awaits does not notice the others."""
+"""After this long in one step of the event loop, a turn that sends an update lets the others run.
+Code that never awaits would not do so by itself."""
 
 GO_ON_AT_ONCE: Final = 8
-"""In each step of the event loop, this many of the authors who never wait go on."""
+"""In each step of the event loop, this many of the turns that never await may go on."""
 
 ENDS_AT_ONCE: Final = 16
-"""When a step of the event loop has run for its time, further turns wait to end: this many of them
-end in each of the next steps, as others may be at work in all of them."""
+"""Once a step of the event loop has used up its time, further turns wait to end. This many of them
+end in each of the next steps, because other work may use up all of these too."""
 
 SLICE_SECONDS: Final = 0.003
 """Work on a long conversation lets others have the event loop after this time."""
 
 GARBAGE_AFTER: Final = 10_000
-"""Python looks for reference cycles after this many new objects. Its default is 700, which one
-moment of a hundred sessions makes; a look through the objects of hundreds takes 50 ms."""
+"""Python looks for reference cycles after this many new objects. Its default is 700, which a
+hundred sessions make in one moment; checking the objects of hundreds takes 50 ms."""
 
-# What is said, on its way to the journal.
+# Updates on their way to the journal.
 
 BATCH_BYTES: Final = 64 * 1024
-"""At most this many bytes are held back, to be committed with the next ones."""
+"""At most this many bytes are held back, to be committed with the following ones."""
 
 BATCH_UPDATES: Final = 512
 """At most this many updates are held back."""
 
 LEAVE_AT_ONCE: Final = 128
-"""At most this many of the sessions that have something to say are committed together."""
+"""At most this many sessions with updates are committed together."""
 
 ROUND_PAUSES: Final = 3
 """When a round of commits took longer than a step, the next round waits this many times as long."""
@@ -47,7 +47,7 @@ ROUND_PAUSE_SECONDS: Final = 0.05
 # A conversation in memory.
 
 KEPT_BYTES: Final = 256 * 1024
-"""A conversation up to this length stays in memory once it was read."""
+"""A conversation up to this length stays in memory once it has been read."""
 
 # Commands and their output.
 

@@ -1,4 +1,5 @@
-"""How long an MCP server may take, and how much of what it says is read and kept."""
+"""Bounds for MCP servers: how long they may take, and how much of their messages is read and
+kept."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SERVER_CLOSE_SECONDS: Final = 10.0
 """Longest time that closing waits for a server, in seconds."""
 
 EXIT_SECONDS: Final = 0.5
-"""Seconds that a program may end after its stdout."""
+"""Seconds for a program to exit after the end of its stdout."""
 
 # Messages to a server.
 
@@ -32,14 +33,14 @@ WRITE_SECONDS: Final = 30.0
 TAKE_SECONDS: Final = 30.0
 """Seconds for a server to accept one message.
 
-Enough for a slow one with a long message; one that never reads is given up, before unsent messages
-fill the memory.
+This is enough for a slow server and a long message. A server that never reads is given up before
+unsent messages fill the memory.
 """
 
 NOTICE_SECONDS: Final = 10.0
 """Seconds for a server to accept a message that it does not answer.
 
-The SDK sends nothing else meanwhile, so a server that leaves one open would block every call for
+The SDK sends nothing else meanwhile, so a server that keeps one open would block every call for
 ever.
 """
 
@@ -51,8 +52,8 @@ UNSENT_MESSAGES: Final = 1000
 CALL_SECONDS: Final = 600.0
 """Seconds of silence after which a call is given up.
 
-A tool may work for long, and a good one reports progress; a person watching the turn cancels one
-that never answers before that.
+A tool may work for long, and a good one reports progress. A person watching the turn would
+sooner cancel a call that never answers.
 """
 
 PENDING_QUESTIONS: Final = 20
@@ -82,10 +83,10 @@ MESSAGE_PARTS: Final = 500_000
 """Objects, arrays and items of a message: a small machine reads them in a tenth of a second."""
 
 REQUEST_BYTES: Final = 1 << 20
-"""Bytes of a message to a server of ours: arguments of its tools are short."""
+"""Most bytes of a message to a server of ours: its tools take short arguments."""
 
 PENDING_REQUESTS: Final = 1000
 """Most pending requests."""
 
 FINISH_SECONDS: Final = 1.0
-"""Seconds for answering the requests of a client that has ended."""
+"""Seconds to answer the pending requests of a client that has ended."""

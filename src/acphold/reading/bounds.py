@@ -7,7 +7,7 @@ from typing import Final
 # -- processes ------------------------------------------------------------------------------------
 
 ANSWER_SECONDS: Final = 2.0
-"""Seconds for all processes together to answer: a stopped one is not waited for longer."""
+"""Seconds for all processes together to answer: a stopped one gets no longer."""
 
 CLIENT_ANSWER_SECONDS: Final = 20.0
 """Seconds for each answer to a client: its change is committed first."""
@@ -21,7 +21,7 @@ SEARCHED_SESSIONS: Final = 5000
 """Most sessions searched for the words of one page; the next page goes on there."""
 
 READINGS: Final = 5
-"""Times the end of a session is read again because a turn was settled meanwhile."""
+"""Most times the end of a session is read again because a turn was settled meanwhile."""
 
 # -- the list as it changes -----------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ TICK_SECONDS = 0.2
 FRAME_LETTERS = 16 * 1024
 """Characters laid out and printed in one drawing, which takes a tenth of a second.
 
-So typed keys are handled that soon, however much arrives at once.
+Typed keys are then handled within that time, however much arrives at once.
 """
 
 LAST_LETTERS = 64 * 1024
-"""Most characters printed at the end, to be done soon."""
+"""Most characters printed at the end, so that it ends soon."""
 
 PIECE_LETTERS = 8192
 """Characters of a block before it is printed in pieces: more than a terminal shows.
@@ -63,7 +63,7 @@ HINT_SECONDS = 5.0
 LONG_TURN_SECONDS = 10.0
 """Seconds after which a finished turn rings the bell: the person may be doing something else."""
 
-# -- looking for what has no event --------------------------------------------------------------
+# -- checks where there is no event -------------------------------------------------------------
 
 READER_LOOK_SECONDS = 0.5
 """Seconds between two checks that somebody still reads the output: there is no event for it."""
@@ -78,7 +78,7 @@ CLIENTS_LOOK_SECONDS = 5.0
 """Seconds between two checks of who else is connected, while nothing happens."""
 
 RULE_SECONDS = 10.0
-"""Seconds that a chosen rule has to be made when its questions are left."""
+"""Seconds to finish making a chosen rule when the person leaves the questions."""
 
 # -- searching ----------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ SEARCH_PAUSE_SECONDS = 0.2
 """Seconds without a key before the full-text search starts."""
 
 OFFERED_FILES = 200
-"""Files offered at once; in a larger folder, those that begin with the typed text."""
+"""Files offered at once; in a larger folder, only those that begin with the typed text."""
 
 WALKED_FILES = 20_000
 """Most files looked at when searching for a part of a path."""

@@ -10,21 +10,21 @@ CLIENT_NAME_CHARACTERS = 100
 """Most characters of a client's name, and of its version, that are kept with its prompts."""
 
 OPEN_PAGES = 256
-"""Most pages that an agent asked a client to open and that are remembered; older ones are
-forgotten, as some agents never report the end."""
+"""Most pages remembered that an agent asked a client to open. Older ones are forgotten, because
+some agents never report the end."""
 
 PROMPT_ID_CHARACTERS = 100
-"""Most characters of the id that a client gives to a prompt that waits."""
+"""Most characters of the id that a client gives to a waiting prompt."""
 
 SENT_PROMPTS = 1000
-"""More prompts than a client has waiting for answers."""
+"""Most unanswered prompts that a resuming client may name; no client has as many."""
 
 EXPIRY_CHECK_SECONDS = 10.0
-"""Seconds between looks at the time until an access expires: a sleeping machine stops our clock."""
+"""Seconds between checks for expired access: our clock stops while the machine sleeps."""
 
 LAST_ANSWERS_SECONDS = 5.0
-"""Seconds a client that has closed its side waits for its answers, as in a shell pipe. A turn is
-not waited for: an editor that leaves ends it."""
+"""Seconds that a client which has closed its side gets its answers, as in a shell pipe. Nobody
+waits for a turn: an editor that leaves ends it."""
 
 IDLE_CHECK_SECONDS = 2.0
 """Seconds between looks at whether a background process, or a served agent, is needed."""
@@ -36,10 +36,10 @@ OWNER_ANSWER_SECONDS = 10.0
 sessions; long enough for a machine under heavy load."""
 
 OWNER_CHECK_SECONDS = 5.0
-"""Seconds between looks at the owners of what is open elsewhere."""
+"""Seconds between checks of the owners of sessions that are open elsewhere."""
 
 SILENCE_SECONDS = 3.0
-"""Seconds the client waits for a silent owner before we tell it so."""
+"""Seconds the client waits for a silent owner before we report that."""
 
 OWNER_ATTEMPTS = 25
 """Attempts to find the owner while it changes: each time it has ended, or another process was
@@ -54,8 +54,8 @@ OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
 and an attempt may take some seconds."""
 
 UNSEEN_OWNER_SECONDS = 2.5
-"""Seconds to look for an owner that has no address that can be tried from here, as in another
-container: a socket that was removed with its folder is bound anew sooner."""
+"""Seconds to look for an owner without an address that can be tried from here, as in another
+container. A socket that was removed with its folder is bound anew sooner."""
 
 REOPEN_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries to open a session again on our own: for a moment no descriptor may be free,
@@ -66,7 +66,7 @@ HOMES = 5
 
 ADDED_BYTES = 64 * 1024
 """More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A
-message of just the size limit has to come through."""
+message of exactly the size limit must get through."""
 
 # -- commands for alerts --------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ ALERT_SECONDS = 30.0
 """Seconds a command may take: sending a message over a slow network takes a few."""
 
 LAST_ALERTS_SECONDS = 2.0
-"""Seconds for running commands to end by themselves when the process ends."""
+"""Seconds that running commands have to end by themselves when the process ends."""
 
 ALERTS_AT_ONCE = 4
 """Commands that run at the same time."""

@@ -34,7 +34,8 @@ PATIENCE_SECONDS: Final = 10.0
 """Seconds allowed for the first bytes of a request, and for a peer that reads nothing."""
 
 LEAST_RATE: Final = 1024
-"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone's."""
+"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone
+connection's."""
 
 SLOW_CHECK_SECONDS: Final = 1.0
 """Seconds between two checks for slow connections."""
@@ -46,7 +47,7 @@ CLOSING_SECONDS: Final = 10.0
 """Seconds that the last data may take on a connection that is closing."""
 
 PARTING_SECONDS: Final = 0.3
-"""The same for a connection that is sent away."""
+"""The same for a connection that is turned away."""
 
 LAST_CLIENTS_SECONDS: Final = 5.0
 """Seconds to wait for clients that were told to go, when the server ends."""
@@ -78,7 +79,7 @@ MESSAGE_PIECE_BYTES: Final = 256 << 10
 """Bytes of a long message passed on before others get a turn on the event loop."""
 
 LARGE_MESSAGE_BYTES: Final = 64 << 10
-"""Bytes of a message after which none is read until it was received."""
+"""After a message of more bytes, no other is read until it was received."""
 
 QUEUED_MESSAGES: Final = 16
 """Messages waiting to be received; no more are read beyond that."""
@@ -87,10 +88,10 @@ UNREAD_PONG_BYTES: Final = 64 << 10
 """Unread bytes above which a ping is not answered."""
 
 ANY_CLIENT_BYTES: Final = 1 << 20
-"""Bytes of a message that any client takes."""
+"""Largest message that every client accepts, in bytes."""
 
 PIECE_CHARACTERS: Final = 128 << 10
-"""Characters of a piece of a longer one: none takes more than six bytes in JSON."""
+"""Characters in one piece of a longer text: a character takes at most six bytes in JSON."""
 
 # -- tokens and devices ---------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ TRIED_COOKIES: Final = 16
 """Most cookies of our name that are tried: other servers on this host may set more of them."""
 
 TOKENS_SECONDS: Final = 0.5
-"""Greatest age in seconds of the token list used to admit somebody or keep them connected."""
+"""Greatest age, in seconds, of the token list used to admit somebody or keep them connected."""
 
 TOKEN_NOTE_MS: Final = 60_000
 """Milliseconds between two notes that a token is in use."""
@@ -156,13 +157,14 @@ AGENT_LINGER_SECONDS: Final = 600.0
 """Seconds that an idle agent is kept running: see `web.endpoints.Endpoints`."""
 
 OPENED_AT_ONCE: Final = 4
-"""Sessions that are opened at the same time for the prompts that wait in them."""
+"""Sessions with waiting prompts that are opened at the same time."""
 
 QUEUE_OPEN_SECONDS: Final = 120.0
-"""Seconds in which an agent has to start, and again to open the session, for such a one."""
+"""Seconds for an agent to start, and again to open the session, for such a prompt."""
 
 OWNER_LOOKS: Final = 2 + round(journal_bounds.SILENT_SECONDS / journal_bounds.RENEW_SECONDS)
-"""Looks at the sessions of a process that may still live: after so many it does, or was silent."""
+"""Looks at the sessions of a process that may still live: after this many, it lives or has been
+silent."""
 
 MOVES_AT_ONCE: Final = 4
 """Most moves of a session at the same time: each may read and send gigabytes."""
@@ -188,7 +190,7 @@ STREAMS: Final = 256
 """Streams of one connection that are read, or hold unread data."""
 
 SESSIONS_BESIDE: Final = 4 * STREAMS
-"""Sessions remembered as being on the connection's stream; older ones have nothing under way."""
+"""Sessions remembered as being on the connection's stream; older ones have no request pending."""
 
 STREAM_OPEN_SECONDS: Final = 2.0
 """Seconds for a client to open the stream of a session that it has begun."""
@@ -200,10 +202,10 @@ STREAM_HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two heartbeats on a quiet stream, so that no proxy takes it for dead."""
 
 ANSWER_APART_SECONDS: Final = 0.05
-"""Seconds that an answer waits behind a replay that was written."""
+"""Seconds between a replay, once it is written, and the answer that follows it."""
 
 BARE_POSITION_SECONDS: Final = 0.05
-"""Seconds that a bare position waits for what follows.
+"""Seconds that a bare position waits for the next update.
 
 Otherwise each prompt would wake its client twice.
 """
@@ -217,7 +219,7 @@ QUESTION_SECONDS: Final = 20.0
 """Longest time for one question to the journal, in seconds."""
 
 LIVE_SECONDS: Final = 1.0
-"""Seconds for which the answer of other processes is cached."""
+"""Seconds for which the answers of other processes are cached."""
 
 MOST_HITS: Final = 1000
 """Most hits of one search, over all of its pages."""
@@ -232,13 +234,13 @@ KEPT_CHANGES_BYTES: Final = 16 << 20
 """Most bytes of the events that are kept: one with open questions may be long."""
 
 LIVE_IN_POSITION: Final = 64
-"""Most live sessions in a position; with more, who reconnects gets a snapshot."""
+"""Most live sessions in a position; with more, a client that reconnects gets a snapshot."""
 
 FEED_LINGER_SECONDS: Final = 60.0
-"""Seconds that the journal is still followed without a client: one may come back."""
+"""Seconds that the journal is still followed after the last client left: one may come back."""
 
 FEED_RETRY_SECONDS: Final = 1.0
-"""Seconds until a journal that cannot be read is tried again."""
+"""Seconds until an unreadable journal is tried again."""
 
 FEEDS: Final = 256
 """Most streams of the list in total."""
@@ -261,7 +263,7 @@ GLANCE_CHARACTERS: Final = 320
 """Characters of the last words, and of a message around a hit."""
 
 ENTRIES_AROUND: Final = 8
-"""Entries before and after a hit among which a message is looked for."""
+"""Entries before and after a hit that are searched for a message."""
 
 EXCERPT_CHARACTERS: Final = 600
 """Characters of the excerpt of a hit in its context."""
@@ -302,10 +304,10 @@ DISK_FILE_BYTES: Final = 2 << 20
 """Longer files on disk are not read for this."""
 
 ASKED_LINES: Final = 1_000_000
-"""Most lines of a request for origins: much is remembered of each."""
+"""Most lines of a request for origins: each takes much memory."""
 
 ASKED_PATH_BYTES: Final = 4096
-"""Longest path in such a request, in bytes: each is looked for in every snapshot."""
+"""Longest path in such a request, in bytes: every snapshot is searched for it."""
 
 # -- standing answers, and servers of this machine ------------------------------------------
 
@@ -313,7 +315,7 @@ RULE_REQUEST_BYTES: Final = 65_536
 """Largest request about rules, in bytes."""
 
 SEEN_NUMBERS: Final = 1000
-"""Most rules that are noted as seen at once."""
+"""Most rules that are marked as seen at once."""
 
 SERVER_FILE_BYTES: Final = 1 << 16
 """Largest size of the file of a running server, in bytes."""
@@ -333,7 +335,7 @@ STIRRED_SECONDS: Final = 0.1
 """Least seconds between two checks, however much happens."""
 
 NOTICE_APART_SECONDS: Final = 5.0
-"""Least seconds between two messages to one browser: what comes in between is one message."""
+"""Least seconds between two messages to one browser: all news in between is one message."""
 
 NOTICE_RETRY_SECONDS: Final = 30.0
 """Seconds until a message that did not arrive is sent again."""
