@@ -196,7 +196,7 @@ class Talker:
         )
 
     async def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until `what()` is true, looked at whenever a line has come; its value."""
+        """Wait until `what()` is true, checking after each line; returns its value."""
 
         async def wait() -> Any:
             async with self._news:

@@ -21,7 +21,7 @@ INSTALL_SECONDS = 240.0
 
 
 class NpmError(Exception):
-    """A package could not be installed; says what to do."""
+    """A package could not be installed; names the remedy."""
 
 
 def installed(package: str) -> Path:

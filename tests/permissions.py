@@ -7,7 +7,7 @@ import os
 
 
 def heed_permissions() -> None:
-    """Also root is refused what the mode of a file forbids: for programs started from here."""
+    """Make file modes count for root, too, in programs started from here."""
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None)
         for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH

@@ -77,7 +77,7 @@ class Server:
         self.run("pg_ctl", "-D", "data", "-w", "-m", mode, "stop")
 
     def run(self, program: str, *arguments: str) -> str:
-        """Run one of its programs, as the user whose it is; what it says."""
+        """Run one of its programs, as the user who owns it; returns the output."""
         ran = subprocess.run(
             [self.programs / program, *arguments],
             cwd=self.folder,
@@ -272,7 +272,7 @@ def pooled(server: Server) -> Iterator[Databases]:
 
 
 def given_over(folder: Path) -> None:
-    """Have a folder belong to the user as whom servers run."""
+    """Give a folder to the user who runs the servers."""
     folder.chmod(0o755)
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody")

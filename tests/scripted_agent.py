@@ -110,7 +110,7 @@ def stored() -> dict[str, Any]:
 
 
 def store(sessions: dict[str, Any]) -> None:
-    """Written beside and renamed: who is killed in the middle leaves the last whole one."""
+    """Write beside the file, then rename: a kill in the middle leaves the last whole file."""
     if path := OPTIONS.get("store"):
         half = f"{path}.{os.getpid()}"
         with open(half, "w") as file:

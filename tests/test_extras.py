@@ -61,7 +61,7 @@ NEEDY = (
     ("mcp-bridge", "mcp", ("mcp-bridge",)),
     ("a postgresql:// journal", "postgres", ("list", "--journal", "postgresql://host/x")),
 )
-"""The commands that need an extra: what does, the extra, and the words."""
+"""The commands that need an extra: the feature, the extra, and the words."""
 
 
 def test_a_command_that_lacks_its_extra_says_in_one_line_what_installs_it(

@@ -201,7 +201,7 @@ def test_every_package_says_what_it_offers() -> None:
 
 
 def documented(found: object) -> Iterator[str]:
-    """The docstrings of a public name and of what it offers."""
+    """The docstrings of a public name and of its members."""
     members = [found, *(vars(found).values() if isinstance(found, type) else ())]
     for member in members:
         yield getattr(member, "__doc__", None) or ""

@@ -1,4 +1,4 @@
-"""The options of serving: one table, for whoever serves an agent."""
+"""The options of serving: one table for every way to serve an agent."""
 
 from __future__ import annotations
 

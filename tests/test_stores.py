@@ -1,4 +1,4 @@
-"""A store of somebody else: opened by its URL, and found out by what journals promise."""
+"""A third-party store: opened by its URL, and judged by the promises of journals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.journal.conversations import begun
 
 
 class Tiny(SqliteJournal):
-    """A store of somebody else, who has made it short."""
+    """A third-party store, kept short."""
 
     file = None  # type: ignore[assignment]
 
 
 class Forgetful(Tiny):
-    """One that lets whoever had the session once write to it."""
+    """A store that lets a session's former owner write to it."""
 
     async def append(
         self,

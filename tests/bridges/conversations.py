@@ -1,4 +1,4 @@
-"""Conversations for the bridges, and what every service demands of the messages it is sent."""
+"""Conversations for the bridges, and the rules of every service for the messages it gets."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, said, time
 
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
-    """The messages as a service gets them; it demands what Anthropic's does."""
+    """The messages as a service gets them, checked by Anthropic's rules."""
     import anthropic  # takes a second: not where each worker reads all tests
 
     bodies: list[dict[str, Any]] = []

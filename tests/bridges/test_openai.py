@@ -13,7 +13,7 @@ from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, timeline
 
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
-    """The messages as a service gets them; it demands what OpenAI's does."""
+    """The messages as a service gets them, checked by OpenAI's rules."""
     import openai  # takes a second: not where each worker reads all tests
 
     bodies: list[dict[str, Any]] = []

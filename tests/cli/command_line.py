@@ -31,7 +31,7 @@ SECONDS = 60.0
 """Longest run of any command."""
 
 AGAIN_SECONDS = 5.0
-"""Silence after which a Ctrl-C is typed again: far more than what answers to one takes."""
+"""Silence after which a Ctrl-C is typed again: far longer than an answer to one takes."""
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 
@@ -72,7 +72,7 @@ class Finished:
 
 
 class Output(io.TextIOWrapper):
-    """A stream that keeps what is printed, and may say that it is a terminal."""
+    """A stream that keeps all output, and may claim to be a terminal."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         self._kept = io.BytesIO()

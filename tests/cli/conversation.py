@@ -26,7 +26,7 @@ def update(session_update: str, /, **fields: object) -> Raw:
 
 
 def said(text: str, kind: str = "agent_message_chunk") -> Raw:
-    """A chunk of what the agent says."""
+    """A chunk of the agent's text."""
     return update(kind, content={"type": "text", "text": text})
 
 

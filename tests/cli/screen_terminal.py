@@ -98,7 +98,7 @@ class Terminal:
         )
 
     def _read(self, seconds: float) -> bool:
-        """Draw what comes within this time; False behind the end."""
+        """Draw all output within this time; False after the end."""
         if not select.select([self._ours], [], [], seconds)[0]:
             return True
         try:
@@ -110,11 +110,11 @@ class Terminal:
         return bool(piece)
 
     def read(self, seconds: float) -> bool:
-        """Draw what comes within this time; False behind the end."""
+        """Draw all output within this time; False after the end."""
         return self._read(seconds)
 
     def close(self) -> None:
-        """Kill what is left of it."""
+        """Kill the rest of it."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The alerts of the settings file: what may stand there, when it is read, and that they are run."""
+"""The alerts of the settings file: their syntax, when they are read, and running them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ ASK: dict[str, Any] = {
 
 
 class Home:
-    """Folders for sockets and logs, and what runs there."""
+    """Folders for sockets and logs, and the processes that run there."""
 
     def __init__(self, folder: Path, journal: Path) -> None:
         self.folder = folder

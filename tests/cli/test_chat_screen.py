@@ -1,4 +1,4 @@
-"""The screen of `acphold chat` while an agent works: what moves, what rings, what can be opened."""
+"""The screen of `acphold chat` while an agent works: redrawing, the bell, opening details."""
 
 from __future__ import annotations
 

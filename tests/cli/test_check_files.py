@@ -1,4 +1,4 @@
-"""The reports of `acphold check`: whatever an agent says, each stays what its readers take."""
+"""The reports of `acphold check` stay readable for their programs, whatever an agent sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE = RuleSource("Session Setup", "Loading a Session")
 
 
 def record_of(*texts: str) -> Record:
-    """A connection with a request, and with what the agent wrote."""
+    """A connection with a request and the agent's lines."""
     record, at = Record(f"main {HOSTILE}", {}), count()
     record.add(float(next(at)), "client", b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
     for text in texts:

@@ -1,4 +1,4 @@
-"""`acphold completion`: candidates for what has been typed, and the scripts that ask for them."""
+"""`acphold completion`: candidates for the typed words, and the scripts that ask for them."""
 
 from __future__ import annotations
 

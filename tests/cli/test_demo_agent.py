@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-m", "acphold", "demo-agent"]
 
 @pytest.fixture
 async def client(journal: Path) -> AsyncIterator[Editor]:
-    """A client of the agent itself, nothing in front of it; it permits what it is asked."""
+    """A client directly at the agent; it permits everything."""
     async with introduced(COMMAND, journal=journal) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""`acphold diff`: a patch that git takes, on stdout; what is missing, on stderr."""
+"""`acphold diff`: a patch for git on stdout; anything missing is reported on stderr."""
 
 from __future__ import annotations
 

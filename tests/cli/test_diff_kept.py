@@ -1,4 +1,4 @@
-"""`acphold diff` of a session whose files are kept: all that changed, and what is known of it."""
+"""`acphold diff` of a session with snapshots: every change, with its known facts."""
 
 from __future__ import annotations
 

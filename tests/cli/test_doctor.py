@@ -1,4 +1,4 @@
-"""`acphold doctor`: each thing that is wrong is found, and said with what to do."""
+"""`acphold doctor` finds each fault, and says how to fix it."""
 
 from __future__ import annotations
 

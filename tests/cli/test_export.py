@@ -1,4 +1,4 @@
-"""`acphold export`: where it writes, and what."""
+"""`acphold export`: its files and their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain `acphold` where nothing is kept yet: it looks around and offers what to do."""
+"""Plain `acphold` without a journal: it looks around and suggests a next step."""
 
 from __future__ import annotations
 

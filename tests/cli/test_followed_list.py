@@ -1,4 +1,4 @@
-"""`acphold list --follow`: what changes is printed as it happens, whichever process changes it."""
+"""`acphold list --follow` prints changes as they happen, whichever process makes them."""
 
 from __future__ import annotations
 

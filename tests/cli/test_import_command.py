@@ -305,7 +305,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
 
 @pytest.fixture
 def interrupted(acphold: CommandLine, tmp_path: Path) -> Path:
-    """The home of an import that was killed once it had listed what there is."""
+    """The home of an import that was killed after listing all conversations."""
     folder = Path(home(tmp_path))
 
     async def listed() -> None:

@@ -1,4 +1,4 @@
-"""`acphold inbox`: what waits is listed, and answered or left for later in the terminal."""
+"""`acphold inbox`: lists waiting questions, and answers them or leaves them, in the terminal."""
 
 from __future__ import annotations
 

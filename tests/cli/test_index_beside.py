@@ -1,4 +1,4 @@
-"""The process that makes searchable what others bring: one for a journal, and never for ever."""
+"""The process that indexes imported sessions: one per journal, and never for ever."""
 
 from __future__ import annotations
 

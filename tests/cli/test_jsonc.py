@@ -1,4 +1,4 @@
-"""JSON with comments, edited in its place: what was written by people stays."""
+"""JSON with comments, edited in place: everything that people wrote stays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ values = st.recursive(
 
 @st.composite
 def texts(draw: Any) -> tuple[str, dict[str, Any]]:
-    """A text of an object, and what it means."""
+    """A text of an object, and its value."""
     value = draw(st.dictionaries(keys, values, max_size=3))
     writer = Writer(draw)
     return f"{writer.gap()}{writer.write(value)}{writer.gap()}", value

@@ -1,4 +1,4 @@
-"""An agent of the library, which keeps its sessions itself, behind what keeps them, too."""
+"""An agent of the library keeps its own sessions; here acphold, which keeps them too, wraps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands on a journal in a database: they do what they do on a file, or say who does."""
+"""The commands on a journal in a database work as on a file, or name another way."""
 
 from __future__ import annotations
 

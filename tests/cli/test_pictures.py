@@ -1,4 +1,4 @@
-"""The pictures of the README: what they show is what a run gives."""
+"""The pictures of the README show the output of a real run."""
 
 from __future__ import annotations
 

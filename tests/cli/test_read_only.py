@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing in the folder can be changed by who heeds permissions; and nothing is."""
+    """A folder that nobody who obeys file modes can change; and nobody does."""
     before = contents(folder)
     for place, mode in [*((file, 0o400) for file in folder.iterdir()), (folder, 0o500)]:
         place.chmod(mode)

@@ -1,4 +1,4 @@
-"""`acphold rules`: what is said of standing answers, over a journal with real questions."""
+"""`acphold rules`: its output on standing answers, over a journal with real questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acphold search`: what was said and done, found by its words."""
+"""`acphold search`: finds words and actions of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings file: agents by name, what in it cannot be used, and who takes a name."""
+"""The settings file: agents by name, unusable settings, and names that are taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in from the terminal: what an agent offers is offered, done, and the prompt goes on."""
+"""Signing in from the terminal: the agent's ways are offered and run, then the prompt goes on."""
 
 from __future__ import annotations
 

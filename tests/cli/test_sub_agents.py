@@ -1,4 +1,4 @@
-"""Sub-agents in what the command line shows, finds, adds up and exports."""
+"""Sub-agents in the lists, searches, sums and exports of the command line."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ YEAR_2026 = 1_767_225_600_000
 
 
 def turn(total: int | None = None, cost: float | None = None) -> list[Raw]:
-    """A turn, with what was reported of it."""
+    """A turn, with its reported usage."""
     entries = [prompt("x")]
     if cost is not None:
         paid = {"amount": cost, "currency": "USD"}

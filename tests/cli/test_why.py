@@ -1,4 +1,4 @@
-"""`acphold why`: which prompt a line, or a commit, came from; and what is not known."""
+"""`acphold why`: the prompt behind a line, or a commit; and the lines of unknown origin."""
 
 from __future__ import annotations
 

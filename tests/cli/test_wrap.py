@@ -1,4 +1,4 @@
-"""`acphold wrap` as a command: options, stdout, what it imports, and on a terminal."""
+"""`acphold wrap` as a command: options, stdout, imports, and the terminal."""
 
 from __future__ import annotations
 

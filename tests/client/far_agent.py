@@ -59,7 +59,7 @@ class FarAgent:
         self._news = asyncio.Condition()
 
     def on(self, method: str) -> Callable[[Act], Act]:
-        """Registers what is done at a method."""
+        """Registers the act for a method."""
 
         def register(act: Act) -> Act:
             self.acts[method] = act
@@ -96,7 +96,7 @@ class FarAgent:
         return reply
 
     async def drain(self) -> None:
-        """Wait until the client has taken what was said."""
+        """Wait until the client has read everything sent."""
         await self._transport.drain()
 
     # -- what it got ----------------------------------------------------------------------
@@ -162,7 +162,7 @@ class FarAgent:
             self.send(id=message["id"], result=result)
 
     async def end(self) -> None:
-        """End what still runs."""
+        """End all running work."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

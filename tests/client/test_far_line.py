@@ -1,4 +1,4 @@
-"""The line to a server far away: what it says over the next connection, byte for byte."""
+"""The line to a server far away: its messages over the next connection, byte for byte."""
 
 from __future__ import annotations
 

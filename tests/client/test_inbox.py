@@ -12,7 +12,7 @@ from tests.client.far_agent import FarAgent, in_session, talking
 
 PIECE = "x" * 1000
 NUMBER = 8000
-"""Pieces of a flood: eight times what a reader may leave unread."""
+"""Pieces of a flood: eight times the limit of unread updates."""
 
 
 def flooding(number: int = NUMBER) -> tuple[FarAgent, list[int]]:

@@ -1,4 +1,4 @@
-"""The client before those who know the protocol better: the official SDK, our own checker."""
+"""The client, judged by programs that know the protocol: the official SDK, our own checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent and its sessions, and what it must have advertised for them."""
+"""An agent and its sessions, and the capabilities it must have advertised for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session: cancelling, modes, options, what it shows, its end."""
+"""A session: cancelling, modes, options, its state, its end."""
 
 from __future__ import annotations
 

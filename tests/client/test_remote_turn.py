@@ -1,4 +1,4 @@
-"""Prompts and what comes of them."""
+"""Prompts and their turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(updates: list[Any]) -> list[str]:
 
 
 async def read(updates: AsyncIterator[Any]) -> tuple[list[Any], AcpholdError | None]:
-    """All that comes, and what ended it if that was an error."""
+    """All updates, and the error at the end, if any."""
     found: list[Any] = []
     try:
         async for update in updates:

@@ -23,7 +23,7 @@ REASONS = {200: "OK", 202: "Accepted", 404: "Not Found"}
 
 
 class HttpLine:
-    """One connection: its agent, and what waits for each stream; "" is the connection's."""
+    """One connection: its agent, and the messages for each stream; "" is the connection's."""
 
     def __init__(self, id: str, server: FairServer) -> None:
         self.id = id
@@ -74,7 +74,7 @@ class HttpLine:
 
 
 class FairServer:
-    """The server; what a fault changes is a method of its own."""
+    """The server; each behaviour that a fault changes is a method of its own."""
 
     def __init__(self) -> None:
         self.lines: dict[str, HttpLine] = {}

@@ -19,7 +19,7 @@ from tests.conformance.faults.register import tell_later
 from tests.conformance.faults.tools import PlansWithTool
 
 ODDITIES: dict[str, type[Exemplar]] = {}
-"""By what is odd about them."""
+"""By their oddity."""
 
 
 def odd(name: str) -> Callable[[type[Exemplar]], type[Exemplar]]:

@@ -1,4 +1,4 @@
-"""Servers far away: what is checked of them, and what is not applied."""
+"""Checking servers on other machines: the rules that apply to them, and those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent that watches clients: whatever they answer, its turns end, and it says what came."""
+"""The agent that watches clients: whatever they answer, it ends its turns and reports."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ GONE = Refused({"code": -32002, "message": "there is none"})
 
 
 class PlayedTerminal:
-    """A terminal in which nothing runs: `printed` and `code` are what the command would have."""
+    """A terminal in which nothing runs: `printed` and `code` play its output and exit code."""
 
     def __init__(self, command: str, params: Json) -> None:
         self.params = params

@@ -85,7 +85,7 @@ def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
 
 
 def shown() -> Iterator[tuple[str, str, str]]:
-    """Each signature on the pages: the name above it, what stands there, and its page."""
+    """Each signature on the pages: the name above it, its text, and its page."""
     for file, text in pages().items():
         name = ""
         for heading, block in re.findall(

@@ -1,4 +1,4 @@
-"""docs/architecture.md: its rooms are those of the plan, and what it names is there."""
+"""docs/architecture.md: its rooms are those of the plan, and the code has everything it names."""
 
 from __future__ import annotations
 

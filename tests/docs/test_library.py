@@ -20,7 +20,7 @@ from tests.library.conftest import mcp_server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
 HALVES = GUIDE.read_text(encoding="utf-8").split("\n# Talk to an agent\n")
-"""Of who writes agents, and of who talks to them."""
+"""For authors of agents, and for authors of clients."""
 
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ TRY = re.compile(r"^<!-- try: (.+?) => (.+?) -->$", re.MULTILINE)
 
 
 class Section(NamedTuple):
-    """A part of the guide: its code, and what its agent answers to what."""
+    """A part of the guide: its code, and its agent's answer to each prompt."""
 
     title: str
     code: str

@@ -14,7 +14,7 @@ AGENT = Path(__file__).with_name("gemini_agent.py")
 
 
 class Program:
-    """The code of a section, and what it prints."""
+    """The code of a section, and its output."""
 
     def __init__(self, title: str, text: str) -> None:
         self.title = title

@@ -1,4 +1,4 @@
-"""Sessions to export, and what an export of them is."""
+"""Sessions to export, and the expected exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes for the tests of failures: what lives, what runs, what was said to it."""
+"""Real processes for the tests of failures: alive or not, their children, their input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.editor import DEADLINE, Editor
 
 
 async def until(what: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    """Wait until `what()` is true, for what no message announces; its value."""
+    """Wait until `what()` is true, for conditions that no message announces; returns its value."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < deadline, "waited in vain"
@@ -70,7 +70,7 @@ def methods(log: Path) -> list[str]:
 
 
 def resident(pid: int) -> int:
-    """Resident memory of a process in bytes, without what others share with it."""
+    """Resident memory of a process in bytes, without memory shared with other processes."""
     return int(psutil.Process(pid).memory_info().rss)
 
 

@@ -65,7 +65,7 @@ DIRECT = 1000
 SETTINGS = "[defaults]\nkeep_prompts = true\n"
 NAMES = tuple(str(count) for count in range(PROMPTS))
 KINDS = ("question", "answer", "queue", "prompt", "turn_end")
-"""The entries that say what began, and over what."""
+"""The kinds of entries that show the beginnings and ends of prompts and questions."""
 
 ASKS = {"_meta": {"acphold/queue": True}}
 
@@ -393,7 +393,7 @@ class QueueSoak:
         return entries
 
     def _check(self, entries: Sequence[Entry]) -> None:
-        """See the module: what has to hold at the end of a session."""
+        """The check at the end of a session: see the module."""
         begun: list[str] = []
         texts: dict[str, int | None] = {}  # those that wait
         open_questions: set[str] = set()

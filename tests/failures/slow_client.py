@@ -1,4 +1,4 @@
-"""A client that reads when it is told to, and a look at what acphold holds meanwhile."""
+"""A client that reads only on demand, and a look at acphold's memory meanwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SlowClient:
         return found
 
     async def answer(self, number: Any) -> dict[str, Any]:
-        """Read on until the answer to this request; what comes before is skipped."""
+        """Read on until the answer to this request, and skip everything before it."""
         while True:
             message = await self.message()
             if message.get("id") == number and "method" not in message:

@@ -74,7 +74,7 @@ journal.execute("BEGIN")
 print(*journal.execute("SELECT count(*) FROM sessions").fetchone(), flush=True)
 sys.stdin.read()
 """
-"""A program that reads the journal, and holds on to what it reads until it is killed."""
+"""A program that reads the journal, and keeps that snapshot open until it is killed."""
 
 A_WHILE, TOO_LONG = 0.5, 15.0
 """Seconds for which an owner is stopped: others wait for it, or take the session over."""
@@ -170,7 +170,7 @@ class Soak:
             await self.come(visitor)
 
     async def end_session(self) -> None:
-        """All see its end; what they have seen is what the journal has."""
+        """All see its end, and have seen exactly the content of the journal."""
         if not self.people:
             return
         for visitor in self.people:
@@ -339,7 +339,7 @@ class Soak:
         await visitor.kill()
 
     async def read_journal(self) -> None:
-        """Have another program hold on to what is there now, and not to what was before."""
+        """Have another program hold a snapshot of the journal: the present one, not the last."""
         await self.end_reader()
         self.reader = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", READING, str(self.journal)),

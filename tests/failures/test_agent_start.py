@@ -1,4 +1,4 @@
-"""The agent cannot be started, ends at once, or says what no agent says: never a hang."""
+"""An agent that cannot start, ends at once, or sends nonsense never causes a hang."""
 
 from __future__ import annotations
 

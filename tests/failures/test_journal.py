@@ -59,7 +59,7 @@ async def prompts(client: Editor, session: str, count: int) -> None:
 
 
 def file_limit(size: int) -> Callable[[], None]:
-    """No file can grow beyond `size` bytes: what a full disk looks like to a program."""
+    """No file can grow beyond `size` bytes: a full disk, as a program sees it."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 

@@ -1,4 +1,4 @@
-"""No descriptor is free where one is needed: nothing is lost by that, and who waits is told."""
+"""Without a free descriptor nothing is lost, and everybody who waits gets an error."""
 
 from __future__ import annotations
 

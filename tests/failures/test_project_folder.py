@@ -41,7 +41,7 @@ PROGRAMS = ("acphold", "agent", "env", "grep", "ps", "python3", "sh", "sleep", "
 
 
 class Project:
-    """A folder that a stranger filled, and what is started in it."""
+    """A folder that a stranger filled, and the programs started in it."""
 
     def __init__(self, tmp_path: Path, journal: Path, run: str) -> None:
         self.folder = tmp_path / "project"
@@ -210,7 +210,7 @@ def test_the_demo_runs_nothing_of_the_folder(project: Project) -> None:
 async def test_what_guards_an_agent_runs_nothing_of_the_folder(
     project: Project, journal: Path, tmp_path: Path, defaults: Defaults
 ) -> None:
-    """Its shell sees to what an agent left behind when acphold was killed."""
+    """Its shell ends the processes that an agent left behind when acphold was killed."""
     project.env["ACPHOLD_SETTINGS"] = str(defaults(no_import=True))
     command = [ACPHOLD, "wrap", "--", *scripted_agent(deaf=True)]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:

@@ -26,7 +26,7 @@ async def change(client: Editor, session: str, **fields: Any) -> Any:
 
 
 def number(prompt: list[dict[str, Any]]) -> int | None:
-    """The number that a prompt of this test has; it is the last block, behind what was said."""
+    """The number of a prompt of this test; it is in the last block, after the prompt's text."""
     try:
         return int(json.loads(prompt[-1]["text"])[0]["say"])
     except (ValueError, KeyError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""acphold is told to end, or its editor leaves: whoever waits for an answer gets one."""
+"""acphold is told to end, or its editor leaves: everybody who waits for an answer gets one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ARRIVED = {"sessionUpdate": "session_info_update"}
 """The update that tells a client the position of its own prompt: the prompt has arrived."""
 
 MERGED = -32602
-"""The code of the answer to who cannot go on where they were."""
+"""Error code of a position from which the client cannot resume."""
 
 
 class Visitor:
@@ -62,7 +62,7 @@ class Visitor:
         await client.call("initialize", introduction)
 
     def begin_load(self, session: str) -> asyncio.Future[Any]:
-        """Ask for the whole conversation; what was shown before does not count any more."""
+        """Ask for the whole conversation; earlier updates do not count any more."""
         assert self.client is not None
         self.view.clear()
         self.position = 0
@@ -86,7 +86,7 @@ class Visitor:
         return not self.view
 
     async def go(self) -> None:
-        """Whatever becomes of the client, it is over; what it was shown is remembered."""
+        """End the client, whatever happens to it, and remember its updates."""
         self.read_on()
         await self._stack.aclose()
         if self.client is not None:
@@ -156,7 +156,7 @@ class Visitor:
     # -- what was shown ---------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take in what has come since; AssertionError for what comes twice or out of order."""
+        """Take in the new updates; AssertionError for any that come twice or out of order."""
         assert self.client is not None
         messages = self.client.messages
         new, self._taken = messages[self._taken :], len(messages)

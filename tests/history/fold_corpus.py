@@ -32,7 +32,7 @@ KEPT = 300
 
 Json: TypeAlias = Any
 Step: TypeAlias = tuple[str, Json]
-"""A kind of entry, and what it says."""
+"""A kind of entry, and its content."""
 
 
 def entries_of(steps: Iterable[Step]) -> list[Entry]:

@@ -237,7 +237,7 @@ class Person:
 
 
 def methods(client: Onlooker) -> list[str]:
-    """The methods of what this client was told and asked, in order."""
+    """The methods of all messages that this client got, in order."""
     return [message["method"] for message in client.messages if "method" in message]
 
 
@@ -320,7 +320,7 @@ class Shared:
         return [json.loads(entry.raw) for entry in found if entry.kind in kinds]
 
     async def gone(self, client: Onlooker) -> None:
-        """Wait until what was left of this client is over."""
+        """Wait until this client has left."""
         await asyncio.wait_for(client.left.wait(), DEADLINE)
 
     async def _serve(self, client: Onlooker) -> None:

@@ -1,4 +1,4 @@
-"""A person is told of what waits for them, and of the ends of long turns; by the test's clock."""
+"""Alerts for waiting questions and the ends of long turns, by the test's clock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Clock:
         return self.due[-1]
 
     def pass_by(self, seconds: float) -> None:
-        """Let this time go by, and do what is due."""
+        """Let this time go by, and make the calls that are due."""
         self.now += seconds
         for due in [due for due in self.due if due.at <= self.now]:
             due.cancel()
@@ -59,7 +59,7 @@ class Due:
 
 
 class Stage:
-    """A session with a turn that runs, the client that prompted, and what the hub told."""
+    """A session with a running turn, the client that prompted, and the alerts of the hub."""
 
     def __init__(self, house: Shared, client: Onlooker, session: str) -> None:
         self.house = house

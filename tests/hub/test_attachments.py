@@ -387,7 +387,7 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
 
 
 class LateSource:
-    """A session that answers a reader who has gone, too, as a database does."""
+    """A session that, like a database, also answers a reader that has gone."""
 
     def __init__(self, session: HubSession) -> None:
         self.id, self.last_seq, self.queue = session.id, session.last_seq, session.queue

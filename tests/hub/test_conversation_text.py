@@ -1,4 +1,4 @@
-"""A conversation in plain text: who said what, and what was done."""
+"""A conversation in plain text: words and actions, by speaker."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_a_question_waits_while_nobody_is_attached_and_is_put_to_who_comes
 
 
 def hub_leaves(house: Shared, client: Onlooker) -> None:
-    """The client's connection is lost; what it asked for goes on."""
+    """The client's connection is lost; its requests go on."""
     house.hub.detach(client.connection)
 
 

@@ -1,4 +1,4 @@
-"""The earlier conversation, written out for a model: what is in it, and what there is room for."""
+"""The earlier conversation, written out for a model: its content, and the room for it."""
 
 from __future__ import annotations
 

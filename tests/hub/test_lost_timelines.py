@@ -1,5 +1,4 @@
-"""A journal that has gone back: a client that was told what is lost is not sent the rest as if it
-were all."""
+"""A journal that has gone back: clients that saw lost entries do not get a false rest."""
 
 from __future__ import annotations
 

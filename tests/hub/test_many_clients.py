@@ -31,7 +31,7 @@ CAN: dict[str, Any] = {"session": {"notices": {}}, "_meta": {"acphold/positions"
 
 
 class Viewer:
-    """Somebody who looks on over one connection after another, and answers when told to."""
+    """A watcher over one connection after another, who answers when told to."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class Viewer:
 
 
 class Drama:
-    """One session with two who prompt and any number who look on."""
+    """One session with two people who prompt, and any number of watchers."""
 
     def __init__(self, house: Shared, session: str, drivers: list[Onlooker]) -> None:
         self.house = house
@@ -184,7 +184,7 @@ class Drama:
             await self.house.agent.end(self.session)
 
     async def finish(self) -> None:
-        """All turns end, all questions are answered, and all look on who ever did."""
+        """All turns end, all questions are answered, and all watchers come back."""
         for viewer in self.viewers:
             if viewer.client is None:
                 await viewer.come_back(self.house, self.session)

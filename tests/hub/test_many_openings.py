@@ -1,4 +1,4 @@
-"""Hundreds of sessions that are opened at once: whoever has one open goes on meanwhile."""
+"""Hundreds of sessions opened at once do not stall clients that already have one open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a session is settled, and who waits for that."""
+"""The time at which a session is settled, and the callers that wait for it."""
 
 from __future__ import annotations
 

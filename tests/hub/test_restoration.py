@@ -1,4 +1,4 @@
-"""Having the agent open a session again: bounded, and with what the client sends now."""
+"""Having the agent open a session again: bounded, and with the client's new params."""
 
 from __future__ import annotations
 

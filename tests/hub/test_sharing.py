@@ -1,4 +1,4 @@
-"""Several people in one session: what each says, cancels, sets and closes."""
+"""Several people in one session: prompting, cancelling, setting and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that a person's rules answer: what clients see, what is journalled, when they rest."""
+"""Questions answered by a person's rules: the view of clients, the journal, and paused rules."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Soak:
         return self._folder / f"{self._journals}.db"
 
     def _run(self, journal: Path, calls: int, way: str) -> str | None:
-        """An import that is killed after so many calls; what it said, or None if it was."""
+        """An import that is killed after so many calls; its output, or None if it was killed."""
         command = [sys.executable, "-c", _COUNTED, str(calls), way]
         done = subprocess.run(
             [*command, "import", "--from", str(self._home)],

@@ -66,7 +66,7 @@ class Editor:
         self.bubble(2, "", composer, toolFormerData=call)
 
     def folder(self, name: str, uri: str, **items: Json) -> None:
-        """The folder's own database, and what it is the database of."""
+        """The folder's own database, with its identity."""
         db = self._database(f"workspaceStorage/{name}")
         for key, value in items.items():
             db.execute("INSERT INTO ItemTable VALUES (?, ?)", (key, json.dumps(value)))

@@ -1,4 +1,4 @@
-"""Hermes: what is written down again is told once, and what nobody said is not told."""
+"""Hermes: repeated records are told once, and records that nobody said are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations taken into a journal: each once, and what comes to it."""
+"""Importing conversations into a journal: each once, and later their additions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kilo Code: the database of its command line, and the tasks of what came before."""
+"""Kilo Code: the database of its command line, and the tasks of its earlier versions."""
 
 from __future__ import annotations
 

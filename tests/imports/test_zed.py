@@ -1,4 +1,4 @@
-"""Zed's threads: one database, the forms of three versions, and what is packed in them."""
+"""Zed's threads: one database, the forms of three versions, and their packed contents."""
 
 from __future__ import annotations
 

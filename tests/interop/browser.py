@@ -49,7 +49,7 @@ class Page:
         self._rest = b""
 
     def open(self, path: Path, *, width: int = 1000, height: int = 800, dark: bool = False) -> None:
-        """Show a file, and wait until it is loaded; what was heard before is forgotten."""
+        """Show a file, and wait until it is loaded; forgets earlier messages."""
         self._session = ""
         self.heard.clear()
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -94,7 +94,7 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def complaints(self) -> list[str]:
-        """Errors, and what the page's own policy did not allow."""
+        """Errors, and violations of the page's own policy."""
         return [
             str(told["params"])
             for told in self.heard

@@ -69,7 +69,7 @@ class Client(Editor):
 
     @property
     def asked(self) -> list[str]:
-        """The methods of what the agent has asked; a client on an SDK tells what it was asked."""
+        """The methods of the agent's requests; a client on an SDK reports its own."""
         permission = "session/request_permission"
         return [
             it["method"] for it in self._with_method() if "id" in it or it["method"] == permission
@@ -104,7 +104,7 @@ class Client(Editor):
 async def connected(
     command: Sequence[str], env: Mapping[str, str], cwd: Path, stderr: IO[bytes] | int = DEVNULL
 ) -> AsyncIterator[Client]:
-    """Run `command` for the block; what then still runs of it is killed."""
+    """Run `command` for the block; kills the rest of it afterwards."""
     process = await asyncio.create_subprocess_exec(
         *command, env=env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=LIMIT
     )

@@ -21,7 +21,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 @pytest.fixture
 async def other_place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    """A second place, for what is compared with the first."""
+    """A second place, to compare with the first."""
     place = Place(tmp_path_factory.mktemp("other"))
     yield place
     await place.family.gone()
@@ -29,6 +29,6 @@ async def other_place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
 
 @pytest.fixture
 def model() -> Iterator[ModelEndpoint]:
-    """A stand-in for what real agents ask for words."""
+    """A stand-in for the model vendors of real agents."""
     with running() as endpoint:
         yield endpoint

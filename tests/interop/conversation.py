@@ -54,7 +54,7 @@ def attributes(updates: Iterable[Json]) -> list[Json]:
 
 
 def lasting(updates: Iterable[Json]) -> list[Json]:
-    """The updates without what acphold says once, to whoever is there: that is in no replay."""
+    """The updates without acphold's live-only notices, which no replay has."""
     return [update for update in updates if not _is_of_the_moment(update)]
 
 
@@ -65,7 +65,7 @@ def text(updates: Iterable[Json], kind: str = "agent_message_chunk") -> str:
 
 
 def without_authors(updates: Iterable[Json]) -> list[Json]:
-    """The updates without who prompted: who did so is not told it live."""
+    """The updates without their authors: the one who prompted is not sent these live."""
     found = []
     for update in updates:
         meta = update.get("_meta") or {}
@@ -118,7 +118,7 @@ def _add_chunk(items: list[Json], update: Json) -> None:
 
 
 def _message(update: Json) -> Json:
-    """All that tells a message from the next: its kind, its id, what is beside its content."""
+    """The marks that tell a message from the next: kind, id, and the fields beside its content."""
     message = {name: value for name, value in update.items() if name != "content"}
     if message.get("sessionUpdate") == "user_message_chunk":
         message.pop("messageId", None)  # the prompting client did not have one

@@ -179,7 +179,7 @@ UNATTACHED = (
 LACKS: dict[tuple[str, Transport, str], str] = {
     (PYTHON, "HTTP", "load"): UNATTACHED,
 }
-"""By server, transport and operation: what a server of others lacks, and why."""
+"""The operations that a server of others lacks, with the reason, by server and transport."""
 
 
 def table() -> str:

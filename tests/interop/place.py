@@ -48,7 +48,7 @@ class Place:
                 yield client
 
     async def acphold(self, env: dict[str, str], *words: str) -> str:
-        """Run a command in the folder of the sessions; return what it printed."""
+        """Run a command in the folder of the sessions; return its output."""
         ended = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-m", "acphold", *words],

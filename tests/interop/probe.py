@@ -1,4 +1,4 @@
-"""The same questions to any agent, and what it does, in words that can be compared."""
+"""The same questions to any agent, and its behaviour, in words that can be compared."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _major_version(program: str) -> int:
 
 
 class Acpx:
-    """Runs acpx against one agent; what it prints with `--format json` is its raw wire."""
+    """Runs acpx against one agent; its output with `--format json` is its raw wire."""
 
     def __init__(self, place: Place, agent: list[str], env: Mapping[str, str]) -> None:
         cli = installed(PACKAGE) / "node_modules" / "acpx" / "dist" / "cli.js"

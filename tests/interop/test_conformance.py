@@ -18,7 +18,7 @@ from tests.interop.wire import Json
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 ONLY = sorted({check.rule.group for check in CHECKS} - {"mcp", "pressure"})
-"""Neither agent knows what an MCP server is, and floods take a while."""
+"""Neither agent knows MCP servers, and floods take a while."""
 
 AGENTS = {"python": python_agent, "typescript": ts_agent}
 

@@ -29,7 +29,7 @@ SAID = ("The word is ALBATROSS.", "The number is 4711, remember it.")
 
 
 async def hold(agent: RealAgent, place: Place, model: ModelEndpoint) -> tuple[str, list[str]]:
-    """A conversation of three turns; its id, and what must be found at the next agent's model."""
+    """A conversation of three turns; its id, and the words that the next agent's model must get."""
     file = place.work / "in.txt"
     file.write_text("PELICAN is in the file\n", encoding="utf-8")
     order = f"Look into it. USE_TOOL:{agent.tools[0]} FILE={file} CMD=pwd"

@@ -84,7 +84,7 @@ def sdist(release: Path) -> Path:
 
 
 class Base:
-    """The wheel with what it depends on, and no extra, from the package index."""
+    """The wheel with its dependencies, and no extra, from the package index."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         run(sys.executable, "-m", "venv", "--without-pip", folder)
@@ -116,7 +116,7 @@ def base(folder: Path, wheel: Path) -> Base:
 
 
 class Installed:
-    """acphold in an environment of its own; what it depends on is there already."""
+    """acphold in an environment of its own, with its dependencies already there."""
 
     def __init__(self, folder: Path, source: Path, env: Mapping[str, str] = NOTHING) -> None:
         run(sys.executable, "-m", "venv", folder)

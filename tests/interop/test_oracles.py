@@ -1,4 +1,4 @@
-"""The oracles of these tests: they see what they are there for."""
+"""The oracles of these tests find the faults they are there for."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_turn_that_was_cut_off_may_go_on_in_the_replay_but_not_lack_a_word() -
 
 
 def lines(*messages: Json) -> list[Line]:
-    """A request of the client, then what the agent sends."""
+    """A request of the client, then the agent's lines."""
     asked = {"id": 1, "method": "session/new", "params": {"cwd": "/a", "mcpServers": []}}
     sent = [("client", asked), *(("agent", message) for message in messages)]
     return [Line(by, json.dumps({"jsonrpc": "2.0", **message})) for by, message in sent]

@@ -45,7 +45,7 @@ async def load(client: Client, place: Place, session_id: str) -> list[Json]:
 
 
 async def reach_the_middle(client: Client, session_id: str) -> asyncio.Future[Json]:
-    """Begin a long turn; what it promises, once some of it has been seen."""
+    """Begin a long turn; its pending answer, once some of the turn has been seen."""
     before = len(client.updates(session_id))
     turn = client.begin("session/prompt", prompt(session_id, "SLOW now"))
     await client.until(lambda: "tick3 " in text(client.updates(session_id)[before:]))

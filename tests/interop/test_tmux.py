@@ -55,7 +55,7 @@ class Window:
         self.type(shlex.join([sys.executable, "-m", "acphold", *words]), "Enter")
 
     def until(self, *words: str, but: str = "\0") -> str:
-        """Wait until the window shows all of this, and not `but`; what it shows."""
+        """Wait until the window shows all of this, and not `but`; returns its text."""
         deadline = time.monotonic() + SECONDS
         while True:
             shown = self._call("capture-pane", "-p")

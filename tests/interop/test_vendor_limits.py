@@ -1,4 +1,4 @@
-"""Real agents at their vendor's limit: it is recognised in what they send behind `acphold wrap`."""
+"""Real agents at their vendor's limit, which is recognised behind `acphold wrap`."""
 
 from __future__ import annotations
 

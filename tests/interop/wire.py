@@ -14,7 +14,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 class Line(NamedTuple):
-    """One line: who sent it ("client" or "agent"), and its text."""
+    """One line: its sender ("client" or "agent"), and its text."""
 
     by: str
     text: str

@@ -84,7 +84,7 @@ def _produced(path: str, text: str) -> list[Json]:
 
 @st.composite
 def _metas(draw: st.DrawFn) -> Json:
-    """The `_meta` of a tool call: with what a terminal of the agent's own shows, too."""
+    """The `_meta` of a tool call, with the output of an agent's own terminal, too."""
     terminal = {"terminal_id": draw(st.sampled_from(["term-1", "term-1", "term-1", "term-2"]))}
     printed = st.one_of(TEXTS, st.sampled_from(["\u2026\n", "ä\x1b" * 9000, "x" * 30_000]))
     members: dict[str, st.SearchStrategy[Json]] = {

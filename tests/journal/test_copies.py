@@ -1,4 +1,4 @@
-"""Copies of conversations: what goes into one, and that there is none that is half."""
+"""Copies of conversations: their content, and no copy is ever half done."""
 
 from __future__ import annotations
 

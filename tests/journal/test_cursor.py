@@ -1,4 +1,4 @@
-"""Cursors: only what we gave out is taken back, and only for the same list."""
+"""Cursors: only our own are accepted, and only for the same list."""
 
 from __future__ import annotations
 

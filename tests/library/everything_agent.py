@@ -1,4 +1,4 @@
-"""An agent that does what the prompt says, with everything the library has for it."""
+"""An agent that obeys its prompts, and uses everything that the library has for that."""
 
 from __future__ import annotations
 

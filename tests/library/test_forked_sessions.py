@@ -17,7 +17,7 @@ from tests.served import Guest
 
 
 def remembering() -> acphold.Agent:
-    """An agent that tells what it was told before, and how often."""
+    """An agent that repeats all earlier prompts, and their number."""
 
     async def work(turn: acphold.Turn) -> None:
         store = turn.session.store

@@ -52,7 +52,7 @@ async def test_a_form_without_values_that_is_accepted_is_an_answer() -> None:
 
 
 def answering(values: dict[str, Any]) -> dict[str, Any]:
-    """A client that shows forms and does not look at what a person enters."""
+    """A client that shows forms and does not check the person's input."""
     return {
         "handlers": {"elicitation/create": lambda params: {"action": "accept", "content": values}},
         "capabilities": ClientCapabilities(

@@ -153,7 +153,7 @@ async def test_commands_are_shown_when_a_session_opens_and_answered_by_their_han
 
 
 def guarded() -> tuple[acphold.Agent, list[str]]:
-    """An agent that wants a sign-in, and what happened to it."""
+    """An agent that wants a sign-in, and a record of its calls."""
     happened: list[str] = []
     agent = agent_that(lambda turn: turn.say("in"))
 

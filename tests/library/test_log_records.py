@@ -15,7 +15,7 @@ theirs = logging.getLogger("an.author")
 
 
 class Records(logging.Handler):
-    """Keeps what it is given, as an author's handler with our filter has it."""
+    """Keeps all records, like an author's handler with our filter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def opened() -> tuple[Journal, Outbox]:
 
 
 async def soon() -> None:
-    """Two steps of the event loop: one ends, in the next what was said in it is committed."""
+    """Two steps of the event loop: the first ends, and the next commits its updates."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""`acphold run-agent`, `agent.run()`, and what an editor sees of either."""
+"""`acphold run-agent`, `agent.run()`, and an editor's view of both."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ CANNOT_BE_RUN = (
     (("leaves.py",), 5, "leaves.py, line 1: SystemExit: 4"),
     (("silent.py",), 5, "answers no prompts"),
 )
-"""Arguments, how they end, and what is said."""
+"""Arguments, their exit code, and their output."""
 
 
 def test_what_cannot_be_run_is_reported(file: Path) -> None:

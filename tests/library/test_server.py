@@ -1,4 +1,4 @@
-"""One server for many clients: what it costs, how it ends, and as a part of an application."""
+"""One server for many clients: its cost, its end, and its place in an application."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ class Dialled(Caller):
 
 
 async def by_name(scope: Mapping[str, Any]) -> acphold.Principal | None:
-    """Whoever says a name: an author would look at a cookie, or a signature."""
+    """Accepts anybody who gives a name; an author would check a cookie, or a signature."""
     name = dict(scope["headers"]).get(b"x-name", b"").decode()
     return acphold.Principal(name=name, tenant=name) if name else None
 
@@ -514,7 +514,7 @@ async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
 
 
 async def by_headers(scope: Mapping[str, Any]) -> acphold.Principal:
-    """Whoever the headers say."""
+    """The principal that the headers name."""
     said = {name.decode(): value.decode() for name, value in scope["headers"]}
     return acphold.Principal(
         name="ann",

@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 class Journal(Outbox):
-    """Keeps what a store writes."""
+    """Keeps a store's writes."""
 
     def __init__(self) -> None:
         super().__init__("s", Post(_Nobody()))

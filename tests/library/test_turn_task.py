@@ -350,7 +350,7 @@ def test_a_group_with_something_that_went_wrong_says_nothing() -> None:
 
 
 class Deaf:
-    """A turn that heeds no cancellation; `goes_on` lets it go on, and `refused` is what it got."""
+    """A turn that ignores cancellation; `goes_on` lets it go on, and `refused` holds its error."""
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()

@@ -124,7 +124,7 @@ def everything() -> Iterator[dict[str, Server]]:
 
 @pytest.fixture
 def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file into which faulty servers write; whoever still lives afterwards is killed."""
+    """The file into which faulty servers write; those still alive afterwards are killed."""
     path = tmp_path_factory.mktemp("faulty") / "pids"
     path.touch()
     yield path
@@ -136,7 +136,7 @@ def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def faulty(pids: Path) -> Faulty:
-    """`faulty(mode)`: our own server on stdio, named by what it does wrong."""
+    """`faulty(mode)`: our own server on stdio, named by its fault."""
 
     def server(mode: str, **env: str) -> McpServerStdio:
         env = {"PIDS": str(pids), "TOKEN": SECRET, **env}
@@ -152,7 +152,7 @@ def faulty(pids: Path) -> Faulty:
 
 @pytest.fixture
 async def faulty_url() -> AsyncIterator[FaultyHttp]:
-    """Our own server over HTTP; the address says what it does wrong."""
+    """Our own server over HTTP; the address names its fault."""
     async with faulty_http() as server:
         yield server
 

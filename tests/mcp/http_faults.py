@@ -182,7 +182,7 @@ class FaultyHttp:
         message: Message,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer as a server in order does; what a fault breaks is the call of a tool."""
+        """Answer like a healthy server; faults affect the call of a tool."""
         match message.get("method"):
             case None if fault == "clings" and method == "DELETE":
                 await asyncio.sleep(60)

@@ -1,4 +1,4 @@
-"""Servers of others, on each transport: the same for whoever uses them."""
+"""Servers of others, on each transport, behave the same for every user."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_the_roots_of_the_session_are_answered(
 
 
 async def until_offered(connection: McpConnection, tool: str) -> None:
-    """Wait for a tool that `everything` adds once it knows what we can do, and tells us of."""
+    """Wait for a tool that `everything` adds and announces once it knows our capabilities."""
     async with asyncio.timeout(10):
         while tool not in {one.name for one in await connection.tools()}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""MCP servers over HTTP: what goes wrong on the way, in words, and what does not matter."""
+"""MCP servers over HTTP: failures on the way, in words, and harmless irregularities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a program, and what becomes of them."""
+"""Lines of a program, and the messages they become."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SERVER = McpServerAcp(name="mine", server_id="srv-1")
 
 
 class Provider:
-    """A client that provides a server: `asked` has what came, `fault` is raised at tools/call."""
+    """A client that provides a server: `asked` has its calls, `fault` is raised at tools/call."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ def named(*servers: object, can: McpCapabilities = ALL) -> tuple[object, ...]:
 
 
 def refusal(server: dict[str, object], can: McpCapabilities = ALL) -> tuple[str | None, str]:
-    """The field that is refused, and the message; the same whoever is going to connect."""
+    """The refused field, and the message; both are the same whoever is going to connect."""
     with pytest.raises(InvalidParamsError) as ours:
         named(server, can=can)
     with pytest.raises(InvalidParamsError) as theirs:

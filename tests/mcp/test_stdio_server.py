@@ -1,4 +1,4 @@
-"""MCP servers that are programs: what they do wrong, and what is left of them."""
+"""MCP servers that are programs: their faults, and their remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session whose files are kept: a test says what is done in each turn and between two."""
+"""A session with snapshots of its files: a test says what happens in each turn and in between."""
 
 from __future__ import annotations
 

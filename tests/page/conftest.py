@@ -96,7 +96,7 @@ def seen(look: str) -> str:
 
 
 async def note(page: Page, selector: str) -> None:
-    """Keep from now on each text that what is selected has shown, however shortly: see `noted`."""
+    """From now on, keep each text that the selected element shows, however briefly: see `noted`."""
     await page.evaluate(
         """(selector) => {
           globalThis.noted = [];
@@ -113,7 +113,7 @@ async def note(page: Page, selector: str) -> None:
 
 
 async def noted(page: Page, words: str) -> None:
-    """Wait until what is looked at since `note` has shown words that this expression finds."""
+    """Wait until one of the texts kept since `note` matches this expression."""
     await page.evaluate(seen(f"() => noted.some((it) => /{words}/.test(it))"))
 
 
@@ -164,7 +164,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
-    """Another client of it, that leaves what is asked to others."""
+    """Another client of it, which leaves questions to others."""
 
     async def leave_it(_: acphold.PermissionQuestion) -> None:
         await asyncio.Event().wait()
@@ -198,7 +198,7 @@ async def launched(playwright: Playwright, *flags: str, program: str | None = No
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """A phone, or what is as small as one."""
+    """A phone, or another screen as small as one."""
     context = await browser.new_context(viewport={"width": 360, "height": 760})
     context.set_default_timeout(30_000)
     yield context
@@ -247,7 +247,7 @@ def wrong() -> list[str]:
 
 
 def watch(page: Page, wrong: list[str]) -> None:
-    """Note what a page complains of, and each dialog of the browser's: the page has its own."""
+    """Note the page's errors, and each dialog of the browser: the page has its own dialogs."""
 
     async def answer(dialog: Dialog) -> None:
         wrong.append(f"a dialog: {dialog.message}")

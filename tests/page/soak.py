@@ -25,11 +25,11 @@ from tests.web.network import Network, network, served_through
 ROUND_SECONDS: Final = 90.0
 WEIGHTS: Final = {"nothing": 6, "cut": 6, "down": 4, "stall": 4, "away": 1}
 SHOWN: Final = 100
-"""The rounds of which the page still has to show every word; what is older goes off its end."""
+"""The rounds of which the page still has to show every word; older ones scroll off its end."""
 
 
 class Tab:
-    """The page in a browser, with its network, and what was said in it."""
+    """The page in a browser, with its network, and the words of each round."""
 
     def __init__(
         self, page: Page, tools: CDPSession, failing: Network, session: acphold.RemoteSession
@@ -116,7 +116,7 @@ async def soak(rounds: int, seed: int, folder: Path) -> dict[str, int]:
 
 
 def main() -> int:
-    """Run it, and say what happened."""
+    """Run it, and report."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
     print(f"{rounds} rounds of freeze and wake, seed {seed}", flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""A conversation as it is read: what was done, by whom, and how one finds one's way in it."""
+"""A conversation as it is read: actions, their authors, and finding one's way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's own dialogs, and what can be undone: a deletion, and what a swipe has put away."""
+"""The page's own dialogs, and undoing: a deletion, and a swipe."""
 
 from __future__ import annotations
 

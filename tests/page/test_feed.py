@@ -1,4 +1,4 @@
-"""The list and the inbox of a page: that what is asked is there, whatever failed on the way."""
+"""The list and the inbox of a page show every question, whatever failed on the way."""
 
 from __future__ import annotations
 

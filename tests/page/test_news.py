@@ -1,4 +1,4 @@
-"""Beside the list while nothing is open: what happened meanwhile, and what a search has found."""
+"""Beside the list, while nothing is open: the news, and the hits of a search."""
 
 from __future__ import annotations
 

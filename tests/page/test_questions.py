@@ -40,7 +40,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 async def shown_in(card: Locator) -> None:
-    """Nothing of the call is hidden, and each answer says in our words what it does."""
+    """Nothing of the call is hidden, and each answer states its effect in our words."""
     names = [" ".join(it.split()) for it in await card.locator(".arguments dt").all_inner_texts()]
     assert names == list(GIVEN)
     for text in ("make install", "true", '{"LD_PRELOAD":"/tmp/evil.so"}', "/etc", "yes"):

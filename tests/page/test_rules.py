@@ -37,7 +37,7 @@ def runs(command: str, call: str) -> str:
 
 
 async def allowed(page: Page, session: acphold.RemoteSession, command: str, call: str) -> Locator:
-    """A person allows a command; what is offered then."""
+    """A person allows a command; returns the offer that follows."""
     turn = session.prompt(runs(command, call))
     await opened(page, session.id)
     await page.locator(".asking").get_by_role("button", name="Allow once: Go on").click()

@@ -331,7 +331,7 @@ BROKEN: list[dict[str, Any]] = [
     {"sessionUpdate": "usage_update", "used": "much"},
     {"sessionUpdate": "of tomorrow", "content": []},
 ]
-"""Updates that are not what the schema says."""
+"""Updates that do not fit the schema."""
 
 
 async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(

@@ -1,4 +1,4 @@
-"""Sessions as a whole: begun, named, copied, put away and deleted; what was decided and used."""
+"""Sessions as a whole: beginning, naming, copying, archiving, deleting; decisions and usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def is_left(served: Served, session_id: str) -> None:
-    """Wait until no client has it open; a browser closes what a page had open behind its back."""
+    """Wait until no client has it open; the browser closes a page's sessions in the background."""
     async with asyncio.timeout(30):
         while True:
             listed = await asyncio.to_thread(served.run, "list", "--json")

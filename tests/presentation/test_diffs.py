@@ -23,7 +23,7 @@ def lines_of(old: Sequence[str], new: Sequence[str], *, whole: bool = False) -> 
 
 
 def patched(old: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """The old version with the diff applied; what it says of it has to be true."""
+    """The old version with the diff applied; the diff's own numbers must be true."""
     new: list[str] = []
     done = 0
     for line in lines:

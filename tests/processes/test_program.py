@@ -1,4 +1,4 @@
-"""Starting a program: what it gets, what it does not get, and what is said when it fails."""
+"""Starting a program: its environment, the parts withheld from it, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short programs in one group: their answers, their deadline, and what is left of them."""
+"""Short programs in one group: their answers, their deadline, and their remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list as it changes: what no row and no look at a process tells by itself."""
+"""The list as it changes, beyond the facts of a row and of one look at a process."""
 
 from __future__ import annotations
 

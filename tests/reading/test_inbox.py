@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person over all sessions, and what came of what was asked before."""
+"""The inbox: everything that waits for a person over all sessions, and past decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offers to make a yes standing: which rules a question offers, and what becomes of one."""
+"""Offers to make a yes standing: the rules that a question offers, and accepting one."""
 
 from __future__ import annotations
 

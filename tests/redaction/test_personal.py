@@ -1,4 +1,4 @@
-"""Home folders and addresses, as they stand in what agents say and do."""
+"""Home folders and addresses, in the words and actions of agents."""
 
 from __future__ import annotations
 

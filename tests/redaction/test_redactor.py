@@ -1,4 +1,4 @@
-"""A session without what nobody else should read."""
+"""A session without its secrets and private facts."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ def test_no_secret_is_left_however_it_was_cut(parts: list[str], cuts: list[int])
 def test_what_the_fold_puts_together_is_looked_through_as_one(
     pieces: list[tuple[str, list[bytes]]], data: st.DataObject
 ) -> None:
-    """In a conversation with anything in it, a secret is cut in two by what stands between."""
+    """In a conversation with anything in it, a secret is cut in two by an update in between."""
     around = [(entry.kind, entry.raw) for entry in entries_of(segments_of(pieces))]
     first = data.draw(st.integers(0, len(around)))
     second = data.draw(st.integers(first, len(around)))

@@ -16,7 +16,7 @@ from acphold.reports.session_diff import part_patch, whole_patch
 
 
 def git_apply(folder: Path, patch: str, *options: str) -> str:
-    """Apply a patch; what git complains of."""
+    """Apply a patch; returns git's complaints."""
     done = subprocess.run(
         ["git", "apply", *options, "-"],
         cwd=folder,
@@ -111,7 +111,7 @@ WHOLE = [f"line {number}" for number in range(1, 31)]
 
 
 def part(first: int, last: int, *, end: str = "\n") -> tuple[str, str]:
-    """Lines of the file, and what became of them: their middle one has changed."""
+    """Lines of the file, and their new version: the middle one has changed."""
     lines = WHOLE[first - 1 : last]
     changed = list(lines)
     changed[len(lines) // 2] = "changed"

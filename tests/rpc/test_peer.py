@@ -42,7 +42,7 @@ Handler = Callable[[Request], Awaitable[bytes | None]]
 
 
 class Ear:
-    """A receiver that keeps what it hears and answers as it is told."""
+    """A receiver that keeps everything and answers as it is told."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -97,13 +97,13 @@ class Wire:
 
 
 async def until(what: Callable[[], object]) -> None:
-    """Let the others run until `what()` holds; nobody announces it."""
+    """Let the others run until `what()` holds; nothing announces it."""
     while not what():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
 async def rounds(number: int) -> None:
-    """Let the others run for so many rounds: what has not happened then does not happen."""
+    """Let the others run for so many rounds: anything not done by then will never be."""
     for _ in range(number):
         await asyncio.sleep(0)
 
@@ -113,7 +113,7 @@ def message(**members: Any) -> bytes:
 
 
 class Offering(MemoryTransport):
-    """One that offers what it has read to whoever takes it at once, as pipes do."""
+    """A transport that, like pipes, hands its data to a reader that takes it at once."""
 
     _take: Callable[[bytes], bool]
     is_read = True
@@ -140,7 +140,7 @@ pair = memory_pair
 
 @pytest.fixture(autouse=True, params=PAIRS)
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test is run in both ways in which a peer comes to what its transport reads."""
+    """Each test is run in both ways in which a peer gets its transport's data."""
     monkeypatch.setitem(globals(), "pair", PAIRS[request.param])
 
 

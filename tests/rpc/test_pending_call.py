@@ -1,4 +1,4 @@
-"""A request that was sent, and whoever waits for its answer: the same whoever is asked."""
+"""A sent request, and the caller that waits for its answer: the same for every peer."""
 
 from __future__ import annotations
 

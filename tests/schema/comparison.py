@@ -222,7 +222,7 @@ def _target(node: Json) -> str:
 
 
 def _folded(seen: list[Property | None]) -> Property:
-    """One property out of what the branches of an object say of it."""
+    """Merge the versions of a property in the branches of an object."""
     there = [one for one in seen if one is not None]
     consts = {one.type for one in there if one.type.startswith("enum(")}
     kinds = {one.type for one in there} - consts

@@ -1,4 +1,4 @@
-"""Strict first, lenient second: what a reader forgives, what it names, what it keeps."""
+"""Strict first, lenient second: the flaws a reader forgives and names, and the bytes it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person at a session: what their keys do, and what they are told."""
+"""A person at a session: their keys, and the screen's answers."""
 
 from __future__ import annotations
 

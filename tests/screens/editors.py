@@ -86,7 +86,7 @@ class Zed:
         return named <= self._terminals.keys()
 
     def _ask(self, told: Json) -> None:
-        """Its status is the question's while that is open, and then what it was."""
+        """Its status is the question's while that is open, and afterwards its old one again."""
         call = self._calls.get(told["toolCallId"])
         self._upsert({**told, "status": call["status"] if call else "pending"})
 
@@ -138,7 +138,7 @@ class Zed:
 
 
 class Air(Zed):
-    """One that asks for what is printed by the other name."""
+    """An editor that asks for terminal output by the other name."""
 
     capabilities: ClassVar[Json] = {"_meta": {"terminal_output_delta": True}}
 

@@ -40,7 +40,7 @@ def terminal(id_: str) -> Json:
 
 
 def printed(id_: str, data: str, name: str = "terminal_output") -> Json:
-    """The `_meta` of what a terminal of the agent's own prints."""
+    """The `_meta` of the output of an agent's own terminal."""
     return {name: {"terminal_id": id_, "data": data}}
 
 

@@ -65,7 +65,7 @@ def answering(answer: dict[str, Any]) -> Any:
 
 
 def drawn(editor: type[Zed | Chat], client: Onlooker) -> list[tuple[str, ...]]:
-    """The screen of an editor that has read what this client has."""
+    """The screen of an editor that has read all lines of this client."""
     screen = editor()
     for message in client.messages:
         screen.read(message)

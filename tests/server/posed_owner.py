@@ -46,13 +46,13 @@ class PosedOwner:
         self._send(self._of[id(request)], {"id": request["id"], "result": result or {}})
 
     def tell(self, request: dict[str, Any], seq: int, text: str) -> None:
-        """Tell whoever has sent `request` of an update."""
+        """Send an update to the client that made `request`."""
         session = request["params"]["sessionId"]
         params = {"sessionId": session, "update": say(text), "_meta": {"acphold/seq": seq}}
         self._send(self._of[id(request)], {"method": "session/update", "params": params})
 
     def die(self) -> None:
-        """Nobody listens any more; what was told before is still on its way."""
+        """Stop listening; earlier messages are still on their way."""
         die(self.journal)
         if self._server is not None:
             self._server.close()

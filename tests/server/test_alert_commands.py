@@ -1,4 +1,4 @@
-"""The person's commands for alerts: what they get, and that they are bounded and leave nothing."""
+"""The person's commands for alerts: their input and limits, and that they leave nothing."""
 
 from __future__ import annotations
 

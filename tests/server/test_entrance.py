@@ -1,4 +1,4 @@
-"""Nothing is answered on a connection before it is known who is there."""
+"""Nothing is answered on a connection before its client is known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Calls:
     async def to(
         self, server: acphold.Server, principal: acphold.Principal | None = None
     ) -> Caller:
-        """A client in memory; somebody who is known already, if it is said who."""
+        """A client in memory; with `principal`, the server knows it already."""
         near, far = memory_pair()
         self._tasks.create_task(server.attend(far, principal=principal))
         return await self.over(near)
@@ -82,7 +82,7 @@ async def calls() -> AsyncIterator[Calls]:
 
 
 def vault() -> acphold.Agent:
-    """An agent that wants a sign-in, and tells what it knows."""
+    """An agent that wants a sign-in, and tells all it knows."""
     agent = acphold.Agent("vault", version="1.0")
     agent.mode("calm")
     agent.option("loud", default=False)
@@ -256,7 +256,7 @@ async def test_what_comes_while_it_is_found_out_who_is_there_keeps_its_order(
 
 
 def shop() -> acphold.Agent:
-    """An agent of tenants, who sign in by their names."""
+    """An agent of tenants, which sign in by their names."""
     agent = acphold.Agent("shop", version="1.0")
     agent.mode("calm")
     agent.option("loud", default=False)
@@ -471,7 +471,7 @@ async def test_what_tenants_call_alike_are_servers_of_their_own(
 
 
 def desk() -> acphold.Agent:
-    """An agent that asks nobody to sign in: an author's server knows who comes."""
+    """An agent without sign-in: an author's server knows its clients."""
     agent = acphold.Agent("desk", version="1.0")
 
     @agent.method("_desk/history")

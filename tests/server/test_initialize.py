@@ -1,4 +1,4 @@
-"""`initialize`, and what comes before it. Source: spec v1, initialization."""
+"""`initialize`, and messages before it. Source: spec v1, initialization."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def steps(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_ours(client: Talker, session: str) -> list[dict[str, Any]]:
-    """The agent's updates: what the user said, and what acphold added, left out."""
+    """The agent's updates, without the user's words and acphold's additions."""
     return [
         update
         for update in client.updates(session)

@@ -1,4 +1,4 @@
-"""`session/new`: what is checked, what is handed on, which id comes back."""
+"""`session/new`: checks, params for the agent, and the id that comes back."""
 
 from __future__ import annotations
 

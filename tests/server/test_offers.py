@@ -1,4 +1,4 @@
-"""Two editors in one session, each a real process: each is told what it has offered to show."""
+"""Two editors in one session, each a real process, get only updates that they offered to show."""
 
 from __future__ import annotations
 

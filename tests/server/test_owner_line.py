@@ -1,4 +1,4 @@
-"""The line to another process, byte for byte: what the owner does at its end is played here."""
+"""The line to another process, byte for byte; the test plays the owner's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's side of a session after a restart: resumed, loaded, or told what was said."""
+"""The agent's side of a session after a restart: resumed, loaded, or handed over."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CAN = {"mcpCapabilities": {"http": True}}
 
 
 def written(folder: Path, but: Path) -> list[Path]:
-    """The files below `folder` that hold the secret, what the agent wrote itself left out."""
+    """The files below `folder` with the secret, except those that the agent wrote itself."""
     return [
         path
         for path in folder.rglob("*")

@@ -1,4 +1,4 @@
-"""An owner that is stopped answers nothing: who asks something of it is answered all the same."""
+"""Requests to an owner that is stopped, and answers nothing, are answered all the same."""
 
 from __future__ import annotations
 

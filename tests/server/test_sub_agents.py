@@ -1,4 +1,4 @@
-"""Sub-agents that an agent reports as sessions of their own: they belong to who made them."""
+"""Sub-agents that an agent reports as sessions of their own: each belongs to its parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Titles: the agent's own, else the first line of what the user said first."""
+"""Titles: the agent's own, or else the first line of the user's first prompt."""
 
 from __future__ import annotations
 

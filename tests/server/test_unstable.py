@@ -1,4 +1,4 @@
-"""The methods that are no part of the protocol yet: offered only to who asks for them."""
+"""The methods that are not part of the protocol yet: offered only on request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def official() -> dict[str, Any]:
 
 
 def valid(kind: str, value: Any) -> Any:
-    """`value`, which is what the official schema calls so."""
+    """Return `value`, checked as a `kind` of the official schema."""
     schema = {"$ref": f"#/$defs/{kind}", "$defs": official()["$defs"]}
     Draft202012Validator(schema).validate(value)
     return value

@@ -31,7 +31,7 @@ ASKED: Final = [
 
 
 def desk() -> acphold.Agent:
-    """An agent that repeats what it is told, and asks for leave when it is told to."""
+    """An agent that repeats its prompts, and asks for permission on demand."""
     agent = acphold.Agent("desk", version="1.0")
     agent.mode("calm")
     agent.option("loud", default=False)
@@ -51,7 +51,7 @@ def desk() -> acphold.Agent:
 
 
 def person(name: str | None, *scopes: Scope) -> acphold.Principal:
-    """Somebody who came over the network; None for who serves."""
+    """The user of a connection over the network; None is the one who serves."""
     may = frozenset(scopes or SCOPES)
     return acphold.Principal(
         name=str(name), tenant=name, sees_all=name is None, scopes=may, is_here=False

@@ -1,4 +1,4 @@
-"""Random histories of a project: what is laid out is what was there."""
+"""Random histories of a project: a snapshot that is laid out equals the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots are taken: what is in them, what is not, and what is left untouched."""
+"""Taking snapshots: their content, the files left out, and the things left untouched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.stdout.buffer.write(msgspec.json.encode(taken))
 
 
 def taking(project: Project, *front: str) -> subprocess.Popen[bytes]:
-    """Start another process that takes a snapshot and writes what was taken."""
+    """Start another process that takes a snapshot and prints it."""
     words = [*front, sys.executable, "-c", TAKE, project.stores.folder, str(project.top)]
     return subprocess.Popen(words, stdout=subprocess.PIPE)
 

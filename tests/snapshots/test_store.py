@@ -1,4 +1,4 @@
-"""Stores: what is kept, what goes, and how large they become."""
+"""Stores: their content, their clean-up, and their size."""
 
 from __future__ import annotations
 

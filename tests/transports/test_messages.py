@@ -9,7 +9,7 @@ from acphold.transports.messages import MessageTransport
 
 
 class Taking:
-    """A connection that takes what it is sent at once, while it has `room`."""
+    """A connection that accepts messages at once while it has `room`."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

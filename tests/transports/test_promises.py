@@ -1,4 +1,4 @@
-"""Every transport of ours keeps what `acphold.testing` lets people check on theirs."""
+"""Every transport of ours passes the checks that `acphold.testing` offers for theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own stdin and stdout: what is claimed for the protocol, and what is kept from it."""
+"""Our own stdin and stdout: reserved for the protocol, and kept from everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An authority of our own, and what it has signed."""
+"""A certificate authority of our own, and its certificates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PrivateKey = ec.EllipticCurvePrivateKey
 
 
 class Authority(NamedTuple):
-    """The files of an authority, and of what it has signed for a name and this machine."""
+    """The files of an authority, and of its certificate for a name and this machine."""
 
     ca: Path
     certificate: Path

@@ -60,7 +60,7 @@ class Served:
 
 
 def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:
-    """A server, and what it tells once somebody may come."""
+    """A server, and its report once clients may come."""
     process = Popen(words, env=env, stdout=PIPE, text=True)
     assert process.stdout is not None
     told: dict[str, Any] = json.loads(process.stdout.readline())
@@ -132,7 +132,7 @@ async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
 
 
 async def until_closed(receive: object) -> None:
-    """Wait for the end of a WebSocket; what still comes is thrown away."""
+    """Wait for the end of a WebSocket; throws further messages away."""
     from websockets.exceptions import ConnectionClosed
 
     async with asyncio.timeout(30):

@@ -115,7 +115,7 @@ class Site:
         body: bytes = b"",
         **headers: str,
     ) -> Answer:
-        """Ask for something, as the one who may watch all unless another token is given."""
+        """Send a request; without `token`, with one that may watch everything."""
         return await answered(self.app, self.scope(url, token, method, headers), body)
 
     async def post(self, url: str, token: str | None = None, **said: Any) -> Answer:

@@ -25,7 +25,7 @@ from tests.web.network import Network, network
 
 @dataclass
 class Node:
-    """A machine: what serves there, and the network by which the others reach it."""
+    """A machine: its server, and the network by which the others reach it."""
 
     served: Served
     net: Network

@@ -69,7 +69,7 @@ class Network:
         self.cut()
 
     def come_up(self) -> None:
-        """Let whoever comes through again, and carry on."""
+        """Let clients through again, and carry on."""
         self._is_up = True
         self.passes.set()
 

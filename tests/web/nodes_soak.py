@@ -86,13 +86,13 @@ NETWORKS: Final = {"clients": "10.77.0.{}", "others": "10.78.0.{}", "database": 
 """Networks of machines in namespaces; the last part is the number of the machine."""
 
 OURS: Final = 100
-"""The number of who is in none: the clients and the database."""
+"""The number of processes outside of the namespaces: the clients and the database."""
 
 PORT: Final = 8260
 
 
 class Machine(NamedTuple):
-    """A machine, and by what the others reach it and it reaches the database."""
+    """A machine, the network through which others reach it, and its network to the database."""
 
     served: Served
     others: Way
@@ -100,7 +100,7 @@ class Machine(NamedTuple):
 
 
 class Database(NamedTuple):
-    """The database, and who has to be told when another server takes its place."""
+    """The database, and the servers to tell when a standby takes its place."""
 
     pair: Pair
     ports: tuple[str, str]
@@ -179,7 +179,7 @@ def begins(folder: Path, number: int) -> dict[str, str]:
 
 
 class Cluster:
-    """The machines and the database, and what fails of them."""
+    """The machines and the database, and their faults."""
 
     def __init__(self, nodes: list[Machine], database: Database, ca: Path, seed: int) -> None:
         self.nodes = nodes
@@ -193,7 +193,7 @@ class Cluster:
         return self._choose.randrange(len(self.nodes))
 
     async def fail(self) -> str:
-        """Something fails somewhere in a turn, and is whole again; what it was."""
+        """Something fails somewhere in a turn, and recovers; returns the fault."""
         (kind,) = self._choose.choices([*WEIGHTS], [*WEIGHTS.values()])
         at = self.one()
         node = self.nodes[at]
@@ -257,7 +257,7 @@ async def cluster(surroundings: Surroundings, seed: int) -> AsyncIterator[Cluste
 
 
 class Session:
-    """One session, with a client at each of the machines, and what has become of its rounds."""
+    """One session, with a client at each of the machines, and the outcomes of its rounds."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -286,7 +286,7 @@ class Session:
             self._open = [await self._loaded(agent) for agent in self._agents]
 
     async def round(self, number: int) -> None:
-        """A prompt while something fails; what was shown of it and all before has to be kept."""
+        """A prompt while something fails; everything shown of it and before it must be kept."""
         at = self._cluster.one()
         failing = asyncio.create_task(self._cluster.fail())
         said = f"quick: round {number}."
@@ -365,7 +365,7 @@ async def soak(rounds: int, seed: int, everywhere: Sequence[Surroundings]) -> di
 
 
 def main() -> int:
-    """Run it, and say what happened."""
+    """Run it, and report."""
     why_not = namespaces.go_inside()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)

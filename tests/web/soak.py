@@ -145,7 +145,7 @@ def _words(session: acphold.RemoteSession) -> list[int]:
 
 
 def main() -> int:
-    """Run it, and say what happened."""
+    """Run it, and report."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
     print(f"{rounds} rounds of loss and return, seed {seed}", flush=True)  # noqa: T201

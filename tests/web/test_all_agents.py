@@ -51,7 +51,7 @@ def asks(session_id: str) -> str:
 
 
 class Client:
-    """A client far away that asks for all agents; it says yes, and remembers what it was told."""
+    """A client far away that asks for all agents; it says yes, and remembers every update."""
 
     def __init__(self, transport: Transport) -> None:
         self.peer = Peer(transport, self)
@@ -92,7 +92,7 @@ class Client:
 async def client_of(
     served: Served, path: str = "", token: str | None = None
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
-    """A client, and what its `initialize` was answered."""
+    """A client, and the answer to its `initialize`."""
     token = token or served.token()
     route = Route(served.url + path, token=token, seconds=30, limit=1 << 20)
     transport = await websocket.connect(route)

@@ -48,7 +48,7 @@ def unharmed(fortress: Served, token: str) -> Iterator[None]:
 
 
 async def have_a_turn(served: Served, token: str) -> None:
-    """As somebody who means well."""
+    """Act as an honest client."""
     async with asyncio.timeout(60), acphold.connect(served.url, token=token) as agent:
         session = await agent.new_session(cwd=served.folder)
         assert "hello" in (await session.prompt("quick: hello")).text
@@ -127,7 +127,7 @@ def cookie_of(served: Served, value: str) -> str:
 
 
 async def status(served: Served, headers: Mapping[str, str]) -> int:
-    """With what a WebSocket is answered."""
+    """The status of the answer to a WebSocket request."""
     try:
         async with connect(socket_url(served), additional_headers=headers):
             return 101

@@ -109,7 +109,7 @@ async def test_neither_half_is_a_token(browser: Browser, half: str) -> None:
 
 
 async def upgraded(browser: Browser, offered: list[str], headers: dict[str, str]) -> int:
-    """With what a WebSocket is answered; 404 where it was let in, as no agent is there."""
+    """The status of the answer to a WebSocket request; 404 means let in, as no agent is there."""
     scope = browser.web.scope("/acp/none", "", "GET", {"authorization": "", **headers})
     cookie = f"{cookie_name(ORIGIN)}={browser.cookie}".encode()
     scope["headers"].append((b"cookie", cookie))

@@ -40,7 +40,7 @@ def bearer(token: str) -> dict[str, str]:
 async def refused(
     served: Served, headers: Mapping[str, str], path: str = "/acp"
 ) -> tuple[int, str]:
-    """With what status a WebSocket is refused, and the words."""
+    """The status and words with which a WebSocket is refused."""
     with pytest.raises(InvalidStatus) as caught:
         async with connect(socket_url(served, path), additional_headers=headers):
             pass

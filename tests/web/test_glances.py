@@ -1,4 +1,4 @@
-"""Glances: how sessions ended, and what stands around a hit."""
+"""Glances: the ends of sessions, and the messages around a hit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox as `serve` answers it: what waits, what was decided, and to whom it is shown."""
+"""The inbox as `serve` answers it: waiting questions, decisions, and access to them."""
 
 from __future__ import annotations
 

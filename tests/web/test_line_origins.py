@@ -1,4 +1,4 @@
-"""Origins of lines are told to who may see all sessions, of files in a request of bounded size."""
+"""Origins of lines: for users who may see all sessions, in requests of bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of sessions as a stream: what it is, then what changes, to however many who watch."""
+"""The list of sessions as a stream: the list, then its changes, for any number of watchers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FEED = "/sessions/feed"
 
 
 class Watching:
-    """Somebody who watches the list: the events, in order."""
+    """A watcher of the list: the events, in order."""
 
     def __init__(self) -> None:
         self._unread = b""
@@ -49,7 +49,7 @@ class Watching:
         self.serving: asyncio.Future[None]
 
     async def next(self) -> tuple[str, Any]:
-        """The next event, and what it says."""
+        """The next event, and its data."""
         async with asyncio.timeout(30):
             while True:
                 while b"\n\n" not in self._unread:

@@ -1,4 +1,4 @@
-"""A long message is handed on in pieces, and one that is too long is refused with what is."""
+"""A long message is handed on in pieces, and one that is too long is refused, with its id."""
 
 from __future__ import annotations
 

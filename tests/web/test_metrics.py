@@ -1,4 +1,4 @@
-"""The figures of a server: in the form that Prometheus reads, for who may see all sessions."""
+"""The metrics of a server, in Prometheus' format, for users who may see all sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices: who is told of what waits, when, and that an address of a browser may be anybody's."""
+"""Notices: recipients, times, and browser addresses, which may be anybody's."""
 
 from __future__ import annotations
 
@@ -543,7 +543,7 @@ NAME = "push.test"
 
 
 class Accepting:
-    """A push service of our own: HTTPS by an authority of its own, and what was sent to it."""
+    """A push service of our own: HTTPS with its own authority, and the messages sent to it."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = new_authority(folder, NAME)

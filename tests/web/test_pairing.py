@@ -1,4 +1,4 @@
-"""One more device: a new code from a server that runs, and what it is worth."""
+"""One more device: a new code from a running server, and its validity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A code is taken whoever else guesses; it ends by time, by use, or by its own asker's next."""
+"""A code works whoever else guesses; it ends by time, by use, or by its asker's next code."""
 
 from __future__ import annotations
 

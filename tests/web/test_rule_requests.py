@@ -1,4 +1,4 @@
-"""Standing answers over HTTP: whose they are, and what each scope permits."""
+"""Standing answers over HTTP: their owners, and the permissions of each scope."""
 
 from __future__ import annotations
 

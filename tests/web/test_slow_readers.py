@@ -39,7 +39,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]
 async def unread_stream(
     served: Served, token: str, path: str, **headers: str
 ) -> AsyncIterator[asyncio.StreamReader]:
-    """A stream of events of which no more is read than its head and what the system takes."""
+    """A stream of events of which only the head is read, and as much as the system buffers."""
     place = urlsplit(served.url)
     assert place.hostname is not None
     own = socket.socket()

@@ -1,4 +1,4 @@
-"""Streamable HTTP: what is answered with which status, and what comes on which stream."""
+"""Streamable HTTP: the status of each answer, and the messages of each stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every address of the server, as each of its users; and what pairing and sharing make of them."""
+"""Every address of the server, as each of its users; also after pairing and sharing."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
 
 
 def _addresses() -> Iterator[str]:
-    """Each that stands in the code of what serves."""
+    """Each address in the code of the server."""
     served = Path(web_room.__file__).parent.glob("*.py")
     for path in (*served, Path(requests.__file__)):
         for node in ast.walk(ast.parse(path.read_text())):

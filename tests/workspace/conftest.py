@@ -1,4 +1,4 @@
-"""Folders, processes, and a way to wait for what they do."""
+"""Folders, processes, and ways to wait for them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def closed_folder(open_folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def without_powers(*groups: int) -> Iterator[None]:
-    """Root gives up for the block what no mode of a file would stop it from doing."""
+    """For the block, root gives up its power to ignore file modes."""
     powerful = os.geteuid() == 0
     before = os.getgroups()
     if powerful:

@@ -1,4 +1,4 @@
-"""A disk that hangs holds up nobody who can do without it."""
+"""A disk that hangs blocks nobody who can do without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that break a rule of a whole hour: two sessions side by side, and what is left of them."""
+"""Agents that break rules on longer work: two sessions side by side, and their histories."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _ForgetsRefused(_DropsTurns):
 
 @FAULTS.breaks("load.own-session")
 class _OneHistory(Exemplar):
-    """Keeps what turns at the same time say in both histories."""
+    """Records the updates of simultaneous turns in both histories."""
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
         super().update(session_id, update, remembered=remembered)
@@ -208,7 +208,7 @@ FAULTS.answers(
 
 @FAULTS.breaks("options.kept:set")
 class _AnswersAsAsked(Exemplar):
-    """Sets nothing but the mode, and tells what it was asked to set."""
+    """Does not change the model, but answers as if it had."""
 
     async def set_option(self, params: Json) -> Json:
         kept = self.kept(params["sessionId"])
@@ -220,7 +220,7 @@ class _AnswersAsAsked(Exemplar):
 
 @FAULTS.breaks("options.in-step:after-set")
 class _TwoModes(Exemplar):
-    """Has the mode twice: what `session/set_mode` sets is not the option."""
+    """Has the mode twice: `session/set_mode` does not change the option."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
         super().__init__(transport, memory)

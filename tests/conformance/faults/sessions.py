@@ -72,7 +72,7 @@ class _TellsTooEarly(Exemplar):
 
 @FAULTS.breaks("session.own-context")
 class _OneMemory(Exemplar):
-    """Recalls what was said in any session."""
+    """Recalls the words of any session."""
 
     def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
@@ -411,7 +411,7 @@ class _ReadOnly(Opener):
 
 @FAULTS.breaks("load.remembers")
 class _Forgetful(Opener):
-    """Knows nothing of what was said before a load."""
+    """Forgets everything before a load."""
 
     def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)

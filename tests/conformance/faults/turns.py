@@ -1,4 +1,4 @@
-"""Agents that break a rule of turns: prompts, their answers, what is told meanwhile, cancelling."""
+"""Agents that break a rule of turns: prompts, their answers, updates, cancelling."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class Terminal:
 
 
 class Editor:
-    """The client's end of the connection and what it answers."""
+    """The client's end of the connection, with its answers."""
 
     def __init__(self) -> None:
         self.pending: dict[Any, asyncio.Future[Any]] = {}

@@ -166,10 +166,10 @@ MISSED: dict[str, dict[str, str]] = {
     "client": {},
     "server": {},
 }
-"""The faults that no rule fails for, and what a rule would have to do."""
+"""The faults that no rule finds, and the check that would find each."""
 
 OFFERS = {"version-ignored": "version", "load-unasked": "others", "list-unasked": "others"}
-"""The `--offers` that show what these clients do wrong; the others show it with the usual ones."""
+"""The `--offers` that expose these clients' faults; the usual ones expose the others."""
 
 SIZES = {"agent": (50, 9), "client": (49, 6), "server": (32, 5)}
 QUICK = {

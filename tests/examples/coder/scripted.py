@@ -1,4 +1,4 @@
-"""A model that does what a test says, and the agent that answers with it."""
+"""A model that follows a test's script, and the agent that answers with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def call(tool: str, **arguments: object) -> Call:
 
 
 class Script:
-    """Answers in order, one for each request; `requests` and `infos` are what the model got."""
+    """Answers in order, one for each request; `requests` and `infos` are the model's input."""
 
     def __init__(self, *answers: Sequence[Step] | Step, name: str = "scripted") -> None:
         self.answers = [_steps(answer) for answer in answers]

@@ -1,4 +1,4 @@
-"""A vendor's service that answers what a test says, whatever is asked: OpenAI's completions."""
+"""A vendor's service with the answers of a test, whatever the request: OpenAI's completions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Service:
-    """`url` is what agents take as the base URL; `requests` are the bodies that came, in order."""
+    """`url` is the base URL for agents; `requests` are the bodies received, in order."""
 
     def __init__(self, url: str, requests: list[str]) -> None:
         self.url = url

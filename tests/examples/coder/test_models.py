@@ -1,4 +1,4 @@
-"""Models by name, over HTTP as a vendor speaks it: what is missing, how a turn ends, its cost."""
+"""Models by name, over HTTP as a vendor speaks it: missing facts, the end of a turn, its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn of the coding agent as its client sees it, with a model that does what the test says."""
+"""A turn of the coding agent as its client sees it, with a scripted model."""
 
 from __future__ import annotations
 

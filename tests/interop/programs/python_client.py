@@ -40,7 +40,7 @@ METHODS = {
 
 
 class Passing:
-    """Passes what it is told on to stdout."""
+    """Passes all notifications on to stdout."""
 
     def on_connect(self, conn: acp.Agent) -> None:
         return None

@@ -39,7 +39,7 @@ PAUSE = 0.02
 
 
 class Session:
-    """A conversation: what was said in it, as updates."""
+    """A conversation, as updates."""
 
     def __init__(self, cwd: str) -> None:
         self.cwd = cwd

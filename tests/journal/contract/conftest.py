@@ -1,4 +1,4 @@
-"""Each seam against each store: who adds one adds to STORES how a test gets a new journal of it."""
+"""Each seam against each store. To add a store, add to STORES how a test gets a new journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every store of ours keeps what `acphold.testing` lets people check on theirs."""
+"""Every store of ours passes the checks that `acphold.testing` offers for theirs."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def all_of(journal: Journal, session_id: str) -> list[Segment]:
 
 
 def but_lineage(row: SessionRow) -> SessionRow:
-    """A row without what every copy has of its own."""
+    """A row without the fields that differ in every copy."""
     assert row.lineage
     return replace(row, lineage="")
 

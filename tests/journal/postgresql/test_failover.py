@@ -48,7 +48,7 @@ def made() -> Iterator[Server]:
 
 
 async def written(journal: Journal, lease: Lease, raw: bytes) -> Lease:
-    """Write an entry, however often that fails; as an owner does, who looks what is there first."""
+    """Write an entry, however often that fails. Like an owner, check first if it is there."""
     async with asyncio.timeout(DEADLINE):
         while True:
             try:

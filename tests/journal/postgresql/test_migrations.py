@@ -45,7 +45,7 @@ def release(monkeypatch: pytest.MonkeyPatch, *steps: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def first(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A journal that the first release has made, with what is found in it."""
+    """A journal made by the first release, with its content."""
     with databases.new("template1") as url:
         release(monkeypatch, STEPS[0])
         with psycopg.connect(url, autocommit=True) as line:

@@ -1,4 +1,4 @@
-"""The rows of what is appended."""
+"""The rows of appended entries."""
 
 from __future__ import annotations
 

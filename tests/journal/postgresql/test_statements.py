@@ -50,7 +50,7 @@ def test_every_key_of_what_belongs_to_a_session_begins_with_its_id(location: str
 
 
 class Recorded(psycopg.Cursor[Any]):
-    """Notes what is executed: in which transaction, and with what."""
+    """Notes each executed statement, with its transaction and values."""
 
     executed: ClassVar[list[tuple[str, str, Any]]] = []
 

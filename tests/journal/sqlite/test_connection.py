@@ -1,4 +1,4 @@
-"""Connections to one journal take turns: what is live comes in between what takes its time."""
+"""Connections to one journal take turns: live sessions come in between pieces of long work."""
 
 from __future__ import annotations
 

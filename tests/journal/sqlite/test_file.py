@@ -87,7 +87,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The journal, and what SQLite has beside it."""
+    """The journal, and SQLite's files beside it."""
     return [file for file in path.parent.iterdir() if file.is_file()]
 
 
@@ -696,7 +696,7 @@ def holder(path: Path) -> Iterator[Callable[[], str]]:
 
 
 IN_USE = 128
-"""The byte that all who use a log keep locked; source: sqlite.org, WAL-mode File Format, 2.4."""
+"""The byte that all users of a log keep locked; source: sqlite.org, WAL-mode File Format, 2.4."""
 
 
 def is_locked(path: Path, byte: int) -> bool:

@@ -35,7 +35,7 @@ def test_no_step_that_files_have_been_through_is_edited() -> None:
 
 
 def made_by(release: int, path: Path) -> sqlite3.Connection:
-    """An empty journal of a release; whoever fills it commits and closes."""
+    """An empty journal of a release; the caller fills it, commits and closes."""
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for step in MIGRATIONS[: release - FIRST + 1]:

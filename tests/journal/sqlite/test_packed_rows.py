@@ -46,7 +46,7 @@ async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -
 
 
 def years_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, what was said so far is old."""
+    """From now on, all turns up to now are old."""
     for module in ("store", "session_rows"):
         monkeypatch.setattr(
             f"acphold.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * bounds.OLD_MS

@@ -1,4 +1,4 @@
-"""Counts, summaries and the search index, made anew from what was said."""
+"""Counts, summaries and the search index, rebuilt from the entries."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ FORMS: Final[dict[str, Callable[[str], str]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Messages of one session, and what nobody may read in them."""
+    """Messages of one session, and the secret that nobody may read in them."""
 
     name: str
     messages: tuple[str, ...]
